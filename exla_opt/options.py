@@ -1,0 +1,32 @@
+"""The settings of one run, made by the command line or the caller and handed down whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the passes may know of the user's wishes.
+
+    size_threshold: bytes; a tensor strictly above it is big and is to be split.
+    split_size: bytes; the most that one slice of a big tensor may take; the threshold when None.
+    reassociate: whether a floating-point sum may be computed in pieces.
+    op_rules: sharding rules for custom calls, as (call target, rule text) pairs.
+    """
+
+    size_threshold: int = 10**9
+    split_size: int | None = None
+    reassociate: bool = True
+    op_rules: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.size_threshold < 1:
+            raise ValueError("size_threshold must be at least one byte")
+        if self.split_size is not None and not 1 <= self.split_size <= self.size_threshold:
+            raise ValueError("split_size must be between one byte and size_threshold")
+
+    @property
+    def slice_bytes(self) -> int:
+        """The bytes that one slice may take."""
+        return self.size_threshold if self.split_size is None else self.split_size
