@@ -1,64 +1,221 @@
-"""What is known of each op: along which factors it may be cut, and how (design: factors)."""
+"""What is known of each op: along which factors it may be cut, and how (design: factors).
+
+To add an op: put its name on the list of ops whose Shardy rule is true of slices, or give it a function in
+`_OWN`; then add an example row to tests/unit/test_factors.py, which runs it in slices.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterator
+
+from jaxlib.mlir import ir
+
+from .op_rules import custom_calls, indexing, linear, pointwise, windows
+from .op_rules.model import Factor, Kind, OpRule, Shape, Shapes, Slot, factors_of, why_whole
+from .op_rules.shardy import RULE, RuleReader, annotated_copy
+
+__all__ = ["Factor", "Kind", "OpRule", "Slot", "read_rules", "walk"]
+
+# Only the regions of these hold ops of their own; those of reduce, sort, ... are part of the op.
+_CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
+
+# Ops whose Shardy rule, under the guards of `factors_of`, is a true statement about slices (each was run in slices).
+_TRUSTED = frozenset(
+    "stablehlo." + name
+    for name in (
+        # one element, or pairs of elements, at a time
+        "abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros divide "
+        "exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply "
+        "negate not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select "
+        "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor "
+        # shape
+        "broadcast_in_dim concatenate reshape reverse transpose gather scatter "
+        # contraction, order, linear algebra
+        "dot dot_general sort cholesky fft batch_norm_inference"
+    ).split()
+)
+_SUMMING = frozenset({"stablehlo.dot", "stablehlo.dot_general"})
+_MAKING = frozenset({"stablehlo.broadcast_in_dim"})
+
+_OwnRule = Callable[[ir.Operation, Shapes], tuple[Factor, ...]]
+
+# Ops for which Shardy has no rule, one that is not true of slices, or a weaker one.
+_OWN: dict[str, _OwnRule] = {
+    **dict.fromkeys(pointwise.CHLO_POINTWISE, pointwise.pointwise),
+    **dict.fromkeys(pointwise.CHLO_BROADCASTING, pointwise.broadcasting),
+    "chlo.constant": pointwise.constant,
+    "chlo.top_k": linear.top_k,
+    "stablehlo.batch_norm_grad": linear.batch_norm,
+    "stablehlo.batch_norm_training": linear.batch_norm,
+    "stablehlo.constant": pointwise.constant,
+    "stablehlo.convolution": windows.convolution,
+    "stablehlo.dynamic_slice": indexing.dynamic_slice,
+    "stablehlo.dynamic_update_slice": indexing.dynamic_update_slice,
+    "stablehlo.einsum": linear.einsum,
+    "stablehlo.iota": pointwise.iota,
+    "stablehlo.map": pointwise.mapped,
+    "stablehlo.optimization_barrier": pointwise.barrier,
+    "stablehlo.pad": indexing.pad,
+    "stablehlo.reduce": linear.reduce,
+    "stablehlo.reduce_window": windows.reduce_window,
+    "stablehlo.select_and_scatter": windows.select_and_scatter,
+    "stablehlo.slice": indexing.slice_,
+    "stablehlo.triangular_solve": linear.triangular_solve,
+}
+
+# Why the dimensions without a factor are whole, where naming the dimensions would say too little.
+_REASONS = {
+    "chlo.top_k": "chlo.top_k compares all elements of its last dimension",
+    "stablehlo.cholesky": "stablehlo.cholesky couples all rows and columns of a matrix",
+    "stablehlo.concatenate": "stablehlo.concatenate is not cut along the dimension that it joins",
+    "stablehlo.constant": "the elements of this stablehlo.constant differ: it is read in slices",
+    "stablehlo.fft": "stablehlo.fft couples all elements of the dimensions that it transforms",
+    "stablehlo.gather": "stablehlo.gather may read any row of the dimensions that it indexes",
+    "stablehlo.optimization_barrier": "stablehlo.optimization_barrier holds several tensors together",
+    "stablehlo.reduce_window": "stablehlo.reduce_window has windows that overlap, are padded or do not fill the dimension",
+    "stablehlo.reverse": "stablehlo.reverse is not cut along the dimension that it turns round",
+    "stablehlo.scatter": "stablehlo.scatter may write any row of the dimensions that it indexes",
+    "stablehlo.sort": "stablehlo.sort compares all elements along the dimension that it sorts",
+    "stablehlo.triangular_solve": "stablehlo.triangular_solve couples all rows of the matrix",
+}
+_NEVER = {
+    **dict.fromkeys(("stablehlo.rng", "stablehlo.rng_bit_generator"), "{} draws numbers that depend on their position"),
+    **dict.fromkeys(_CONTROL_FLOW, "{} is not cut itself: its blocks are"),
+    **dict.fromkeys(
+        (
+            "stablehlo.all_gather",
+            "stablehlo.all_reduce",
+            "stablehlo.all_to_all",
+            "stablehlo.collective_broadcast",
+            "stablehlo.collective_permute",
+            "stablehlo.cross-replica-sum",
+            "stablehlo.reduce_scatter",
+        ),
+        "{} talks to other devices",
+    ),
+}
 
 
-class Kind(Enum):
-    """How the slices of an op make up the whole.
+def walk(block: ir.Block) -> Iterator[ir.Operation]:
+    """All ops of a block and of the control flow in it, each before the ops of its regions."""
+    stack = [iter(block.operations)]
+    while stack:
+        view = next(stack[-1], None)
+        if view is None:
+            stack.pop()
+            continue
+        op = view.operation
+        yield op
+        if op.name in _CONTROL_FLOW:
+            inner = [block for region in op.regions for block in region.blocks]
+            stack += [iter(block.operations) for block in reversed(inner)]
 
-    INDEPENDENT: every result carries the factor; the slices of the results are concatenated.
-    REDUCING: no result carries it; the slices' results are combined by the op's own monoid.
-    CHAIN: no result carries it; the result of one slice is operand `Factor.chained` of the next.
+
+def _walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+    for view in module.regions[0].blocks[0].operations:
+        for region in view.operation.regions:
+            for block in region.blocks:
+                yield from walk(block)
+
+
+def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> list[OpRule]:
+    """The rule of every op in the module's functions, in the order of `walk` over their blocks.
+
+    op_rules: (call target, rule text) pairs for custom calls. The module is not changed. Raises ValueError for a
+    rule text that cannot be read or does not fit its call.
     """
-
-    INDEPENDENT = "independent"
-    REDUCING = "reducing"
-    CHAIN = "chain"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a factor stands in one tensor.
-
-    The factor's indices [low, low + length) are elements [0, length * inner) of dimension `dim`; the
-    factor is the major part of that dimension, each index being `inner` contiguous elements.
-    """
-
-    dim: int
-    length: int
-    inner: int = 1
-    low: int = 0
+    reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
+    copy = annotated_copy(module)
+    pairs = zip(_walk_functions(module.operation), _walk_functions(copy), strict=True)
+    return [reader.rule_of(op, annotated) for op, annotated in pairs]
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """One way to cut an op: the indices [0, size) and where they stand in each operand and result.
-
-    A slot of None means that the tensor does not carry the factor: an operand is used whole, a
-    result is a partial one (REDUCING) or the chained value (CHAIN).
-    """
-
-    kind: Kind
-    size: int
-    operands: tuple[Slot | None, ...]
-    results: tuple[Slot | None, ...]
-    chained: tuple[int, ...] = ()
+_Signature = tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class OpRule:
-    """All the factors of one op, and the sentence that says why every other dimension is whole."""
+class _Reader:
+    """Makes rules. What depends on an op's name, types and sharding rule alone is made once."""
 
-    factors: tuple[Factor, ...]
-    reason: str
+    def __init__(self, user_rules: dict[str, custom_calls.UserRule]):
+        self.user_rules = user_rules
+        self.shardy = RuleReader()
+        self.shape_of: dict[ir.Type, Shape | None] = {}
+        self.shapes_of: dict[_Signature, Shapes | None] = {}
+        self.known: dict[tuple[str, ir.Attribute | None, _Signature], OpRule] = {}
 
-    def at_operand(self, index: int, dim: int) -> Factor | None:
-        """The factor that stands in dimension `dim` of operand `index`, if any."""
-        return next((f for f in self.factors if (s := f.operands[index]) is not None and s.dim == dim), None)
+    def rule_of(self, op: ir.Operation, annotated: ir.Operation) -> OpRule:
+        """The rule of one op. annotated: the same op with Shardy's attribute."""
+        name = op.name
+        signature = (tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
+        shapes = self.shapes(signature)
+        if name == "stablehlo.custom_call":
+            return self.call(op, annotated, shapes)
+        if shapes is None or name in _NEVER or (name not in _TRUSTED and name not in _OWN):
+            return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, shapes)))
+        if name in _OWN:
+            return _rule(name, shapes, _OWN[name](op, shapes))
+        attributes = annotated.attributes
+        attribute = attributes.get(RULE)
+        if name == "stablehlo.scatter":
+            windows_ = indexing.scatter_windows(self.by_shardy(name, attribute, shapes), len(shapes.results))
+            return _rule(name, shapes, windows_ + indexing.scatter_chain(op, shapes))
+        if name == "stablehlo.gather":
+            return _rule(name, shapes, self.by_shardy(name, attribute, shapes) + indexing.gather_windows(op, shapes))
+        return self.remembered(
+            name, attribute, signature, lambda: _rule(name, shapes, self.by_shardy(name, attribute, shapes))
+        )
 
-    def at_result(self, index: int, dim: int) -> Factor | None:
-        """The factor that stands in dimension `dim` of result `index`, if any."""
-        return next((f for f in self.factors if (s := f.results[index]) is not None and s.dim == dim), None)
+    def remembered(
+        self, name: str, attribute: ir.Attribute | None, signature: _Signature, make: Callable[[], OpRule]
+    ) -> OpRule:
+        key = (name, attribute, signature)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = make()
+        return found
+
+    def shapes(self, signature: _Signature) -> Shapes | None:
+        """The shapes of a signature; None where one of the types is not a tensor of fixed shape."""
+        if signature not in self.shapes_of:
+            operands, results = (tuple(map(self.shape, types)) for types in signature)
+            known = all(shape is not None for shape in (*operands, *results))
+            self.shapes_of[signature] = Shapes(operands, results) if known else None  # type: ignore[arg-type]
+        return self.shapes_of[signature]
+
+    def shape(self, kind: ir.Type) -> Shape | None:
+        if kind not in self.shape_of:
+            tensor = kind if isinstance(kind, ir.RankedTensorType) and kind.has_static_shape else None
+            self.shape_of[kind] = tuple(tensor.shape) if tensor else None
+        return self.shape_of[kind]
+
+    def by_shardy(self, name: str, attribute: ir.Attribute | None, shapes: Shapes) -> tuple[Factor, ...]:
+        if attribute is None:
+            return ()
+        return factors_of(self.shardy.read(attribute, name in _SUMMING), shapes, makes=name in _MAKING)
+
+    def call(self, op: ir.Operation, annotated: ir.Operation, shapes: Shapes | None) -> OpRule:
+        target = custom_calls.target_of(op)
+        name = f"custom_call @{target}"
+        if shapes is None:
+            return OpRule((), _refusal(name, shapes))
+        if target in self.user_rules:
+            return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes))
+        factors = custom_calls.own_factors(op, target, shapes)
+        if not factors and custom_calls.trusts_rule(op, target):
+            factors = self.by_shardy(name, annotated.attributes[RULE], shapes)
+        return _rule(name, shapes, factors) if factors else OpRule((), f"no splitting rule for {name}")
+
+
+def _refusal(name: str, shapes: Shapes | None) -> str:
+    if name in _NEVER:
+        return _NEVER[name].format(name)
+    known = name in _TRUSTED or name in _OWN
+    return (
+        f"{name} has an operand or result of no fixed shape"
+        if known and shapes is None
+        else f"no splitting rule for {name}"
+    )
+
+
+def _rule(name: str, shapes: Shapes, factors: tuple[Factor, ...]) -> OpRule:
+    return OpRule(factors, _REASONS.get(name) or why_whole(name, shapes, factors))

@@ -1,0 +1,194 @@
+"""A read-only index of one block: its ops and tensors as plain numbers, so that analysis is fast and pure.
+
+Operations are numbered, never hashed: the hash of an `ir.Operation` changes with its attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.factors import OpRule
+
+# Regions of these ops hold scalar code that XLA inlines into the op: they are part of the op itself.
+CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
+OUTSIDE = -1
+# Marks the loops that the splitter made in this run: their bodies are held to the split size.
+TILE_MARK = "exla.tile"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape, element type as text, and size in bytes (0 for tokens, tuples and other non-tensors)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+
+    def __str__(self) -> str:
+        return "x".join([*map(str, self.shape), self.dtype])
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element, as XLA stores it on a CPU."""
+        return self.bytes // max(prod(self.shape), 1)
+
+
+@dataclass(slots=True)
+class Tensor:
+    """One SSA value: who makes it (OUTSIDE for block arguments and captured values) and who reads it."""
+
+    value: ir.Value
+    type: TensorType
+    producer: int
+    result_index: int
+    users: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation: numbers of its operands, results and of the values its regions capture."""
+
+    position: int
+    op: ir.Operation
+    name: str
+    rule: OpRule
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    captures: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Graph:
+    """One block. `nodes` are in program order; the last is the terminator.
+
+    A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
+    `tile` is set for the body of a loop that the splitter made itself.
+    """
+
+    block: ir.Block
+    nodes: list[Node]
+    tensors: list[Tensor]
+    tile: bool = False
+
+    @property
+    def terminator(self) -> int:
+        """The position of the block's terminator."""
+        return len(self.nodes) - 1
+
+
+_ELEMENT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "tf32": 32, "index": 64}
+
+
+def _element_bytes(text: str) -> int:
+    if text.startswith("complex<"):
+        return 2 * _element_bytes(text[len("complex<") : -1])
+    if text in _ELEMENT_BITS:
+        return _ELEMENT_BITS[text] // 8
+    if text.startswith("f"):
+        return 1
+    digits = text.lstrip("usi")
+    return max(int(digits) // 8, 1) if digits.isdigit() else 0
+
+
+class Types:
+    """Tensor types by MLIR type, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Type, TensorType] = {}
+
+    def of(self, value: ir.Value) -> TensorType:
+        """The tensor type of a value; a shape of () and 0 bytes for what is no static tensor."""
+        key = value.type
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _read_type(key)
+        return found
+
+
+def _read_type(key: ir.Type) -> TensorType:
+    if not isinstance(key, ir.RankedTensorType):
+        return TensorType((), "token", 0)
+    dtype = str(key.element_type)
+    if not key.has_static_shape:
+        return TensorType((), dtype, 0)
+    shape = tuple(key.shape)
+    return TensorType(shape, dtype, prod(shape) * _element_bytes(dtype))
+
+
+def captured_values(op: ir.Operation) -> list[ir.Value]:
+    """The values that the regions of `op` use and do not define, each once, in order of first use."""
+    inside: set[ir.Value] = set()
+    found: dict[ir.Value, None] = {}
+    stack = [block for region in op.regions for block in reversed(list(region.blocks))]
+    while stack:
+        block = stack.pop()
+        inside.update(block.arguments)
+        for view in block.operations:
+            inner = view.operation
+            for operand in inner.operands:
+                if operand not in inside:
+                    found.setdefault(operand)
+            inside.update(inner.results)
+            for region in inner.regions:
+                stack.extend(region.blocks)
+    # A block deeper in the stack may be visited after its uses were seen: drop what turned out to be inside.
+    return [value for value in found if value not in inside]
+
+
+def _index_block(block: ir.Block, rules: Iterator[OpRule], types: Types, tile: bool) -> list[Graph]:
+    nodes: list[Node] = []
+    tensors: list[Tensor] = []
+    number: dict[ir.Value, int] = {}
+    nested: list[Graph] = []
+
+    def tensor(value: ir.Value) -> int:
+        known = number.get(value)
+        if known is None:
+            known = number[value] = len(tensors)
+            tensors.append(Tensor(value, types.of(value), OUTSIDE, 0))
+        return known
+
+    for view in block.operations:
+        op = view.operation
+        position = len(nodes)
+        rule = next(rules)
+        operands = tuple(tensor(value) for value in op.operands)
+        captures = tuple(tensor(value) for value in captured_values(op)) if len(op.regions) else ()
+        for index, operand in enumerate(operands):
+            tensors[operand].users.append((position, index))
+        for capture in captures:
+            tensors[capture].users.append((position, -1))
+        results = []
+        for index, value in enumerate(op.results):
+            number[value] = len(tensors)
+            results.append(len(tensors))
+            tensors.append(Tensor(value, types.of(value), position, index))
+        nodes.append(Node(position, op, op.name, rule, operands, tuple(results), captures))
+        if op.name in CONTROL_FLOW:
+            own = TILE_MARK in op.attributes
+            for region in op.regions:
+                for inner in region.blocks:
+                    nested += _index_block(inner, rules, types, own)
+    return [Graph(block, nodes, tensors, tile), *nested]
+
+
+def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
+    """One graph for every block of the module's functions and of their control flow, outer blocks first.
+
+    rules: what `factors.read_rules` returned for this module, in the order of its walk.
+    """
+    remaining = iter(rules)
+    types = Types()
+    graphs: list[Graph] = []
+    for view in module.body.operations:
+        for region in view.operation.regions:
+            for block in region.blocks:
+                graphs += _index_block(block, remaining, types, False)
+    return graphs
+
+
+__all__ = ["CONTROL_FLOW", "OUTSIDE", "TILE_MARK", "Graph", "Node", "Tensor", "TensorType", "captured_values", "read_graphs"]

@@ -1,0 +1,185 @@
+"""A prediction of what XLA keeps in memory, from the ops alone: a first, simple version for one block.
+
+XLA:CPU fuses elementwise chains, broadcasts and short reduces into their readers, so most SSA values never
+exist. The rules below were fitted to XLA:CPU's buffer assignment; they order candidates and size tiles, and
+they are no promise. Pure functions over plain records: nothing here touches IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+# Names without the dialect: `exponential` stands for stablehlo.exponential.
+_EXPENSIVE = frozenset(
+    "exponential log log_plus_one exponential_minus_one tanh logistic power sqrt rsqrt cbrt sine cosine tan erf erfc "
+    "erf_inv lgamma digamma atan2 remainder divide gather reduce".split()
+)
+_MOVES = frozenset("broadcast_in_dim iota transpose slice dynamic_slice concatenate pad gather reverse reshape".split())
+_ELEMENTWISE = frozenset(
+    "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential "
+    "exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt "
+    "power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
+    "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor constant map "
+    "square erf erfc erf_inv lgamma digamma".split()
+)
+_LONGEST_FUSED_REDUCTION = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One op as the model sees it.
+
+    name: without the dialect. operands, results: tensor numbers. reduced: the sizes of the reduced dims.
+    scratch: bytes that the op needs while it runs, for instance the peak of a loop's body.
+    """
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    reduced: tuple[int, ...] = ()
+    scratch: int = 0
+
+
+def _absorbs(op: Operation, operand: int) -> bool:
+    """Whether XLA:CPU fuses the producer of this operand into `op`."""
+    if op.name == "reduce":
+        return len(op.results) > 1 or all(size <= _LONGEST_FUSED_REDUCTION for size in op.reduced)
+    if op.name == "dynamic_update_slice":
+        return operand == 1
+    return op.name in _MOVES or op.name in _ELEMENTWISE
+
+
+def _fusible(op: Operation) -> bool:
+    """Whether XLA:CPU can fuse `op` into its readers."""
+    if op.name == "reduce":
+        return len(op.results) == 1 and all(size <= _LONGEST_FUSED_REDUCTION for size in op.reduced)
+    return op.name in _MOVES or op.name in _ELEMENTWISE
+
+
+def _unit_free(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _is_view(op: Operation, shapes: Mapping[int, Sequence[int]]) -> bool:
+    """Whether the result is the operand's own buffer."""
+    if op.name == "reshape":
+        return True
+    if op.name not in ("broadcast_in_dim", "transpose") or len(op.operands) != 1:
+        return False
+    before, after = _unit_free(shapes[op.operands[0]]), _unit_free(shapes[op.results[0]])
+    return before == after and (op.name == "broadcast_in_dim" or len(before) < 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Which tensors exist, and the position of the op after which each may be freed."""
+
+    last_read: dict[int, int]
+
+
+class _Fusion:
+    """Decides, readers first, which op is fused into all its readers and which writes its results."""
+
+    def __init__(self, ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], returned: Collection[int]):
+        self.ops = ops
+        self.shapes = shapes
+        self.returned = returned
+        self.readers: dict[int, list[tuple[int, int]]] = {}
+        for position, op in enumerate(ops):
+            for index, value in enumerate(op.operands):
+                self.readers.setdefault(value, []).append((position, index))
+        self.written: set[int] = set()
+        self.roots: list[frozenset[int]] = [frozenset()] * len(ops)
+        self.runs_at: list[int] = list(range(len(ops)))
+        self.last_read: dict[int, int] = {}
+
+    def run(self) -> None:
+        for position in range(len(self.ops) - 1, -1, -1):
+            self.decide(position)
+
+    def uses(self, op: Operation) -> Iterable[tuple[int, int]]:
+        return (use for value in op.results for use in self.readers.get(value, ()))
+
+    def decide(self, position: int) -> None:
+        op = self.ops[position]
+        uses = list(self.uses(op))
+        last = max((self.runs_at[user] for user, _ in uses), default=position)
+        for value in op.results:
+            self.last_read[value] = last
+        roots = frozenset[int]().union(*(self.roots[user] for user, index in uses if _absorbs(self.ops[user], index)))
+        written = self.is_written(op, uses, roots)
+        if written and _is_view(op, self.shapes):
+            # The buffer is the operand's: it must exist, and lives as long as the view.
+            self.roots[position] = frozenset({position})
+            self.runs_at[position] = last
+            return
+        if written:
+            self.written.update(op.results)
+            self.roots[position] = roots | {position} if len(roots) < 8 else frozenset({position})
+            return
+        self.roots[position] = roots
+        self.runs_at[position] = last
+
+    def is_written(self, op: Operation, uses: list[tuple[int, int]], roots: frozenset[int]) -> bool:
+        if not uses or not _fusible(op) or any(value in self.returned for value in op.results):
+            return True
+        all_absorb = all(self.absorbed(user, index) for user, index in uses)
+        if not all_absorb:
+            return True
+        if op.name not in _EXPENSIVE:
+            return False
+        return len(roots) > 1 or any(self.spreads(user) for user, _ in uses)
+
+    def absorbed(self, user: int, index: int) -> bool:
+        """Through a view that itself must exist, the tensor under it must exist too."""
+        op = self.ops[user]
+        if _is_view(op, self.shapes):
+            return user not in self.roots[user]
+        return _absorbs(op, index)
+
+    def spreads(self, user: int) -> bool:
+        op = self.ops[user]
+        if op.name != "broadcast_in_dim":
+            return False
+        return prod(self.shapes[op.results[0]]) > prod(self.shapes[op.operands[0]])
+
+
+def materialised(
+    ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], returned: Collection[int]
+) -> Buffers:
+    """The tensors that XLA:CPU is expected to write to memory, with the position of their last read.
+
+    ops: in program order. shapes: of every tensor number. returned: the tensors that leave the block.
+    """
+    fusion = _Fusion(ops, shapes, returned)
+    fusion.run()
+    return Buffers({value: last for value, last in fusion.last_read.items() if value in fusion.written})
+
+
+def peak_bytes(
+    ops: Sequence[Operation],
+    shapes: Mapping[int, Sequence[int]],
+    sizes: Mapping[int, int],
+    returned: Collection[int],
+) -> int:
+    """The predicted peak of temporary bytes when `ops` run in order; tensors in `returned` cost nothing.
+
+    sizes: bytes of every tensor number.
+    """
+    buffers = materialised(ops, shapes, returned).last_read
+    dying: dict[int, list[int]] = {}
+    for value, last in buffers.items():
+        dying.setdefault(last, []).append(value)
+    live = peak = 0
+    for position, op in enumerate(ops):
+        freed = [value for value in dying.get(position, ()) if value not in returned]
+        born = sum(sizes[value] for value in op.results if value in buffers and value not in returned)
+        reusable = op.name in _ELEMENTWISE or op.name in ("while", "dynamic_update_slice", "scatter", "sort")
+        if reusable and any(sizes[value] == born for value in freed):
+            peak = max(peak, live + op.scratch)
+        else:
+            peak = max(peak, live + born + op.scratch)
+        live += born - sum(sizes[value] for value in freed)
+    return peak

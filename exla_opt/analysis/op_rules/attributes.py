@@ -1,0 +1,57 @@
+"""Reading the attributes of an op as plain values; a missing one is its default."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+
+def integers(op: ir.Operation, name: str, default: list[int]) -> list[int]:
+    """An attribute that holds a list of integers, flattened."""
+    if name not in op.attributes:
+        return default
+    attribute = op.attributes[name]
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return [int(number) for number in attribute]
+    elements = ir.DenseIntElementsAttr(attribute)
+    return [int(elements[place]) for place in range(len(elements))]
+
+
+def integer(op: ir.Operation, name: str, default: int = 0) -> int:
+    """An attribute that holds one integer."""
+    return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else default
+
+
+def boolean(op: ir.Operation, name: str, default: bool = False) -> bool:
+    """An attribute that holds a truth value."""
+    return ir.BoolAttr(op.attributes[name]).value if name in op.attributes else default
+
+
+def booleans(op: ir.Operation, name: str, default: list[bool]) -> list[bool]:
+    """An attribute that holds a list of truth values."""
+    return [bool(value) for value in ir.DenseBoolArrayAttr(op.attributes[name])] if name in op.attributes else default
+
+
+def string(op: ir.Operation, name: str, default: str = "") -> str:
+    """An attribute that holds text."""
+    return ir.StringAttr(op.attributes[name]).value if name in op.attributes else default
+
+
+def is_splat(op: ir.Operation) -> bool:
+    """Whether a constant op has one value everywhere.
+
+    The value of a complex constant cannot be read through the bindings; its text can.
+    """
+    kind = op.results[0].type
+    if isinstance(kind, ir.RankedTensorType) and isinstance(kind.element_type, ir.ComplexType):
+        return splat_text(op) is not None
+    value = op.attributes["value"]
+    return isinstance(value, ir.DenseElementsAttr) and value.is_splat
+
+
+def splat_text(op: ir.Operation) -> str | None:
+    """The value of a splat constant op as MLIR writes it between `dense<` and `>`; None for any other constant."""
+    # A clone on its own prints by itself; an attached op numbers the whole function first.
+    text = str(op.clone(ip=False).operation.get_asm(large_elements_limit=1))
+    _, _, rest = text.partition("dense<")
+    value, end, _ = rest.rpartition("> : tensor<")
+    return value if end and not value.startswith("[") else None

@@ -1,0 +1,107 @@
+"""What the scalar body of a reduce or scatter computes, as far as cutting it depends on that."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
+_CHOOSING = frozenset(
+    "stablehlo." + name for name in "compare select and or not minimum maximum constant return".split()
+)
+_FLOAT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
+
+
+def float_bits(kind: ir.Type) -> int:
+    """The width of a real floating type; 0 for every other type."""
+    text = str(kind)
+    return _FLOAT_BITS.get(text, 8 if text.startswith("f8") else 0)
+
+
+def element_type(value: ir.Value) -> ir.Type:
+    """The element type of a tensor."""
+    return ir.RankedTensorType(value.type).element_type
+
+
+def body_of(op: ir.Operation) -> ir.Block:
+    """The block of the op's only region."""
+    block: ir.Block = op.regions[0].blocks[0]
+    return block
+
+
+def _operations(block: ir.Block) -> list[ir.Operation]:
+    return [view.operation for view in block.operations]
+
+
+def _makers(operations: list[ir.Operation]) -> dict[ir.Value, ir.Operation]:
+    return {result: op for op in operations for result in op.results}
+
+
+def _through_widening(value: ir.Value, makers: dict[ir.Value, ir.Operation]) -> ir.Value:
+    """The value before a conversion between real floating types, which a body may do to compute more exactly."""
+    maker = makers.get(value)
+    if maker is None or maker.name != "stablehlo.convert":
+        return value
+    source = maker.operands[0]
+    both = float_bits(element_type(source)) and float_bits(element_type(value))
+    return source if both else value
+
+
+def componentwise(block: ir.Block) -> tuple[str, ...] | None:
+    """The monoid of each result, if result k is `argument k  o  argument n + k` for one of MONOIDS; else None.
+
+    Such a body gives the same in any grouping (up to rounding). Conversions to a wider float around the op are seen through.
+    """
+    operations = _operations(block)
+    arguments = list(block.arguments)
+    count = len(arguments) // 2
+    makers = _makers(operations)
+    names = []
+    for index, value in enumerate(operations[-1].operands):
+        inner = _through_widening(value, makers)
+        maker = makers.get(inner)
+        if maker is None or maker.name not in MONOIDS:
+            return None
+        if inner != value and float_bits(element_type(inner)) < float_bits(element_type(value)):
+            return None
+        ends = {_through_widening(operand, makers) for operand in maker.operands}
+        if ends != {arguments[index], arguments[count + index]}:
+            return None
+        if float_bits(element_type(inner)) < float_bits(element_type(arguments[index])):
+            return None
+        names.append(maker.name.removeprefix("stablehlo."))
+    return tuple(names)
+
+
+def chooses(block: ir.Block) -> bool:
+    """Whether the body only picks between its two elements, as argmin and argmax do: nothing is computed.
+
+    Result k must come by select, minimum or maximum from arguments k and n + k; what decides may compare anything.
+    """
+    operations = _operations(block)
+    if any(op.name not in _CHOOSING for op in operations):
+        return False
+    arguments = list(block.arguments)
+    count = len(arguments) // 2
+    makers = _makers(operations)
+    known: set[ir.Value] = {*arguments, *makers}
+    for op in operations:
+        for operand in op.operands:
+            owner = operand.owner
+            if operand not in known and not (isinstance(owner, ir.Operation | ir.OpView) and _is_constant(owner)):
+                return False
+    for index, value in enumerate(operations[-1].operands):
+        leaves: set[ir.Value] = {arguments[index], arguments[count + index]}
+        queue = [value]
+        while queue:
+            current = queue.pop()
+            maker = makers.get(current)
+            if current in leaves:
+                continue
+            if maker is None or maker.name not in ("stablehlo.select", "stablehlo.minimum", "stablehlo.maximum"):
+                return False
+            queue += list(maker.operands)[1:] if maker.name == "stablehlo.select" else list(maker.operands)
+    return True
+
+
+def _is_constant(owner: ir.Operation | ir.OpView) -> bool:
+    return owner.operation.name == "stablehlo.constant"

@@ -1,0 +1,102 @@
+"""Ops that move parts of tensors: slices, pads, gathers, scatters."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from .attributes import integers
+from .bodies import body_of, componentwise
+from .model import Factor, Kind, Shapes, Slot
+
+
+def _independent(size: int, operands: list[Slot | None], results: list[Slot | None]) -> Factor:
+    return Factor(Kind.INDEPENDENT, size, tuple(operands), tuple(results))
+
+
+def slice_(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Result [a, b) of a dimension is operand [start + a, start + b); a dimension with another stride is whole."""
+    starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
+    factors = []
+    for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
+        if size > 1 and length > 0 and strides[dim] == 1:
+            factors.append(_independent(size, [Slot(dim, size)], [Slot(dim, length, low=starts[dim])]))
+    return tuple(factors)
+
+
+def pad(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """The operand is result [low, low + n) of a dimension; cropping and padding between elements stay whole."""
+    low, high = integers(op, "edge_padding_low", []), integers(op, "edge_padding_high", [])
+    interior = integers(op, "interior_padding", [])
+    factors = []
+    for dim, (length, size) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
+        if size > 1 and length > 0 and interior[dim] == 0 and min(low[dim], high[dim]) >= 0:
+            factors.append(_independent(size, [Slot(dim, length, low=low[dim]), None], [Slot(dim, size)]))
+    return tuple(factors)
+
+
+def dynamic_slice(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """A dimension taken in full is cut in both; of another one the tile is read from the whole operand."""
+    starts: list[Slot | None] = [None] * (len(shapes.operands) - 1)
+    factors = []
+    for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
+        if length > 1:
+            slot = Slot(dim, length)
+            factors.append(_independent(length, [slot if size == length else None, *starts], [slot]))
+    return tuple(factors)
+
+
+def dynamic_update_slice(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """A dimension that the update fills is cut in all; along another one slices of the update are written in turn."""
+    starts: list[Slot | None] = [None] * (len(shapes.operands) - 2)
+    factors = []
+    for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.operands[1], strict=True)):
+        if length < 2:
+            continue
+        slot = Slot(dim, length)
+        if size == length:
+            factors.append(_independent(length, [slot, slot, *starts], [slot]))
+        else:
+            factors.append(Factor(Kind.CHAIN, length, (None, slot, *starts), (None,), (0,)))
+    return tuple(factors)
+
+
+def gather_windows(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """The window of an indexed dimension that it does not fill: the tile is gathered from start + its place."""
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    sizes = integers(op, "slice_sizes", [])
+    without = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = [dim for dim in range(len(sizes)) if dim not in without]
+    factors = []
+    for place, dim in zip(numbers.offset_dims, windows, strict=True):
+        if 1 < sizes[dim] < shapes.operands[0][dim] and dim in numbers.start_index_map:
+            factors.append(_independent(sizes[dim], [None, None], [Slot(place, sizes[dim])]))
+    return tuple(factors)
+
+
+def scatter_chain(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Slices of the updates written in turn: `([k,j],[i,1],[i,j])->([k,j])` chained over i.
+
+    Only the major one of several update dimensions keeps the order of writes; a body that does not mind the order may
+    be cut along each.
+    """
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    count = len(shapes.results)
+    indices = [dim for dim in range(len(shapes.operands[count])) if dim != numbers.index_vector_dim]
+    updates = [dim for dim in range(len(shapes.operands[-1])) if dim not in numbers.update_window_dims]
+    any_order = componentwise(body_of(op)) is not None
+    factors = []
+    for at_index, at_update in zip(indices, updates, strict=True):
+        size = shapes.operands[-1][at_update]
+        if size < 2 or at_index in numbers.scatter_indices_batching_dims:
+            continue
+        slots = (Slot(at_index, size), *[Slot(at_update, size)] * count)
+        factors.append(Factor(Kind.CHAIN, size, (*[None] * count, *slots), (None,) * count, tuple(range(count))))
+        if not any_order:
+            break
+    return tuple(factors)
+
+
+def scatter_windows(factors: tuple[Factor, ...], count: int) -> tuple[Factor, ...]:
+    """Of Shardy's factors those that also cut the updates: an inserted dimension is only named by the indices."""
+    return tuple(f for f in factors if f.kind is Kind.INDEPENDENT and f.operands[0] and f.operands[count + 1])

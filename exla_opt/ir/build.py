@@ -1,0 +1,107 @@
+"""Small builders of StableHLO ops, at the current insertion point and location."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+Scalar = int | float
+
+
+def tensor_of(value: ir.Value) -> ir.RankedTensorType:
+    """The tensor type of a value. Raises ValueError when it is none."""
+    return ir.RankedTensorType(value.type)
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """The shape of a tensor."""
+    return list(tensor_of(value).shape)
+
+
+def with_shape(kind: ir.RankedTensorType, shape: Sequence[int]) -> ir.RankedTensorType:
+    """The same element type in another shape."""
+    return ir.RankedTensorType.get(list(shape), kind.element_type)
+
+
+def scalar_i32(number: int) -> ir.Value:
+    """A constant of type tensor<i32>."""
+    return splat(ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)), number)
+
+
+def splat(kind: ir.Type, number: Scalar) -> ir.Value:
+    """A constant of the tensor type `kind` that is `number` everywhere; of a complex type, the real part is."""
+    tensor = ir.RankedTensorType(kind)
+    element = tensor.element_type
+    if isinstance(element, ir.ComplexType):
+        return splat_of_text(tensor, f"({float(number)!r}, 0.0)")
+    if isinstance(element, ir.IntegerType):
+        attribute: ir.Attribute = ir.IntegerAttr.get(element, int(number))
+    else:
+        attribute = ir.FloatAttr.get(element, float(number))
+    return stablehlo.constant(ir.DenseElementsAttr.get_splat(tensor, attribute))
+
+
+def splat_of_text(kind: ir.RankedTensorType, value: str) -> ir.Value:
+    """A constant whose one value is given as MLIR writes it; the bindings cannot make complex ones otherwise."""
+    made = ir.Operation.parse(f'"stablehlo.constant"() {{value = dense<{value}> : {kind}}} : () -> {kind}').operation
+    made.location = ir.Location.current
+    ir.InsertionPoint.current.insert(made)
+    built: ir.Value = made.results[0]
+    return built
+
+
+def zeros(kind: ir.Type) -> ir.Value:
+    """A constant of the tensor type `kind`, zero (false) everywhere."""
+    return splat(kind, 0)
+
+
+def convert(value: ir.Value, element: ir.Type) -> ir.Value:
+    """The tensor with another element type; the value itself where it has that type already."""
+    kind = tensor_of(value)
+    if kind.element_type == element:
+        return value
+    return stablehlo.convert(ir.RankedTensorType.get(list(kind.shape), element), value)
+
+
+def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """A 0-d tensor repeated to `shape`; the value itself where that is 0-d too."""
+    kind = tensor_of(value)
+    if not shape:
+        return value
+    return stablehlo.broadcast_in_dim(with_shape(kind, shape), value, ir.DenseI64ArrayAttr.get([]))
+
+
+def less_than(left: ir.Value, right: ir.Value) -> ir.Value:
+    """left < right, of signed integers."""
+    direction, kind = stablehlo.ComparisonDirectionAttr.get("LT"), stablehlo.ComparisonTypeAttr.get("SIGNED")
+    return stablehlo.compare(left, right, direction, compare_type=kind)
+
+
+def _starts(rank: int, dim: int, start: ir.Value) -> list[ir.Value]:
+    zero = zeros(start.type) if rank > 1 else start
+    return [start if place == dim else zero for place in range(rank)]
+
+
+def slice_along(value: ir.Value, dim: int, start: ir.Value, length: int) -> ir.Value:
+    """Elements [start, start + length) of dimension `dim`. start: a 0-d integer tensor, in range."""
+    shape = shape_of(value)
+    starts = _starts(len(shape), dim, start)
+    shape[dim] = length
+    return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(shape))
+
+
+def update_along(whole: ir.Value, part: ir.Value, dim: int, start: ir.Value) -> ir.Value:
+    """The tensor `whole` with elements [start, ...) of dimension `dim` replaced by `part`."""
+    return stablehlo.dynamic_update_slice(whole, part, _starts(len(shape_of(whole)), dim, start))
+
+
+def clamp(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
+    """value, at least low and at most high."""
+    return stablehlo.clamp(low, value, high)
+
+
+def wide_float() -> ir.Type:
+    """The type in which sums of narrower floats are kept."""
+    return ir.F32Type.get()

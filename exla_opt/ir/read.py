@@ -1,0 +1,252 @@
+"""Reading a module: text, MLIR bytecode or a StableHLO portable artifact, gzipped or not, told apart by content."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import jaxlib
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.diagnostics import InputError, error_at
+
+_GZIP = b"\x1f\x8b"
+_BYTECODE = b"ML\xefR"
+_PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
+
+_TF_DIALECTS = ("tf", "tf_executor", "tf_saved_model", "mhlo_disc")
+_EXPORT_HELP = "export StableHLO: jax.jit(f).lower(...).as_text(), or TensorFlow's get_compiler_ir(stage='stablehlo')"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module and where it came from: its name for diagnostics, its bytes (unzipped), and the parsed module."""
+
+    name: str
+    data: bytes
+    module: ir.Module
+
+
+def read_module(source: str, context: ir.Context) -> Source:
+    """Read and check the module in file `source`; `-` is standard input.
+
+    Raises InputError when the file cannot be read, is no module, or is one that exla-opt cannot take:
+    without a public function, with dynamic shapes, or with constants that were elided in printing.
+    """
+    name = "<stdin>" if source == "-" else source
+    data = b""
+    try:
+        data = _unzip(_read_bytes(source))
+        module = _parse(data, context)
+        _check(module, data)
+    except InputError as error:
+        error.locate(name, data)
+        raise
+    return Source(name, data, module)
+
+
+def _read_bytes(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with open(source, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"cannot open input file: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"cannot open input file: {error}") from None
+
+
+def _unzip(data: bytes) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError("the gzip data is damaged or cut short", help="copy or export the file again") from None
+
+
+def _parse(data: bytes, context: ir.Context) -> ir.Module:
+    if not data.strip():
+        raise InputError("the file is empty")
+    program = data if data.startswith(_BYTECODE) else _decode(data)
+    try:
+        if (version := _portable_version(data)) is not None:
+            return _parse_portable(data, version, context)
+        return ir.Module.parse(program, context)
+    except ir.MLIRError as error:
+        raise _explain(error, data) from None
+
+
+def _decode(data: bytes) -> str:
+    if data.lstrip().startswith(b"HloModule"):
+        raise InputError("this is HLO text, not StableHLO", line=1, col=1, help=_EXPORT_HELP)
+    position = data.find(b"\0")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        position = error.start if position < 0 else min(error.start, position)
+    if position >= 0:
+        raise InputError(
+            "this is neither text, MLIR bytecode nor a StableHLO portable artifact"
+            f" (byte 0x{data[position]:02x} at offset {position})"
+        )
+    return text
+
+
+def _portable_version(data: bytes) -> tuple[int, ...] | None:
+    """The StableHLO version of a portable artifact; None for anything else."""
+    found = _PORTABLE.search(data[:64]) if data.startswith(_BYTECODE) else None
+    return None if found is None else tuple(int(part) for part in found.groups())
+
+
+def _parse_portable(data: bytes, version: tuple[int, ...], context: ir.Context) -> ir.Module:
+    current = stablehlo.get_current_version()
+    if version > tuple(int(part) for part in current.split(".")):
+        written = ".".join(map(str, version))
+        raise InputError(
+            f"this artifact is written in StableHLO {written}; jaxlib {jaxlib.__version__} reads up to {current}",
+            help=f"upgrade jaxlib, or export the artifact for version {current}",
+        )
+    with _captured_stderr() as printed:
+        try:
+            return stablehlo.deserialize_portable_artifact(context, data)
+        except ValueError:
+            pass
+    detail = re.search(r"error: (.*)", printed[0]) if printed else None
+    raise InputError(
+        "the StableHLO portable artifact is damaged or cut short" + (f": {detail[1]}" if detail else ""),
+        help="copy or export the file again",
+    )
+
+
+@contextmanager
+def _captured_stderr() -> Iterator[list[str]]:
+    """Catch what C++ writes to file descriptor 2: the deserialiser prints its errors instead of raising them."""
+    printed: list[str] = []
+    sys.stderr.flush()
+    try:
+        saved = os.dup(2)
+    except OSError:  # standard error is closed: nothing to keep clean
+        yield printed
+        return
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield printed
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            file.seek(0)
+            printed.append(file.read().decode("utf-8", "replace"))
+
+
+def _explain(error: ir.MLIRError, data: bytes) -> InputError:
+    """The parser's first error, in words for somebody who exported a module and never saw an MLIR flag."""
+    first = error.error_diagnostics[0]
+    message: str = first.message.strip()
+    plain = error_at(first.location, message)
+    if data.startswith(_BYTECODE) and "bytecode" in message and "newer" not in message:
+        plain.message = f"the MLIR bytecode is damaged or cut short: {message}"
+        plain.help = "copy or export the file again"
+    elif "elements hex data size is invalid" in message:
+        _explain_hex(plain)
+    elif found := re.match(r"Dialect `(\w+)' not found for custom op '(.*)'", message):
+        _explain_dialect(plain, found[1])
+    elif found := re.search(r'[!#]"?(\w+)"?<.* created with unregistered dialect', message, re.DOTALL):
+        _explain_dialect(plain, found[1])
+    elif message.startswith("operation being parsed with an unregistered dialect"):
+        _explain_dialect(plain, _generic_dialect(plain, data))
+    elif found := re.match(r"(?:custom op|unregistered operation) '([\w.]+)' (?:is unknown|found in dialect)", message):
+        plain.message = f"unknown operation '{found[1]}'"
+        plain.help = f"jaxlib {jaxlib.__version__} has no such op; if it is a new one, upgrade jaxlib"
+    return plain
+
+
+def _explain_hex(error: InputError) -> None:
+    if "i1>" not in error.message:
+        error.message = error.message.replace("elements hex data size is invalid for provided type:", _HEX_SIZE)
+        return
+    error.message = "this boolean constant is written bit-packed, as TensorFlow does, and MLIR cannot read that as text"
+    error.help = "export bytecode instead of text: get_compiler_ir(...)(stage='stablehlo_serialized')"
+
+
+_HEX_SIZE = "the constant's hex data does not have the size of its type"
+
+
+def _explain_dialect(error: InputError, dialect: str) -> None:
+    error.message = f"unknown dialect '{dialect}'" if dialect else "operation of an unknown dialect"
+    error.help = _EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO, with chlo, func and sdy"
+
+
+def _generic_dialect(error: InputError, data: bytes) -> str:
+    """The dialect of a generic-form op: the last quoted `"dialect.op"` up to where the parser stopped."""
+    if error.line is None or error.col is None or data.startswith(_BYTECODE):
+        return ""
+    row = data.split(b"\n", error.line)[error.line - 1][: error.col]
+    names = re.findall(rb'"(\w+)\.[\w.]+"', row)
+    return names[-1].decode() if names else ""
+
+
+def _check(module: ir.Module, data: bytes) -> None:
+    operations = [view.operation for view in module.body.operations]
+    if not operations:
+        raise InputError("the module is empty: it has no function")
+    functions = [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
+    if not functions:
+        raise InputError("the module has no function with a body")
+    if all(is_private(function) for function in functions):
+        raise InputError(
+            "the module has no public function, so nothing in it is used",
+            help="one function, usually @main, must not be private",
+        )
+    if b"dense_resource<__elided__>" in data:
+        raise InputError(
+            "a constant's data was elided when this module was printed",
+            help="print it again without an elements limit, or export bytecode",
+        )
+    for function in functions:
+        _check_shapes(function)
+
+
+def is_private(function: ir.Operation) -> bool:
+    """Whether a func.func can only be reached by calls from its own module."""
+    attributes = function.attributes
+    return "sym_visibility" in attributes and str(attributes["sym_visibility"]) == '"private"'
+
+
+def _check_shapes(function: ir.Operation) -> None:
+    """Raise InputError at the first value of a dynamic shape."""
+    static: set[ir.Type] = set()
+
+    def check(value: ir.Value, op: ir.Operation) -> None:
+        if (kind := value.type) in static:
+            return
+        if isinstance(kind, ir.UnrankedTensorType) or (isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape):
+            raise error_at(
+                op.location,
+                f"dynamic shape {kind}: exla-opt needs to know every size",
+                help="export with concrete sizes, or specialise the module with stablehlo-refine-shapes",
+            )
+        static.add(kind)
+
+    stack = [function]
+    while stack:
+        op = stack.pop()
+        for result in op.results:
+            check(result, op)
+        inner: list[ir.Operation] = []
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    check(argument, op)
+                inner.extend(view.operation for view in block.operations)
+        stack.extend(reversed(inner))

@@ -1,0 +1,109 @@
+"""Writing a module: whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+import tempfile
+from typing import Literal
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.diagnostics import PARSER_FILE, InputError
+
+Emit = Literal["text", "bytecode", "portable"]
+
+_PARSER_POSITION = re.compile(rf'"{PARSER_FILE}":\d+:\d+')
+
+
+def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
+    """Write the module to the file `destination`, or to standard output for `-`.
+
+    A file appears complete or stays as it was. Raises InputError when it cannot be written and
+    BrokenPipeError when the reader of standard output has gone.
+    """
+    data = serialise(module, emit)
+    if destination == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        _write_file(destination, data)
+    except OSError as error:
+        raise InputError(f"cannot write output file: {error.strerror}", file=destination) from None
+
+
+def serialise(module: ir.Module, emit: Emit) -> bytes:
+    """The module as bytes. Text carries locations exactly if the input had any of its own."""
+    operation = module.operation
+    if emit == "text":
+        text: bytes = operation.get_asm(binary=True, enable_debug_info=has_own_locations(module))
+        return text if text.endswith(b"\n") else text + b"\n"
+    buffer = io.BytesIO()
+    operation.write_bytecode(buffer)
+    if emit == "bytecode":
+        return buffer.getvalue()
+    # Serialising turns a module into VHLO in place, so it works on a copy; chlo and sdy ops stay as they are.
+    copy = ir.Module.parse(buffer.getvalue(), module.context)
+    artifact: bytes = stablehlo.serialize_portable_artifact(copy, stablehlo.get_current_version(), True)
+    return artifact
+
+
+def has_own_locations(module: ir.Module) -> bool:
+    """Whether any op or block argument has a location that the parser did not make up from its input's lines."""
+    known: set[str] = set()
+
+    def is_own(location: ir.Location) -> bool:
+        text = str(location)
+        if text in known:
+            return False
+        known.add(text)
+        return '"' in _PARSER_POSITION.sub("", text)
+
+    stack = [module.operation]
+    while stack:
+        op = stack.pop()
+        if is_own(op.location):
+            return True
+        for region in op.regions:
+            for block in region.blocks:
+                if any(is_own(argument.location) for argument in block.arguments):
+                    return True
+                stack.extend(view.operation for view in block.operations)
+    return False
+
+
+def _write_file(destination: str, data: bytes) -> None:
+    path = os.path.realpath(destination)  # a link stays a link
+    mode = _mode(path)
+    if mode is not None and not stat.S_ISREG(mode):  # a device or a named pipe cannot be replaced
+        with open(path, "wb") as file:
+            file.write(data)
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, _default_mode() if mode is None else stat.S_IMODE(mode))
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _default_mode() -> int:
+    """The mode of a file that `open` would make; mkstemp's is for secrets."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,72 @@
+"""The passes, their order, and what happens between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.options import Options
+from exla_opt.passes import normalise, tensor_splitter
+from exla_opt.remarks import Remark
+
+PassFunction = Callable[[ir.Module, Options], list[Remark]]
+AfterPass = Callable[[str, ir.Module], None]
+
+# Every pass by its name on the command line, in the order in which they are meant to run.
+PASSES: dict[str, PassFunction] = {
+    "normalise": normalise.run,
+    "tensor-splitter": tensor_splitter.run,
+}
+
+DEFAULT_PASSES = ("normalise", "tensor-splitter", "normalise")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the passes said, in order, and the (pass, seconds) that each run took, its verification included."""
+
+    remarks: tuple[Remark, ...]
+    seconds: tuple[tuple[str, float], ...]
+
+
+def run_pipeline(
+    module: ir.Module,
+    names: Sequence[str],
+    options: Options,
+    *,
+    verify_each: bool = True,
+    after_pass: AfterPass | None = None,
+) -> Outcome:
+    """Run the named passes on `module`, in place; `after_pass` sees the module after each.
+
+    Raises KeyError for an unknown name before anything runs, InputError when a pass finds the module at
+    fault, RuntimeError when a pass leaves an invalid module behind.
+    """
+    passes = [(name, PASSES[name]) for name in names]
+    remarks: list[Remark] = []
+    seconds: list[tuple[str, float]] = []
+    for name, run in passes:
+        start = time.perf_counter()
+        remarks += run(module, options)
+        if verify_each:
+            _verify(module, name)
+        seconds.append((name, time.perf_counter() - start))
+        if after_pass is not None:
+            after_pass(name, module)
+    return Outcome(tuple(remarks), tuple(seconds))
+
+
+def _verify(module: ir.Module, name: str) -> None:
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise RuntimeError(f"pass '{name}' left an invalid module: {error.error_diagnostics[0].message}") from error
+
+
+def description(name: str) -> str:
+    """The first line of a pass's docstring, without its name. Raises KeyError for an unknown name."""
+    documentation = __import__(PASSES[name].__module__, fromlist=["run"]).__doc__ or ""
+    return documentation.split("\n", 1)[0].partition(": ")[2].rstrip(".")

@@ -1,0 +1,99 @@
+"""normalise: one flat function without leftovers, which is what the other passes expect.
+
+before:  %1 = call @f(%0)   private @f   a while that carries a value it never changes   x + x twice
+after:   the body of @f in place   no @f   the value captured from outside   x + x once
+
+Applies to every function and every region. Inlines calls, drops dead private functions, dead ops and
+loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations,
+signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir, passmanager
+
+from exla_opt.ir.inline import inline_calls
+from exla_opt.options import Options
+from exla_opt.remarks import Remark
+
+_CLEAN_UP = "builtin.module(canonicalize,cse,symbol-dce)"
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Normalise `module` in place. Raises InputError for recursive calls."""
+    inline_calls(module)
+    _clean_up(module)
+    if _capture_invariants(module):
+        _clean_up(module)
+    return []
+
+
+def _clean_up(module: ir.Module) -> None:
+    with module.context:
+        passmanager.PassManager.parse(_CLEAN_UP).run(module.operation)
+
+
+def _capture_invariants(module: ir.Module) -> bool:
+    """Turn what a loop carries unchanged into a captured value; inner loops first, since that frees outer carries."""
+    loops: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "stablehlo.while":
+            loops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    # Each loop is replaced by a new one after its inner loops were: no handle in `loops` is stale when its turn comes.
+    changed = False
+    for loop in loops:
+        if invariant := _invariant_carries(loop):
+            _drop_carries(loop, invariant)
+            changed = True
+    return changed
+
+
+def _invariant_carries(loop: ir.Operation) -> list[int]:
+    """The carries that the body returns as it got them. Empty when the loop had better be left alone."""
+    if len(loop.attributes):  # a sharding, say, has one entry a carry
+        return []
+    body = loop.regions[1].blocks[0]
+    returned = _terminator(body).operands
+    found = [index for index, argument in enumerate(body.arguments) if returned[index] == argument]
+    # A loop must carry something; one that carries only constants ends at once or never, and stays what it is.
+    return found if len(found) < len(loop.operands) else []
+
+
+def _drop_carries(loop: ir.Operation, dropped: list[int]) -> None:
+    condition, body = (region.blocks[0] for region in loop.regions)
+    for index in dropped:
+        value = loop.operands[index]
+        for carried in (condition.arguments[index], body.arguments[index], loop.results[index]):
+            carried.replace_all_uses_with(value)
+    kept = [index for index in range(len(loop.operands)) if index not in set(dropped)]
+    terminator = _terminator(body)
+    with ir.InsertionPoint(body):
+        ir.Operation.create(
+            terminator.name, operands=[terminator.operands[index] for index in kept], loc=terminator.location
+        )
+    terminator.erase()
+    for block in (condition, body):
+        for index in reversed(dropped):
+            block.erase_argument(index)
+    smaller = ir.Operation.create(
+        loop.name,
+        results=[loop.results[index].type for index in kept],
+        operands=[loop.operands[index] for index in kept],
+        regions=2,
+        loc=loop.location,
+        ip=ir.InsertionPoint(loop),
+    )
+    condition.append_to(smaller.regions[0])
+    body.append_to(smaller.regions[1])
+    for index, result in zip(kept, smaller.results, strict=True):
+        loop.results[index].replace_all_uses_with(result)
+    loop.erase()
+
+
+def _terminator(block: ir.Block) -> ir.Operation:
+    *_, last = block.operations
+    return last.operation

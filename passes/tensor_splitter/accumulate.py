@@ -1,0 +1,153 @@
+"""The values that a loop carries for an op cut along a factor that its results do not have.
+
+    reduce(x, init)  ->  state = init;  for each tile: state = body(state, reduce(tile, identity));  state
+
+The state of a sum of f16 or bf16 is float32 and is converted once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.factors import Factor, Kind
+from exla_opt.analysis.op_rules.attributes import is_splat
+from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type, float_bits
+from exla_opt.ir import build
+
+# What an element may be combined with any number of times without changing the result needs no other start.
+_IDENTITY = {"add": 0, "multiply": 1, "xor": 0}
+# The operand of a contraction may be narrower than any type that a sum of it should be kept in.
+_KEPT_NARROW = frozenset({"stablehlo.einsum"})
+
+
+def is_widened(op: ir.Operation, factor: Factor) -> bool:
+    """Whether partial results of the op are float32 although the op's own are narrower: a sum of narrow floats."""
+    if factor.kind is not Kind.REDUCING or op.name in _KEPT_NARROW:
+        return False
+    if op.name == "stablehlo.reduce" and set(componentwise(body_of(op)) or ("none",)) != {"add"}:
+        return False
+    return all(0 < float_bits(element_type(result)) < 32 for result in op.results)
+
+
+def state_types(op: ir.Operation, factor: Factor) -> list[ir.Type]:
+    """The types of the state, and of a tile's partial results."""
+    if not is_widened(op, factor):
+        return [result.type for result in op.results]
+    wide = build.wide_float()
+    return [ir.RankedTensorType.get(list(build.shape_of(result)), wide) for result in op.results]
+
+
+def reassociates(op: ir.Operation, factor: Factor) -> bool:
+    """Whether combining the tiles may round otherwise than the whole: sums and products that are not of integers."""
+    if factor.kind is Kind.INDEPENDENT:
+        return False
+    if not any(not isinstance(element_type(result), ir.IntegerType) for result in op.results):
+        return False
+    if op.name == "stablehlo.dynamic_update_slice":
+        return False
+    if op.name not in ("stablehlo.reduce", "stablehlo.scatter"):
+        return True
+    names = componentwise(body_of(op))
+    if names is None:
+        # Picking one of two elements rounds nothing; the slices of a scatter keep the order of its writes.
+        return False
+    return bool({"add", "multiply"} & set(names))
+
+
+def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value] | None = None) -> list[ir.Value]:
+    """The state before the first tile: a reduce's own init, zeros for a contraction, the chained operands.
+
+    operands: the whole operands, if they are not the op's own any more.
+    """
+    given = list(op.operands) if operands is None else list(operands)
+    if factor.kind is Kind.CHAIN:
+        return [given[index] for index in factor.chained]
+    types = state_types(op, factor)
+    if op.name != "stablehlo.reduce":
+        return [build.zeros(kind) for kind in types]
+    inits = given[len(types) :]
+    tensors = [ir.RankedTensorType(kind) for kind in types]
+    return [
+        build.broadcast(build.convert(init, kind.element_type), kind.shape)
+        for init, kind in zip(inits, tensors, strict=True)
+    ]
+
+
+def combine(op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]) -> list[ir.Value]:
+    """The state after one more tile: the op's own monoid on (state, partial), in this order; of a chain, the partial."""
+    if factor.kind is Kind.CHAIN:
+        return list(partial)
+    if op.name != "stablehlo.reduce" or is_widened(op, factor):
+        return [stablehlo.add(before, new) for before, new in zip(state, partial, strict=True)]
+    return _run_body(body_of(op), [*state, *partial])
+
+
+def finish(op: ir.Operation, factor: Factor, state: Sequence[ir.Value]) -> list[ir.Value]:
+    """The op's results from the last state."""
+    return [build.convert(value, element_type(result)) for value, result in zip(state, op.results, strict=True)]
+
+
+def tile_inits(op: ir.Operation, inits: Sequence[ir.Value]) -> list[ir.Value]:
+    """The inits for a reduce of one tile: the identity where counting the whole's init again would show."""
+    names = componentwise(body_of(op))
+    if names is None:
+        return list(inits)
+    return [
+        init if name not in _IDENTITY or _is_identity(init, name) else build.splat(init.type, _identity(init, name))
+        for init, name in zip(inits, names, strict=True)
+    ]
+
+
+def _identity(init: ir.Value, name: str) -> int | float:
+    # Only -0.0 leaves every float as it is: 0.0 + -0.0 is 0.0.
+    return -0.0 if name == "add" else _IDENTITY[name]
+
+
+def _is_identity(init: ir.Value, name: str) -> bool:
+    """Whether the init is a constant known to be the identity; of a sum, zero of either sign."""
+    owner = init.owner
+    if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != "stablehlo.constant":
+        return False
+    if isinstance(element_type(init), ir.ComplexType) or not is_splat(owner.operation):
+        return False
+    value = ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
+    number = value.value if isinstance(value, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr) else None
+    return number is not None and float(number) == float(_IDENTITY[name])
+
+
+def sum_over(operands: Sequence[ir.Value], types: Sequence[ir.Type], dimensions: ir.Attribute) -> list[ir.Value]:
+    """A stablehlo.reduce that adds each of the first half of `operands`, from the inits in the second half."""
+    made = ir.Operation.create(
+        "stablehlo.reduce", list(types), list(operands), attributes={"dimensions": dimensions}, regions=1
+    )
+    scalar = ir.RankedTensorType.get([], element_type(operands[0]))
+    block = made.regions[0].blocks.append(*[scalar] * len(operands))
+    arguments = list(block.arguments)
+    half = len(arguments) // 2
+    with ir.InsertionPoint(block):
+        stablehlo.return_([stablehlo.add(arguments[k], arguments[half + k]) for k in range(half)])
+    return list(made.results)
+
+
+def _run_body(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """A reduce's scalar body on whole tensors, element by element."""
+    shape = build.shape_of(arguments[0])
+    values: dict[ir.Value, ir.Value] = dict(zip(list(block.arguments), arguments, strict=True))
+    for view in block.operations:
+        op = view.operation
+        inputs = [values[value] if value in values else build.broadcast(value, shape) for value in op.operands]
+        if op.name == "stablehlo.return":
+            return inputs
+        if op.name == "stablehlo.constant":
+            values[op.results[0]] = build.broadcast(op.clone(ip=ir.InsertionPoint.current).results[0], shape)
+            continue
+        made = op.clone(ip=ir.InsertionPoint.current).operation
+        for index, value in enumerate(inputs):
+            made.operands[index] = value
+        for result in made.results:
+            result.set_type(build.with_shape(build.tensor_of(result), shape))
+        values.update(zip(list(op.results), list(made.results), strict=True))
+    raise ValueError("a reduce's body has no return")

@@ -1,0 +1,111 @@
+"""Brings big tensors into the loop body that reads them, so that the body's own tiles can make them.
+
+    %c = cost(%x, %y)               while ... {
+    while ... { use(%c) }      ->       %c = cost(%x, %y); use(%c)     then split like any other
+
+A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was made once outside: kept
+whole it can never be split. It is made again in every trip, from small values, and only when the split then
+removes it; otherwise the move is undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.factors import read_rules
+from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, read_graphs
+from exla_opt.options import Options
+
+from .choice import choose
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One tensor brought into one block: the copies made there, and which of them took its place."""
+
+    original: ir.Value
+    copy: ir.Value
+    block: ir.Block
+    clones: tuple[ir.Operation, ...]
+
+
+def _chain(graph: Graph, value: int, threshold: int) -> list[int] | None:
+    """The ops that make a big tensor from small ones, in program order; None when one must not be repeated."""
+    chain: set[int] = set()
+    queue = [value]
+    while queue:
+        current = queue.pop()
+        tensor = graph.tensors[current]
+        if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
+            continue
+        node = graph.nodes[tensor.producer]
+        if node.name in CONTROL_FLOW or not node.rule.factors:
+            return None
+        chain.add(node.position)
+        queue += node.operands
+    return sorted(chain)
+
+
+def _bring_in(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) -> _Move:
+    """Clone the chain to the start of the block and let the block read the clone."""
+    copies: dict[ir.Value, ir.Value] = {}
+    clones = []
+    uses = [(use.owner, use.operand_number) for use in value.uses if use.owner.operation.block == block]
+    for position in chain:
+        op = graph.nodes[position].op
+        clone = op.clone(ip=ir.InsertionPoint.at_block_begin(block)).operation
+        if clones:
+            clone.move_after(clones[-1])
+        clones.append(clone)
+        for index, operand in enumerate(op.operands):
+            if operand in copies:
+                clone.operands[index] = copies[operand]
+        copies.update(zip(op.results, clone.results, strict=True))
+    for owner, index in uses:
+        owner.operation.operands[index] = copies[value]
+    return _Move(value, copies[value], block, tuple(clones))
+
+
+def _undo(move: _Move) -> None:
+    move.copy.replace_all_uses_with(move.original)
+    for clone in reversed(move.clones):
+        clone.erase()
+
+
+def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
+    """The blocks other than its own in which a value is read, each once."""
+    blocks: list[ir.Block] = []
+    for use in value.uses:
+        block = use.owner.operation.block
+        if block != home and block not in blocks:
+            blocks.append(block)
+    return blocks
+
+
+def bring_captures_in(module: ir.Module, options: Options) -> None:
+    """Move what can be split into the bodies that capture it; undo what then is not split."""
+    moves = []
+    for graph in read_graphs(module, read_rules(module, options.op_rules)):
+        captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
+        for value in sorted(captured):
+            tensor = graph.tensors[value]
+            if tensor.producer == OUTSIDE or tensor.type.bytes <= options.size_threshold:
+                continue
+            chain = _chain(graph, value, options.size_threshold)
+            for block in _reading_blocks(tensor.value, graph.block) if chain else ():
+                moves.append(_bring_in(graph, chain or [], tensor.value, block))
+    if not moves:
+        return
+    for move in _not_split(module, moves, options):
+        _undo(move)
+
+
+def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:
+    """The moves whose copy would stay whole in its new block."""
+    vanishing: set[ir.Value] = set()
+    for graph in read_graphs(module, read_rules(module, options.op_rules)):
+        for plan in choose(graph, options).plans:
+            vanishing.update(graph.tensors[value].value for value in plan.vanished)
+    return [move for move in moves if move.copy not in vanishing]

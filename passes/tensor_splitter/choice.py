@@ -1,0 +1,209 @@
+"""Chooses what to split in one block: candidate plans for every big tensor, the best of them, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from exla_opt.analysis.factors import Factor, Kind, Slot
+from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, Node
+from exla_opt.analysis.memory import materialised, peak_bytes
+from exla_opt.options import Options
+
+from .extent import block_peak, interleaves
+from .plan import Plan, Refusal, make_plan, operation_of
+from .regions import Region, grow
+
+# A split must promise at least this much less memory: the prediction misses small harms.
+_LEAST_GAIN = 1.1
+# A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
+_WIDE_GAIN = 1.5
+_WIDE_SEEDS = 3
+
+
+@dataclass(slots=True)
+class Choice:
+    """The plans to build now, and why the other big tensors stay. postponed: a plan waits for the next round."""
+
+    plans: list[Plan] = field(default_factory=list)
+    refusals: dict[int, Refusal] = field(default_factory=dict)
+    postponed: bool = False
+
+
+def _may_cut(options: Options, graph: Graph) -> Callable[[Node, Factor], bool]:
+    def allowed(node: Node, factor: Factor) -> bool:
+        if options.reassociate or factor.kind is not Kind.REDUCING:
+            return True
+        dtypes = {graph.tensors[value].type.dtype for value in node.results}
+        return not any(dtype.startswith(("f", "bf", "complex")) for dtype in dtypes)
+
+    return allowed
+
+
+def written_tensors(graph: Graph) -> set[int]:
+    """The tensors of a block that XLA is expected to write to memory."""
+    ops = [operation_of(graph, node) for node in graph.nodes]
+    shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
+    returned = set(graph.nodes[graph.terminator].operands)
+    return set(materialised(ops, shapes, returned).last_read)
+
+
+def _candidate_slots(graph: Graph, value: int) -> list[Slot]:
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
+    tensor = graph.tensors[value]
+    slots = []
+    for dim, size in enumerate(tensor.type.shape):
+        if size < 2:
+            continue
+        inners = {1}
+        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
+        if made and (slot := made.results[tensor.result_index]):
+            inners.add(slot.inner)
+        for user, index in tensor.users:
+            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
+            if read and (slot := read.operands[index]):
+                inners.add(slot.inner)
+        slots += [Slot(dim, size // inner, inner) for inner in sorted(inners) if size % inner == 0 and size > inner]
+    return slots
+
+
+def _peak_before(graph: Graph, plan: Plan) -> int:
+    """The predicted peak of the plan's own ops when they run whole."""
+    nodes = [graph.nodes[position] for position in sorted(plan.members)]
+    ops = [operation_of(graph, node) for node in nodes]
+    numbers = {value for op in ops for value in (*op.operands, *op.results)}
+    shapes = {value: graph.tensors[value].type.shape for value in numbers}
+    sizes = {value: graph.tensors[value].type.bytes for value in numbers}
+    outputs = {
+        graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs
+    }
+    returned = set(graph.nodes[graph.terminator].operands)
+    return peak_bytes(ops, shapes, sizes, outputs) + sum(sizes[value] for value in outputs - returned)
+
+
+def _intervals(plan: Plan) -> list[tuple[int, int]]:
+    """For every loop the first and last position of the ops that it takes the place of."""
+    seen: set[int] = set()
+    found = []
+    for loop in plan.loops:
+        own = set(loop.stage.nodes) - seen
+        seen |= own
+        if own:
+            found.append((min(own), max(own)))
+    return found
+
+
+class _Chooser:
+    def __init__(self, graph: Graph, options: Options):
+        self.graph = graph
+        self.slice_bytes = options.slice_bytes
+        self.threshold = options.slice_bytes if graph.tile else options.size_threshold
+        self.allowed = _may_cut(options, graph)
+        self.known: dict[tuple[int, Slot], Plan | Refusal] = {}
+
+    def is_big(self, value: int) -> bool:
+        return self.graph.tensors[value].type.bytes > self.threshold
+
+    def plan_for(self, value: int, slot: Slot) -> Plan | Refusal:
+        """The plan that cuts `value` along `slot`; seeds that lead to the same region share it."""
+        if (value, slot) not in self.known:
+            region = grow(self.graph, value, slot, self.is_big, self.allowed)
+            found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
+            self.known[value, slot] = found
+            if isinstance(found, Plan):
+                self.share(region, found)
+        return self.known[value, slot]
+
+    def share(self, region: Region, plan: Plan) -> None:
+        for other, slot in region.slots.items():
+            if slot.low == 0 and other in plan.vanished:
+                self.known.setdefault((other, slot), plan)
+
+    def best_for(self, value: int) -> Plan | Refusal:
+        found = [self.plan_for(value, slot) for slot in _candidate_slots(self.graph, value)]
+        plans = [plan for plan in found if isinstance(plan, Plan) and value in plan.vanished]
+        worthwhile = [plan for plan in plans if self.gains(plan)]
+        if worthwhile:
+            return min(worthwhile, key=lambda plan: plan.rank(self.slice_bytes))
+        if plans:
+            return Refusal("splitting it would not lower the memory: what it is made of or leads to is as big", None)
+        refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]
+        return refusals[0] if refusals else Refusal("it has no dimension to cut", None)
+
+    def gains(self, plan: Plan) -> bool:
+        """Whether the plan is worthwhile: clearly less memory than before."""
+        return (plan.peak + plan.remaining) * _LEAST_GAIN < _peak_before(self.graph, plan) + plan.remaining
+
+    def choose(self) -> Choice:
+        graph = self.graph
+        big = [value for value in range(len(graph.tensors)) if self.is_big(value)]
+        made = [value for value in big if graph.tensors[value].producer != OUTSIDE]
+        if not made:
+            return Choice()
+        written = written_tensors(graph)
+        choice = Choice()
+        covered: set[int] = set()
+        taken: list[tuple[int, int]] = []
+        for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
+            if value in covered or graph.nodes[graph.tensors[value].producer].name == "stablehlo.constant":
+                continue
+            found = self.refuse_early(value, written) or self.best_for(value)
+            if isinstance(found, Refusal):
+                choice.refusals[value] = found
+                continue
+            wanted = _intervals(found)
+            if interleaves(wanted, taken):
+                choice.postponed = True  # its loops would stand between those of another plan
+                continue
+            taken += wanted
+            covered |= found.vanished
+            choice.plans.append(found)
+        self.widen(choice)
+        for plan in choice.plans:
+            for value in plan.vanished:
+                choice.refusals.pop(value, None)
+        return choice
+
+    def widen(self, choice: Choice) -> None:
+        """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""
+        graph = self.graph
+        if not choice.plans or graph.tile:
+            return
+        peak = block_peak(graph, choice.plans)
+        if peak <= self.threshold:
+            return
+        best = None
+        seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
+        for value in seeds:
+            for slot in _candidate_slots(graph, value):
+                region = grow(graph, value, slot, lambda other: graph.tensors[other].type.shape != (), self.allowed)
+                plan = make_plan(graph, region, self.slice_bytes, self.is_big)
+                if isinstance(plan, Refusal) or plan.remaining:
+                    continue
+                wide_peak = block_peak(graph, [plan])
+                if wide_peak * _WIDE_GAIN < peak and (best is None or wide_peak < best[0]):
+                    best = (wide_peak, plan)
+        if best is not None:
+            choice.plans = [best[1]]
+            choice.postponed = True
+
+    def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
+        """Why a tensor is no target at all, if so."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        node = graph.nodes[tensor.producer]
+        if node.name in CONTROL_FLOW:
+            return Refusal(f"{node.name} carries it from one step to the next, or returns it whole", tensor.producer)
+        if value not in written:
+            return Refusal("XLA fuses it into its readers: it is never in memory", tensor.producer)
+        if prod(tensor.type.shape) == 0:
+            return Refusal("it is empty", tensor.producer)
+        return None
+
+
+def choose(graph: Graph, options: Options) -> Choice:
+    """The plans for one block: largest tensors first, each with the best of its candidates.
+
+    Plans whose loops would interleave are left for the next round, when the first are built.
+    """
+    return _Chooser(graph, options).choose()

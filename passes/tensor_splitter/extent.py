@@ -1,0 +1,79 @@
+"""Extents: a region may be one layer's attention, or everything that the same factor reaches.
+
+The small extent cuts the big tensors and what lies between them. The large one follows the factor through
+small tensors too: over the batch dimension it turns a whole training step into one loop that accumulates its
+gradients, and every saved activation shrinks with it. Which is better is told by the predicted peak of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from exla_opt.analysis.graph import Graph
+from exla_opt.analysis.memory import Operation, peak_bytes
+
+from .plan import Plan, operation_of
+
+
+def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:
+    """The predicted peak of temporary bytes of a block when `plans` are built (or of the block as it is)."""
+    placed: dict[int, list[Operation]] = {}
+    dropped: set[int] = set()
+    for plan in plans:
+        dropped |= _dropped(graph, plan)
+        for loop in plan.loops:
+            results = tuple(sorted(graph.nodes[o.node].results[o.result] for o in loop.stage.outputs))
+            inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
+            reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
+            operation = Operation("while", tuple(sorted(reads - inside)), results, scratch=plan.body_peak)
+            placed.setdefault(max(loop.stage.nodes), []).append(operation)
+    ops: list[Operation] = []
+    for node in graph.nodes:
+        if node.position not in dropped:
+            ops.append(operation_of(graph, node))
+        ops += placed.get(node.position, ())
+    ops = _in_order(ops)
+    shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
+    sizes = {number: tensor.type.bytes for number, tensor in enumerate(graph.tensors)}
+    return peak_bytes(ops, shapes, sizes, set(graph.nodes[graph.terminator].operands))
+
+
+def _dropped(graph: Graph, plan: Plan) -> set[int]:
+    """The members whose original goes: all but the cheap ones that someone else reads as well."""
+    written = {(output.node, output.result) for loop in plan.loops for output in loop.stage.outputs}
+    dropped: set[int] = set()
+    for position in sorted(plan.members, reverse=True):
+        node = graph.nodes[position]
+        kept = any(
+            (position, index) not in written and user not in dropped and user not in plan.members
+            for index, value in enumerate(node.results)
+            for user, _ in graph.tensors[value].users
+        )
+        if not kept:
+            dropped.add(position)
+    return dropped
+
+
+def _in_order(ops: list[Operation]) -> list[Operation]:
+    """The ops in an order in which every tensor is made before it is read, else as they stand."""
+    maker = {value: index for index, op in enumerate(ops) for value in op.results}
+    placed = [False] * len(ops)
+    order: list[int] = []
+    for index in range(len(ops)):
+        stack = [index]
+        while stack:
+            current = stack[-1]
+            missing = [m for value in ops[current].operands if not placed[m := maker.get(value, current)] and m != current]
+            if placed[current] or not missing:
+                stack.pop()
+                if not placed[current]:
+                    placed[current] = True
+                    order.append(current)
+                continue
+            stack += missing
+    return [ops[index] for index in order]
+
+
+def interleaves(intervals: Collection[tuple[int, int]], taken: Collection[tuple[int, int]]) -> bool:
+    """Whether any of the closed intervals meet."""
+    return any(a <= stop and start <= b for a, b in intervals for start, stop in taken)

@@ -1,0 +1,201 @@
+"""Builds a plan: while loops over tiles, straight-line code for what is left over, and the old ops removed."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.factors import Kind, Slot
+from exla_opt.analysis.graph import TILE_MARK, Graph
+from exla_opt.ir import build
+
+from . import accumulate, tile
+from .plan import LoopPlan, Piece, Plan
+from .regions import Member
+
+
+class _Tiles:
+    """The body of one loop at one place: makes every op's tile in order, and combines them into the state."""
+
+    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, start: ir.Value):
+        self.graph = graph
+        self.plan = plan
+        self.loop = loop
+        self.piece = piece
+        self.start = start
+        self.made: dict[int, tuple[Slot, ir.Value]] = {}
+        self.slices: dict[tuple[int, Slot], ir.Value] = {}
+        self.offsets: dict[tuple[int, int], ir.Value] = {}
+
+    def present(self, slot: Slot | None) -> bool:
+        """Whether the tensor has the indices of this piece (between two borders it has all or none)."""
+        return slot is None or slot.low <= self.piece.start < slot.low + slot.length
+
+    def offset(self, scale: int, shift: int) -> ir.Value:
+        """start * scale + shift, made once."""
+        key = (scale, shift)
+        if key not in self.offsets:
+            scaled = self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_i32(scale))
+            self.offsets[key] = scaled if shift == 0 else stablehlo.add(scaled, build.scalar_i32(shift))
+        return self.offsets[key]
+
+    def position_in(self, slot: Slot) -> ir.Value:
+        """Where the tile begins in the tensor's own dimension."""
+        return self.offset(slot.inner, -slot.low * slot.inner)
+
+    def operand(self, member: Member, index: int) -> ir.Value:
+        node = self.graph.nodes[member.node]
+        value, slot = node.op.operands[index], member.operands[index]
+        if slot is None:
+            return value
+        number = node.operands[index]
+        if number in self.made and self.made[number][0] == slot:
+            return self.made[number][1]
+        key = (number, slot)
+        if key not in self.slices:
+            self.slices[key] = build.slice_along(
+                value, slot.dim, self.position_in(slot), self.piece.tile * slot.inner
+            )
+        return self.slices[key]
+
+    def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
+        """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
+        states = dict(states)
+        for position in self.loop.stage.nodes:
+            member = self.plan.members[position]
+            node = self.graph.nodes[position]
+            if not all(map(self.present, member.results)):
+                continue
+            if member.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, member.operands)):
+                continue
+            with node.op.location:
+                results = self.tiles_of(member, states.get(position))
+                if member.factor.kind is not Kind.INDEPENDENT:
+                    states[position] = accumulate.combine(node.op, member.factor, states[position], results)
+                    continue
+                for number, slot, made in zip(node.results, member.results, results, strict=True):
+                    assert slot is not None
+                    self.made[number] = (slot, made)
+                if position in states:
+                    states[position] = self.write(position, states[position])
+        return states
+
+    def tiles_of(self, member: Member, state: list[ir.Value] | None) -> list[ir.Value]:
+        node, factor = self.graph.nodes[member.node], member.factor
+        length = self.piece.tile * member.granularity
+        operands = []
+        for index, slot in enumerate(member.operands):
+            if index in factor.chained:
+                assert state is not None
+                operands.append(state[factor.chained.index(index)])
+            else:
+                operands.append(self.operand(member, index) if self.present(slot) else node.op.operands[index])
+        return tile.build_tile(
+            node.op,
+            factor,
+            operands,
+            self.offset(member.granularity, member.origin),
+            [None if slot is None else (0, length if self.present(slot) else 0) for slot in member.operands],
+            [None if slot is None else (0, length) for slot in member.results],
+        )
+
+    def write(self, position: int, state: list[ir.Value]) -> list[ir.Value]:
+        """Put the tiles of a node's outputs into the whole tensors."""
+        written = []
+        for whole, output in zip(state, _outputs_of(self.loop, position), strict=True):
+            slot, made = self.made[self.graph.nodes[position].results[output]]
+            written.append(build.update_along(whole, made, slot.dim, self.position_in(slot)))
+        return written
+
+
+def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
+    return [output.result for output in loop.stage.outputs if output.node == position]
+
+
+def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan) -> dict[int, list[ir.Value]]:
+    states: dict[int, list[ir.Value]] = {}
+    for position in sorted({output.node for output in loop.stage.outputs}):
+        node, member = graph.nodes[position], plan.members[position]
+        with node.op.location:
+            if member.factor.kind is Kind.INDEPENDENT:
+                types = [node.op.results[result].type for result in _outputs_of(loop, position)]
+                states[position] = [build.zeros(kind) for kind in types]
+            else:
+                states[position] = accumulate.initial_state(node.op, member.factor)
+    return states
+
+
+def _flatten(states: dict[int, list[ir.Value]]) -> list[ir.Value]:
+    return [value for position in sorted(states) for value in states[position]]
+
+
+def _like(states: dict[int, list[ir.Value]], values: list[ir.Value]) -> dict[int, list[ir.Value]]:
+    remaining = iter(values)
+    return {position: [next(remaining) for _ in states[position]] for position in sorted(states)}
+
+
+def _build_while(
+    graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, states: dict[int, list[ir.Value]]
+) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
+    """The loop over one piece. Returns its final counter and states."""
+    initial = [build.scalar_i32(0), *_flatten(states)]
+    types = [value.type for value in initial]
+    made = stablehlo.WhileOp(types, initial)
+    made.operation.attributes[TILE_MARK] = ir.UnitAttr.get()
+    condition, body = (region.blocks.append(*types) for region in made.operation.regions)
+    with ir.InsertionPoint(condition):
+        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(piece.trips))])
+    with ir.InsertionPoint(body):
+        counter, *carried = body.arguments
+        start = stablehlo.multiply(counter, build.scalar_i32(piece.tile))
+        if piece.start:
+            start = stablehlo.add(start, build.scalar_i32(piece.start))
+        after = _Tiles(graph, plan, loop, piece, start).emit(_like(states, carried))
+        stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
+    counter, *values = made.operation.results
+    return counter, _like(states, values)
+
+
+def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan) -> None:
+    """Insert one stage before its last op, and let its outputs take the place of the old results."""
+    last = graph.nodes[max(loop.stage.nodes)].op
+    with ir.InsertionPoint(last), graph.tensors[plan.seed].value.owner.location:
+        states = _initial_states(graph, plan, loop)
+        counter: ir.Value | None = None
+        for piece in loop.pieces:
+            if piece.trips > 1:
+                counter, states = _build_while(graph, plan, loop, piece, states)
+                ended = piece
+                continue
+            start = build.scalar_i32(piece.start)
+            if counter is not None:
+                # Counted from where the loop ended: XLA must not run this tile beside the loop.
+                reached = stablehlo.multiply(counter, build.scalar_i32(ended.tile))
+                start = stablehlo.add(reached, build.scalar_i32(piece.start - ended.tile * ended.trips))
+            states = _Tiles(graph, plan, loop, piece, start).emit(states)
+        for position, state in states.items():
+            _replace_results(graph, plan, loop, position, state)
+
+
+def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> None:
+    op, member = graph.nodes[position].op, plan.members[position]
+    with op.location:
+        if member.factor.kind is Kind.INDEPENDENT:
+            results = dict(zip(_outputs_of(loop, position), state, strict=True))
+        else:
+            results = dict(enumerate(accumulate.finish(op, member.factor, state)))
+    for index, value in results.items():
+        op.results[index].replace_all_uses_with(value)
+
+
+def build_plan(graph: Graph, plan: Plan) -> None:
+    """Write the plan's loops into the graph's block and erase the ops that they replace.
+
+    The block is afterwards not in order: a reader may stand before the loop (see `order`).
+    """
+    for loop in plan.loops:
+        _build_loop(graph, plan, loop)
+    for position in sorted(plan.members, reverse=True):
+        op = graph.nodes[position].op
+        if not any(True for result in op.results for _ in result.uses):
+            op.erase()

@@ -1,0 +1,79 @@
+"""Runs the splitter over all blocks until nothing changes, and tells what was done."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.factors import read_rules
+from exla_opt.analysis.graph import TILE_MARK, Graph, read_graphs
+from exla_opt.ir.locations import describe
+from exla_opt.options import Options
+from exla_opt.remarks import Kind, Remark
+
+from .captures import bring_captures_in
+from .choice import Choice, choose
+from .loop import build_plan
+from .order import restore_order
+from .plan import Plan, Refusal
+
+# Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
+_MOST_ROUNDS = 64
+
+
+def split_module(module: ir.Module, options: Options) -> list[Remark]:
+    """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
+    bring_captures_in(module, options)
+    done: list[Remark] = []
+    missed: list[Remark] = []
+    for _ in range(_MOST_ROUNDS):
+        graphs = read_graphs(module, read_rules(module, options.op_rules))
+        choices = [choose(graph, options) for graph in graphs]
+        missed = [_missed(graph, value, why) for graph, choice in zip(graphs, choices, strict=True)
+                  for value, why in choice.refusals.items()]
+        for graph, choice in zip(graphs, choices, strict=True):
+            done += _build(graph, choice)
+        if not any(choice.plans for choice in choices):
+            break
+    _remove_marks(module)
+    return done + missed
+
+
+def _build(graph: Graph, choice: Choice) -> list[Remark]:
+    remarks = [_passed(graph, plan) for plan in choice.plans]
+    for plan in choice.plans:
+        build_plan(graph, plan)
+    if choice.plans:
+        restore_order(graph.block)
+    return remarks
+
+
+def _passed(graph: Graph, plan: Plan) -> Remark:
+    tensor = graph.tensors[plan.seed]
+    loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.slot.inner}" for loop in plan.loops)
+    others = len(plan.vanished) - 1
+    along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
+    message = f"split over dimension {plan.slot.dim} ({tensor.type.shape[plan.slot.dim]}): {loops}{along}"
+    return _remark(graph, plan.seed, Kind.PASSED, message)
+
+
+def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
+    message = f"not split: {refusal.reason}"
+    if refusal.node is not None and refusal.node != graph.tensors[value].producer:
+        node = graph.nodes[refusal.node]
+        message += f" ({node.name} at {describe(node.op)})"
+    return _remark(graph, value, Kind.MISSED, message)
+
+
+def _remark(graph: Graph, value: int, kind: Kind, message: str) -> Remark:
+    tensor = graph.tensors[value]
+    where = describe(graph.nodes[tensor.producer].op)
+    return Remark(kind, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, message)
+
+
+def _remove_marks(module: ir.Module) -> None:
+    def remove(op: ir.Operation) -> ir.WalkResult:
+        if TILE_MARK in op.attributes:
+            del op.attributes[TILE_MARK]
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(remove)
