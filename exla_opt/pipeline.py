@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,5 +69,5 @@ def _verify(module: ir.Module, name: str) -> None:
 
 def description(name: str) -> str:
     """The first line of a pass's docstring, without its name. Raises KeyError for an unknown name."""
-    documentation = __import__(PASSES[name].__module__, fromlist=["run"]).__doc__ or ""
+    documentation = sys.modules[PASSES[name].__module__].__doc__ or ""
     return documentation.split("\n", 1)[0].partition(": ")[2].rstrip(".")

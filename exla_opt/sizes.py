@@ -8,7 +8,7 @@ from decimal import Decimal
 _DECIMAL = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15}
 _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50}
 _UNITS = _DECIMAL | _BINARY
-_SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _LARGEST = 2**63 - 1  # the byte counts of XLA are 64-bit
 
 

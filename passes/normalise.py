@@ -71,7 +71,7 @@ def _drop_carries(loop: ir.Operation, dropped: list[int]) -> None:
             carried.replace_all_uses_with(value)
     kept = [index for index in range(len(loop.operands)) if index not in set(dropped)]
     terminator = _terminator(body)
-    with ir.InsertionPoint(body):
+    with ir.InsertionPoint(terminator):
         ir.Operation.create(
             terminator.name, operands=[terminator.operands[index] for index in kept], loc=terminator.location
         )

@@ -66,12 +66,14 @@ class Graph:
     """One block. `nodes` are in program order; the last is the terminator.
 
     A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
-    `tile` is set for the body of a loop that the splitter made itself.
+    arguments: the block's own arguments, as far as they are read. `tile` is set for the body of a loop that the
+    splitter made itself.
     """
 
     block: ir.Block
     nodes: list[Node]
     tensors: list[Tensor]
+    arguments: frozenset[int]
     tile: bool = False
 
     @property
@@ -173,7 +175,8 @@ def _index_block(block: ir.Block, rules: Iterator[OpRule], types: Types, tile: b
             for region in op.regions:
                 for inner in region.blocks:
                     nested += _index_block(inner, rules, types, own)
-    return [Graph(block, nodes, tensors, tile), *nested]
+    arguments = frozenset(number[value] for value in block.arguments if value in number)
+    return [Graph(block, nodes, tensors, arguments, tile), *nested]
 
 
 def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
@@ -189,6 +192,3 @@ def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
             for block in region.blocks:
                 graphs += _index_block(block, remaining, types, False)
     return graphs
-
-
-__all__ = ["CONTROL_FLOW", "OUTSIDE", "TILE_MARK", "Graph", "Node", "Tensor", "TensorType", "captured_values", "read_graphs"]

@@ -33,6 +33,7 @@ class Operation:
 
     name: without the dialect. operands, results: tensor numbers. reduced: the sizes of the reduced dims.
     scratch: bytes that the op needs while it runs, for instance the peak of a loop's body.
+    same_type: whether the result has the very type of the first operand.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Operation:
     results: tuple[int, ...]
     reduced: tuple[int, ...] = ()
     scratch: int = 0
+    same_type: bool = False
 
 
 def _absorbs(op: Operation, operand: int) -> bool:
@@ -64,8 +66,10 @@ def _unit_free(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _is_view(op: Operation, shapes: Mapping[int, Sequence[int]]) -> bool:
     """Whether the result is the operand's own buffer."""
-    if op.name == "reshape":
+    if op.name in ("reshape", "optimization_barrier"):
         return True
+    if op.name in ("slice", "convert"):  # one that changes nothing, as TensorFlow writes them
+        return op.same_type
     if op.name not in ("broadcast_in_dim", "transpose") or len(op.operands) != 1:
         return False
     before, after = _unit_free(shapes[op.operands[0]]), _unit_free(shapes[op.results[0]])
@@ -106,6 +110,8 @@ class _Fusion:
         op = self.ops[position]
         uses = list(self.uses(op))
         last = max((self.runs_at[user] for user, _ in uses), default=position)
+        if any(value in self.returned for value in op.results):
+            last = len(self.ops)
         for value in op.results:
             self.last_read[value] = last
         roots = frozenset[int]().union(*(self.roots[user] for user, index in uses if _absorbs(self.ops[user], index)))
@@ -125,19 +131,21 @@ class _Fusion:
     def is_written(self, op: Operation, uses: list[tuple[int, int]], roots: frozenset[int]) -> bool:
         if not uses or not _fusible(op) or any(value in self.returned for value in op.results):
             return True
-        all_absorb = all(self.absorbed(user, index) for user, index in uses)
+        all_absorb = all(self.absorbed(op, user, index) for user, index in uses)
         if not all_absorb:
             return True
         if op.name not in _EXPENSIVE:
             return False
         return len(roots) > 1 or any(self.spreads(user) for user, _ in uses)
 
-    def absorbed(self, user: int, index: int) -> bool:
+    def absorbed(self, op: Operation, user: int, index: int) -> bool:
         """Through a view that itself must exist, the tensor under it must exist too."""
-        op = self.ops[user]
-        if _is_view(op, self.shapes):
+        reader = self.ops[user]
+        if _is_view(reader, self.shapes):
             return user not in self.roots[user]
-        return _absorbs(op, index)
+        if op.name == "transpose" and reader.name in ("dot", "dot_general"):
+            return True  # it becomes a part of the dot's dimension numbers
+        return _absorbs(reader, index)
 
     def spreads(self, user: int) -> bool:
         op = self.ops[user]
@@ -151,7 +159,8 @@ def materialised(
 ) -> Buffers:
     """The tensors that XLA:CPU is expected to write to memory, with the position of their last read.
 
-    ops: in program order. shapes: of every tensor number. returned: the tensors that leave the block.
+    ops: in program order. shapes: of every tensor number. returned: the tensors that leave the block, and live
+    to its end.
     """
     fusion = _Fusion(ops, shapes, returned)
     fusion.run()
@@ -163,10 +172,12 @@ def peak_bytes(
     shapes: Mapping[int, Sequence[int]],
     sizes: Mapping[int, int],
     returned: Collection[int],
+    free: Collection[int] = (),
 ) -> int:
-    """The predicted peak of temporary bytes when `ops` run in order; tensors in `returned` cost nothing.
+    """The predicted peak of temporary bytes when `ops` run in order.
 
-    sizes: bytes of every tensor number.
+    sizes: bytes of every tensor number. returned: the tensors that live to the end. free: those of them that
+    somebody else's memory holds, as the results of a function or what a loop carries.
     """
     buffers = materialised(ops, shapes, returned).last_read
     dying: dict[int, list[int]] = {}
@@ -174,8 +185,8 @@ def peak_bytes(
         dying.setdefault(last, []).append(value)
     live = peak = 0
     for position, op in enumerate(ops):
-        freed = [value for value in dying.get(position, ()) if value not in returned]
-        born = sum(sizes[value] for value in op.results if value in buffers and value not in returned)
+        freed = [value for value in dying.get(position, ()) if value not in free]
+        born = sum(sizes[value] for value in op.results if value in buffers and value not in free)
         reusable = op.name in _ELEMENTWISE or op.name in ("while", "dynamic_update_slice", "scatter", "sort")
         if reusable and any(sizes[value] == born for value in freed):
             peak = max(peak, live + op.scratch)

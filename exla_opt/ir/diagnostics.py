@@ -63,13 +63,9 @@ def error_at(location: ir.Location, message: str, help: str = "") -> InputError:
 
 
 def location_text(location: ir.Location) -> str:
-    """`file:line:col` of the first file position in `location`, else its name, else ""."""
-    text = str(location)
-    position = _POSITION.search(text)
-    if position is not None:
-        return f"{position[1]}:{position[2]}:{position[3]}"
-    name = re.search(r'"([^"]*)"', text)
-    return "" if name is None else name[1]
+    """`file:line:col` of the first file position in `location`, or ""."""
+    position = _POSITION.search(str(location))
+    return "" if position is None else f"{position[1]}:{position[2]}:{position[3]}"
 
 
 def _quote(data: bytes, line: int, col: int | None) -> str:

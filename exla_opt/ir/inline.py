@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir, passmanager
 
 from exla_opt.ir.diagnostics import error_at
+from exla_opt.ir.read import is_private
 
 
 def inline_calls(module: ir.Module) -> None:
-    """Replace every func.call, in any region, by the body of the function that it calls.
+    """Replace every func.call, in any region, by the body of the function that it calls, and drop dead functions.
 
-    Functions are finished callees first, so that each call copies a body that has no calls left: the time
-    is linear in what comes out. The copies keep the callee's locations.
+    Calls are expanded from the public functions down, so that every op is copied once for each place where it
+    ends up: the time is linear in what comes out. The copies keep the callee's locations.
     Raises InputError for recursion and for a callee without a body or with several blocks.
     """
-    functions = {
-        ir.StringAttr(op.attributes["sym_name"]).value: op
-        for op in (view.operation for view in module.body.operations)
-        if op.name == "func.func"
-    }
-    calls = {name: _calls(function) for name, function in functions.items()}
-    for name in _callees_first(functions, calls):
-        for call in calls[name]:
-            _inline(call, functions[_callee(call)])
+    functions = _functions(module)
+    _check_recursion({name: _calls(function) for name, function in functions.items()})
+    for function in functions.values():
+        if not is_private(function):
+            _expand(function, functions)
+    with module.context:
+        passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    functions = _functions(module)
+    for function in functions.values():  # private ones that something else than a call refers to
+        if is_private(function):
+            _expand(function, functions)
 
 
-def _calls(function: ir.Operation) -> list[ir.Operation]:
+def _functions(module: ir.Module) -> dict[str, ir.Operation]:
+    operations = [view.operation for view in module.body.operations]
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in operations if op.name == "func.func"}
+
+
+def _calls(op: ir.Operation) -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "func.call":
-            found.append(op)
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if inner.name == "func.call":
+            found.append(inner)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    op.walk(visit)
     return found
+
+
+def _expand(function: ir.Operation, functions: dict[str, ir.Operation]) -> None:
+    calls = _calls(function)
+    while calls:
+        call = calls.pop()
+        calls += _inline(call, functions[_callee(call)])
 
 
 def _callee(call: ir.Operation) -> str:
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
-def _callees_first(functions: dict[str, ir.Operation], calls: dict[str, list[ir.Operation]]) -> list[str]:
-    """The functions' names, each after all that it calls. An explicit stack: call chains may be deep."""
-    order: list[str] = []
+def _check_recursion(calls: dict[str, list[ir.Operation]]) -> None:
+    """Raise InputError if a function can reach itself. An explicit stack: call chains may be deep."""
     done: set[str] = set()
-    for root in functions:
+    for root in calls:
         path = {root: iter(calls[root])} if root not in done else {}
         while path:
             name = next(reversed(path))
@@ -53,21 +67,21 @@ def _callees_first(functions: dict[str, ir.Operation], calls: dict[str, list[ir.
             if call is None:
                 del path[name]
                 done.add(name)
-                order.append(name)
                 continue
             callee = _callee(call)
             if callee in path:
                 raise error_at(call.location, f"function @{callee} calls itself: recursion cannot be compiled")
             if callee not in done:
                 path[callee] = iter(calls[callee])
-    return order
 
 
-def _inline(call: ir.Operation, callee: ir.Operation) -> None:
+def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
+    """Put the callee's body in the place of the call; the calls in that body are returned."""
     blocks = list(callee.regions[0].blocks)
     if len(blocks) != 1:
         what = "has several blocks" if blocks else "has no body"
         raise error_at(call.location, f"the call of @{_callee(call)} cannot be inlined: the function {what}")
+    calls: list[ir.Operation] = []
     values: dict[ir.Value, ir.Value] = dict(zip(blocks[0].arguments, call.operands, strict=True))
 
     def remap(op: ir.Operation) -> ir.WalkResult:
@@ -75,6 +89,8 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> None:
         for index, operand in enumerate(operands):
             if (value := values.get(operand)) is not None:
                 operands[index] = value
+        if op.name == "func.call":
+            calls.append(op)
         return ir.WalkResult.ADVANCE
 
     before_call = ir.InsertionPoint(call)
@@ -88,3 +104,4 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> None:
         clone.walk(remap)
         values.update(zip(op.results, clone.results, strict=True))
     call.erase()
+    return calls

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import jaxlib
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.diagnostics import InputError, error_at
 
@@ -23,6 +23,8 @@ _BYTECODE = b"ML\xefR"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
 
 _TF_DIALECTS = ("tf", "tf_executor", "tf_saved_model", "mhlo_disc")
+_UNKNOWN_DIALECT = r"^Dialect `(\w+)' not found|[!#]\"?(\w+)\"?<.* created with unregistered dialect"
+_HEX_SIZE = "the constant's hex data does not have the size of its type"
 _EXPORT_HELP = "export StableHLO: jax.jit(f).lower(...).as_text(), or TensorFlow's get_compiler_ir(stage='stablehlo')"
 
 
@@ -113,7 +115,7 @@ def _parse_portable(data: bytes, version: tuple[int, ...], context: ir.Context) 
     if version > tuple(int(part) for part in current.split(".")):
         written = ".".join(map(str, version))
         raise InputError(
-            f"this artifact is written in StableHLO {written}; jaxlib {jaxlib.__version__} reads up to {current}",
+            f"this artifact is written in StableHLO {written}; jaxlib {jaxlib_version} reads up to {current}",
             help=f"upgrade jaxlib, or export the artifact for version {current}",
         )
     with _captured_stderr() as printed:
@@ -154,20 +156,20 @@ def _explain(error: ir.MLIRError, data: bytes) -> InputError:
     first = error.error_diagnostics[0]
     message: str = first.message.strip()
     plain = error_at(first.location, message)
-    if data.startswith(_BYTECODE) and "bytecode" in message and "newer" not in message:
+    if data.startswith(_BYTECODE) and plain.line is None and "newer" not in message:  # no op's fault: the encoding's
         plain.message = f"the MLIR bytecode is damaged or cut short: {message}"
         plain.help = "copy or export the file again"
     elif "elements hex data size is invalid" in message:
         _explain_hex(plain)
-    elif found := re.match(r"Dialect `(\w+)' not found for custom op '(.*)'", message):
-        _explain_dialect(plain, found[1])
-    elif found := re.search(r'[!#]"?(\w+)"?<.* created with unregistered dialect', message, re.DOTALL):
-        _explain_dialect(plain, found[1])
+    elif found := re.search(_UNKNOWN_DIALECT, message, re.DOTALL):
+        _explain_dialect(plain, found[1] or found[2])
     elif message.startswith("operation being parsed with an unregistered dialect"):
         _explain_dialect(plain, _generic_dialect(plain, data))
     elif found := re.match(r"(?:custom op|unregistered operation) '([\w.]+)' (?:is unknown|found in dialect)", message):
         plain.message = f"unknown operation '{found[1]}'"
-        plain.help = f"jaxlib {jaxlib.__version__} has no such op; if it is a new one, upgrade jaxlib"
+        plain.help = f"jaxlib {jaxlib_version} has no such op; if it is a new one, upgrade jaxlib"
+    elif _is_at_end(plain, data):
+        plain.help = "the text ends here; the file may be cut short"
     return plain
 
 
@@ -179,7 +181,12 @@ def _explain_hex(error: InputError) -> None:
     error.help = "export bytecode instead of text: get_compiler_ir(...)(stage='stablehlo_serialized')"
 
 
-_HEX_SIZE = "the constant's hex data does not have the size of its type"
+def _is_at_end(error: InputError, data: bytes) -> bool:
+    """Whether the parser wanted more after the last token, of which it quotes the start or the end."""
+    if error.line is None or error.col is None or not error.message.startswith("expected"):
+        return False
+    rows = data.rstrip().split(b"\n", error.line)
+    return len(rows) == error.line and len(rows[-1][error.col :].split()) <= 1
 
 
 def _explain_dialect(error: InputError, dialect: str) -> None:
@@ -208,7 +215,7 @@ def _check(module: ir.Module, data: bytes) -> None:
             "the module has no public function, so nothing in it is used",
             help="one function, usually @main, must not be private",
         )
-    if b"dense_resource<__elided__>" in data:
+    if b"__elided__" in data:
         raise InputError(
             "a constant's data was elided when this module was printed",
             help="print it again without an elements limit, or export bytecode",
@@ -230,7 +237,9 @@ def _check_shapes(function: ir.Operation) -> None:
     def check(value: ir.Value, op: ir.Operation) -> None:
         if (kind := value.type) in static:
             return
-        if isinstance(kind, ir.UnrankedTensorType) or (isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape):
+        if isinstance(kind, ir.UnrankedTensorType) or (
+            isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape
+        ):
             raise error_at(
                 op.location,
                 f"dynamic shape {kind}: exla-opt needs to know every size",

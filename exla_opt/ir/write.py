@@ -41,8 +41,8 @@ def serialise(module: ir.Module, emit: Emit) -> bytes:
     """The module as bytes. Text carries locations exactly if the input had any of its own."""
     operation = module.operation
     if emit == "text":
-        text: bytes = operation.get_asm(binary=True, enable_debug_info=has_own_locations(module))
-        return text if text.endswith(b"\n") else text + b"\n"
+        text = str(operation.get_asm(enable_debug_info=has_own_locations(module)))
+        return text.encode() if text.endswith("\n") else text.encode() + b"\n"
     buffer = io.BytesIO()
     operation.write_bytecode(buffer)
     if emit == "bytecode":

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 
-from exla_opt.analysis.factors import Factor, Kind, Slot
-from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, Node
+from exla_opt.analysis.factors import Factor, Slot
+from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, TILE_MARK, Graph, Node
 from exla_opt.analysis.memory import materialised, peak_bytes
 from exla_opt.options import Options
 
+from .accumulate import reassociates
 from .extent import block_peak, interleaves
-from .plan import Plan, Refusal, make_plan, operation_of
-from .regions import Region, grow
+from .plan import Plan, Refusal, is_returned, make_plan, operation_of
+from .regions import Region, grow, updates_carry
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1
@@ -31,12 +32,9 @@ class Choice:
     postponed: bool = False
 
 
-def _may_cut(options: Options, graph: Graph) -> Callable[[Node, Factor], bool]:
+def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
     def allowed(node: Node, factor: Factor) -> bool:
-        if options.reassociate or factor.kind is not Kind.REDUCING:
-            return True
-        dtypes = {graph.tensors[value].type.dtype for value in node.results}
-        return not any(dtype.startswith(("f", "bf", "complex")) for dtype in dtypes)
+        return options.reassociate or not reassociates(node.op, factor)
 
     return allowed
 
@@ -45,8 +43,7 @@ def written_tensors(graph: Graph) -> set[int]:
     """The tensors of a block that XLA is expected to write to memory."""
     ops = [operation_of(graph, node) for node in graph.nodes]
     shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
-    returned = set(graph.nodes[graph.terminator].operands)
-    return set(materialised(ops, shapes, returned).last_read)
+    return set(materialised(ops, shapes, graph.nodes[graph.terminator].operands).last_read)
 
 
 def _candidate_slots(graph: Graph, value: int) -> list[Slot]:
@@ -69,7 +66,7 @@ def _candidate_slots(graph: Graph, value: int) -> list[Slot]:
 
 
 def _peak_before(graph: Graph, plan: Plan) -> int:
-    """The predicted peak of the plan's own ops when they run whole."""
+    """The predicted peak of the plan's own ops when they run whole, to compare with the plan's."""
     nodes = [graph.nodes[position] for position in sorted(plan.members)]
     ops = [operation_of(graph, node) for node in nodes]
     numbers = {value for op in ops for value in (*op.operands, *op.results)}
@@ -78,8 +75,7 @@ def _peak_before(graph: Graph, plan: Plan) -> int:
     outputs = {
         graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs
     }
-    returned = set(graph.nodes[graph.terminator].operands)
-    return peak_bytes(ops, shapes, sizes, outputs) + sum(sizes[value] for value in outputs - returned)
+    return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
 
 
 def _intervals(plan: Plan) -> list[tuple[int, int]]:
@@ -97,9 +93,10 @@ def _intervals(plan: Plan) -> list[tuple[int, int]]:
 class _Chooser:
     def __init__(self, graph: Graph, options: Options):
         self.graph = graph
+        self.options = options
         self.slice_bytes = options.slice_bytes
         self.threshold = options.slice_bytes if graph.tile else options.size_threshold
-        self.allowed = _may_cut(options, graph)
+        self.allowed = _may_cut(options)
         self.known: dict[tuple[int, Slot], Plan | Refusal] = {}
 
     def is_big(self, value: int) -> bool:
@@ -133,7 +130,7 @@ class _Chooser:
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before."""
-        return (plan.peak + plan.remaining) * _LEAST_GAIN < _peak_before(self.graph, plan) + plan.remaining
+        return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan)
 
     def choose(self) -> Choice:
         graph = self.graph
@@ -150,7 +147,8 @@ class _Chooser:
                 continue
             found = self.refuse_early(value, written) or self.best_for(value)
             if isinstance(found, Refusal):
-                choice.refusals[value] = found
+                if self.is_worth_telling(value, written):
+                    choice.refusals[value] = found
                 continue
             wanted = _intervals(found)
             if interleaves(wanted, taken):
@@ -188,10 +186,20 @@ class _Chooser:
             choice.plans = [best[1]]
             choice.postponed = True
 
+    def is_worth_telling(self, value: int, written: set[int]) -> bool:
+        """In a body of ours, only what is still over the user's own threshold."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        if not graph.tile:
+            return True
+        over = tensor.type.bytes > self.options.size_threshold
+        return over and value in written and not updates_carry(graph, graph.nodes[tensor.producer])
+
     def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
         """Why a tensor is no target at all, if so."""
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
+        if TILE_MARK in node.op.attributes:
+            return Refusal("it is needed whole, and the loop writes it slice by slice", tensor.users[0][0])
         if node.name in CONTROL_FLOW:
             return Refusal(f"{node.name} carries it from one step to the next, or returns it whole", tensor.producer)
         if value not in written:

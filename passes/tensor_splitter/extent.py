@@ -35,7 +35,8 @@ def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:
     ops = _in_order(ops)
     shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
     sizes = {number: tensor.type.bytes for number, tensor in enumerate(graph.tensors)}
-    return peak_bytes(ops, shapes, sizes, set(graph.nodes[graph.terminator].operands))
+    returned = set(graph.nodes[graph.terminator].operands)
+    return peak_bytes(ops, shapes, sizes, returned, free=returned)
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:

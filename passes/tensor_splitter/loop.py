@@ -6,12 +6,15 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.factors import Kind, Slot
-from exla_opt.analysis.graph import TILE_MARK, Graph
+from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph
 from exla_opt.ir import build
 
 from . import accumulate, tile
 from .plan import LoopPlan, Piece, Plan
 from .regions import Member
+
+# A whole operand made by one of these is made again in the loop: XLA folds it into its reader there.
+_REPEATED = frozenset({"stablehlo.transpose", "stablehlo.broadcast_in_dim"})
 
 
 class _Tiles:
@@ -25,6 +28,7 @@ class _Tiles:
         self.start = start
         self.made: dict[int, tuple[Slot, ir.Value]] = {}
         self.slices: dict[tuple[int, Slot], ir.Value] = {}
+        self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
 
     def present(self, slot: Slot | None) -> bool:
@@ -46,9 +50,9 @@ class _Tiles:
     def operand(self, member: Member, index: int) -> ir.Value:
         node = self.graph.nodes[member.node]
         value, slot = node.op.operands[index], member.operands[index]
-        if slot is None:
-            return value
         number = node.operands[index]
+        if slot is None:
+            return self.whole(number, value)
         if number in self.made and self.made[number][0] == slot:
             return self.made[number][1]
         key = (number, slot)
@@ -57,6 +61,16 @@ class _Tiles:
                 value, slot.dim, self.position_in(slot), self.piece.tile * slot.inner
             )
         return self.slices[key]
+
+    def whole(self, number: int, value: ir.Value) -> ir.Value:
+        """A tensor used complete; a cheap op of outside that makes it is repeated, for what a loop captures is written."""
+        producer = self.graph.tensors[number].producer
+        if producer == OUTSIDE or producer in self.plan.members or self.graph.nodes[producer].name not in _REPEATED:
+            return value
+        if number not in self.repeated:
+            clone = self.graph.nodes[producer].op.clone(ip=ir.InsertionPoint.current)
+            self.repeated[number] = clone.operation.results[0]
+        return self.repeated[number]
 
     def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
         """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""

@@ -6,7 +6,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log2, prod
 
@@ -25,6 +25,8 @@ _SECONDS_PER_OP = 2e-6
 _FULL_SPEED_ROWS = 128
 _NOMINAL_TILE = 64
 _MOST_BORDERS = 6
+# A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
+_MOST_SLICES_ALIVE = 4
 _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
 
 
@@ -101,7 +103,10 @@ def operation_of(graph: Graph, node: Node) -> Operation:
     if name == "reduce":
         shape = graph.tensors[node.operands[0]].type.shape
         reduced = tuple(shape[dim] for dim in node.op.attributes["dimensions"])
-    return Operation(name, node.operands + node.captures, node.results, reduced)
+    same = bool(node.operands and node.results) and (
+        graph.tensors[node.operands[0]].type == graph.tensors[node.results[0]].type
+    )
+    return Operation(name, node.operands + node.captures, node.results, reduced, same_type=same)
 
 
 def _tile_shape(shape: tuple[int, ...], slot: Slot | None, tile: int) -> tuple[int, ...]:
@@ -146,7 +151,7 @@ def _body_of(graph: Graph, region: Region, stage: Stage) -> _Body:
         for value, slot in zip(node.results, member.results, strict=True):
             if slot is not None:
                 body.slots[value] = slot
-        body.ops.append(Operation(op.name, tuple(operands), node.results, op.reduced, op.scratch))
+        body.ops.append(replace(op, operands=tuple(operands)))
     body.returned = {graph.nodes[output.node].results[output.result] for output in stage.outputs if output.slot is None}
     return body
 
@@ -175,7 +180,19 @@ def _body_peak(graph: Graph, body: _Body, tile: int) -> int:
         value: prod(shape) * graph.tensors[body.types.get(value, value)].type.element_bytes
         for value, shape in shapes.items()
     }
-    return peak_bytes(body.ops, shapes, sizes, body.returned)
+    return peak_bytes(body.ops, shapes, sizes, body.returned, free=body.returned)
+
+
+def _longest_tile(graph: Graph, body: _Body, slice_bytes: int, longest: int) -> int:
+    """The longest tile, of at most `longest` indices, whose body as a whole stays within a few slices."""
+    if longest < 2:
+        return 1
+    fixed = _body_peak(graph, body, 1)
+    grown = _body_peak(graph, body, longest)
+    room = _MOST_SLICES_ALIVE * slice_bytes
+    if grown <= room or grown <= fixed:
+        return longest
+    return max(min(longest, (room - fixed) * (longest - 1) // (grown - fixed)), longest // _MOST_SLICES_ALIVE, 1)
 
 
 def balanced_tile(extent: int, longest: int) -> int:
@@ -249,7 +266,7 @@ def _seconds(graph: Graph, region: Region, loop: LoopPlan) -> float:
     return seconds
 
 
-def _only_returned(graph: Graph, value: int) -> bool:
+def is_returned(graph: Graph, value: int) -> bool:
     return any(user == graph.terminator for user, _ in graph.tensors[value].users)
 
 
@@ -258,7 +275,7 @@ def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Ca
     stays = {
         value
         for output in outputs
-        if is_big(value := graph.nodes[output.node].results[output.result]) and not _only_returned(graph, value)
+        if is_big(value := graph.nodes[output.node].results[output.result]) and not is_returned(graph, value)
     }
     for value in region.slots:
         producer = graph.tensors[value].producer
@@ -304,14 +321,15 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         body = _body_of(graph, region, stage)
         per_index = max(_bytes_per_index(graph, body), 1)
         too_big = max(too_big, -(-per_index // slice_bytes))
-        loop = LoopPlan(stage, cut_pieces(borders, max(slice_bytes // per_index, 1)))
+        longest = _longest_tile(graph, body, slice_bytes, slice_bytes // per_index)
+        loop = LoopPlan(stage, cut_pieces(borders, longest))
         loops.append(loop)
         peak = max(peak, _body_peak(graph, body, loop.tile) // too_big)
     if all(loop.trips < 2 for loop in loops):
         return Refusal("XLA fuses it into its readers: all of it that is ever in memory fits one slice", seed.producer)
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
     body_peak = peak
-    peak += sum(graph.tensors[value].type.bytes for value in kept if not _only_returned(graph, value))
+    peak += sum(graph.tensors[value].type.bytes for value in kept if not is_returned(graph, value))
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
     return Plan(
         region.seed,

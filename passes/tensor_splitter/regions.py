@@ -103,7 +103,9 @@ def member_from_operand(node: Node, index: int, wanted: Slot) -> Member | None:
 class _Growth:
     """The search for one region: a work list of tensors, each op decided once."""
 
-    def __init__(self, graph: Graph, region: Region, follow: Callable[[int], bool], allowed: Callable[[Node, Factor], bool]):
+    def __init__(
+        self, graph: Graph, region: Region, follow: Callable[[int], bool], allowed: Callable[[Node, Factor], bool]
+    ):
         self.graph = graph
         self.region = region
         self.follow = follow
@@ -125,6 +127,9 @@ class _Growth:
         if node.position in self.region.members:
             return True
         if node.name in CONTROL_FLOW or node.position == self.graph.terminator:
+            return False
+        if updates_carry(self.graph, node):
+            self.region.blocked.setdefault(node.position, f"{node.name} updates what the loop carries")
             return False
         member = self.choose(node)
         if member is None:
@@ -159,6 +164,14 @@ class _Growth:
             if value in self.region.slots and self.region.slots[value] != slot:
                 return None
         return member
+
+
+def updates_carry(graph: Graph, node: Node) -> bool:
+    """Whether the op writes into a tensor that a loop of ours carries: cut again, it would copy the whole of it."""
+    if not graph.tile or graph.arguments.isdisjoint(node.operands):
+        return False
+    returned = graph.nodes[graph.terminator].operands
+    return any(value in returned for value in node.results)
 
 
 def grow(

@@ -60,7 +60,8 @@ def select_and_scatter(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     disjoint = _disjoint(op, operand, source, integers(op, "window_dimensions", [1] * len(operand)))
     large, small = _window_letters(disjoint, len(operand))
     sizes = _sizes(disjoint, source)
-    whole = {("whole", dim) for dim in range(len(operand))}
+    # What lies within a window stands in the operand and in the result, and is still one window's.
+    whole = {(kind, dim) for dim in range(len(operand)) for kind in ("whole", "within")}
     return factors_of(Einsum([large, small, []], [large], sizes, whole=whole), shapes)
 
 

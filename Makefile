@@ -1,0 +1,43 @@
+# `make` alone tells what there is. `demo` and `test` set up the virtual environment by themselves.
+
+VENV ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SAMPLE := examples/attention.mlir
+DEMO_OUTPUT := build/attention.smaller.mlir
+
+.PHONY: help demo test lint format clean
+.DEFAULT_GOAL := help
+
+help: ## Tell what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+demo: $(INSTALLED) ## Split a sample, run both modules, compare
+	@mkdir -p $(dir $(DEMO_OUTPUT))
+	$(BIN)/exla-opt $(SAMPLE) --size-threshold=20MB --split-size=8MB --report -o $(DEMO_OUTPUT)
+	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
+
+test: lint ## Everything that CI runs: lint, types, unit tests, lit
+	$(BIN)/pytest -q -n 2
+	$(BIN)/lit -sv tests/lit
+
+lint: $(INSTALLED) ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED) ## Format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the virtual environment and everything built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find tests/lit -name Output -type d -prune -exec rm -rf {} +
+
+# The stamp is written last, so that an installation that broke off is done again.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "exla-opt needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

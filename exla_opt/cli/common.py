@@ -1,0 +1,54 @@
+"""What the commands share: sizes as option values, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from exla_opt import __version__
+from exla_opt.sizes import parse_size
+
+
+class Size(click.ParamType[int]):
+    """An option value such as 500MB, handed to the command in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes of `value`. Raises click's BadParameter for anything that is no size."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Command(click.Command):
+    """A command that ends with 0 (done), 1 (the input's or our fault) or 2 (usage), and never with a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; print InputError as it is and anything unexpected as one line."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click has its own words, and exit codes, for these
+        except Exception as error:
+            click.echo(_explain(error, ctx.command_path), err=True)
+            ctx.exit(1)
+
+
+def _explain(error: Exception, command: str) -> str:
+    from exla_opt.ir.diagnostics import InputError  # here, so that --help need not load MLIR
+
+    if isinstance(error, InputError):
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    return (
+        f"{command}: internal error: {what} (at {Path(frame.filename).name}:{frame.lineno}, version {__version__}); "
+        "please report this with the command line and, if you can, the module"
+    )

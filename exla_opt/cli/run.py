@@ -1,0 +1,232 @@
+"""exla-run: compiles a module through PJRT, runs it, measures it, and compares it with another."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from exla_opt import __version__
+from exla_opt.cli.common import Command
+
+# Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from exla_opt.ir.read import Source
+    from exla_opt.report.runs import Measured
+    from exla_opt.runtime.compare import Comparison, Tolerance
+    from exla_opt.runtime.compile import Device
+    from exla_opt.runtime.inputs import Array, Signature
+
+_EPILOG = """\b
+Examples:
+  exla-run smaller.mlir --compare model.mlir
+  exla-opt model.mlir | exla-run - --compare model.mlir
+  exla-run model.mlir --no-run
+
+\b
+Two results are equal when integers and booleans agree bit by bit, NaN and
+infinity stand at the same places, and floats differ by at most
+  max(rtol x the largest finite magnitude of the result, atol)
+with rtol 1e-9 for f64, 1e-4 for f32, 2e-3 for f16, 2e-2 for bf16 and 0.1
+for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others.
+
+\b
+Memory is what XLA plans: peak = arguments + results - aliased + temp. On a
+CPU it is read from a compile without the fusions that hide their scratch
+memory; times are those of the default compile, the median after a warm-up.
+
+\b
+Exit status: 0 done and, with --compare, equal; 1 not equal, or a module or
+its inputs cannot be read, compiled or run; 2 wrong usage."""
+
+
+@click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", metavar="FILE")
+@click.option("--compare", "other", metavar="OTHER", help="Run OTHER on the same inputs; FILE's results must equal it.")
+@click.option("--inputs", metavar="FILE.npz", help="Arrays arg0, arg1, ... to run on.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the random inputs, used without --inputs [0].")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where to run [cpu].")
+@click.option("--repeat", type=click.IntRange(min=1), default=5, help="Timed runs after the warm-up [5].")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every float result.")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every float result.")
+@click.option("--no-run", is_flag=True, help="Only compile, and print the memory.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
+@click.version_option(__version__, message="exla-run %(version)s")
+def main(
+    file: str,
+    other: str | None,
+    inputs: str | None,
+    seed: int | None,
+    device: Device,
+    repeat: int,
+    rtol: float | None,
+    atol: float | None,
+    no_run: bool,
+    json_file: str | None,
+) -> None:
+    """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
+    results are apart. The last line is then PASSED or FAILED.
+
+    FILE and OTHER are MLIR text, MLIR bytecode or StableHLO portable artifacts, gzipped or not; one of them may
+    be - for standard input.
+    """
+    if file == "-" and other == "-":
+        raise click.UsageError("FILE and OTHER cannot both be standard input")
+    if inputs is not None and seed is not None:
+        raise click.UsageError("--inputs and --seed exclude each other")
+    if no_run and (inputs is not None or seed is not None):
+        raise click.UsageError("--no-run needs no --inputs and no --seed")
+    if other is None and (rtol is not None or atol is not None):
+        raise click.UsageError("--rtol and --atol are for --compare")
+    _quieten(device)
+    names = [file] if other is None else [file, other]
+    passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
+    click.get_current_context().exit(0 if passed else 1)
+
+
+def _quieten(device: Device) -> None:
+    """Tell XLA and jax, before they load, to keep their own messages: errors reach us as exceptions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if device == "cpu":
+        # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def _run(
+    names: Sequence[str],
+    inputs: str | None,
+    seed: int,
+    device: Device,
+    repeats: int,
+    tolerances: tuple[float | None, float | None],
+    json_file: str | None,
+) -> bool:
+    """Do all of it and say whether the results agree, True when nothing was compared."""
+    from rich.console import Console
+
+    from exla_opt.ir.context import new_context
+    from exla_opt.ir.read import read_module
+    from exla_opt.ir.write import serialise
+    from exla_opt.report.runs import Measured, print_measured
+    from exla_opt.runtime.compile import check_device
+    from exla_opt.runtime.inputs import load_inputs, random_inputs, read_signature
+    from exla_opt.runtime.memory import measure_memory
+
+    check_device(device)
+    sources = [read_module(name, new_context()) for name in names]
+    signatures: list[Signature] = []
+    for source in sources:
+        with _blamed(source):
+            signatures.append(read_signature(source.module))
+    if difference := _signature_difference(sources, signatures):
+        click.echo(f"the signatures differ: {difference}")
+        click.echo("FAILED")
+        return False
+    arrays: list[Array] = []
+    if repeats:
+        arrays = random_inputs(signatures[0], seed) if inputs is None else load_inputs(inputs, signatures[0])
+
+    programs = [serialise(source.module, "bytecode") for source in sources]
+    sides: list[Measured] = []
+    for source, program in zip(sources, programs, strict=True):
+        with _blamed(source):
+            sides.append(Measured(source.name, measure_memory(program, device)))
+    comparisons: list[Comparison] | None = None
+    try:
+        if repeats:
+            seconds, comparisons = _execute(sources, programs, arrays, device, repeats, tolerances)
+            sides = [replace(side, seconds=taken) for side, taken in zip(sides, seconds, strict=True)]
+    finally:
+        print_measured(Console(highlight=False), sides)  # of a run that failed too: it may show why
+    return _conclude(sides, comparisons, json_file)
+
+
+def _execute(
+    sources: Sequence[Source],
+    programs: Sequence[bytes],
+    arrays: Sequence[Array],
+    device: Device,
+    repeats: int,
+    tolerances: tuple[float | None, float | None],
+) -> tuple[list[float], list[Comparison] | None]:
+    """The seconds of each program, and the comparisons of the first one's results with the second one's."""
+    from exla_opt.runtime.compare import compare
+    from exla_opt.runtime.compile import compile_program, run_program, time_programs
+
+    compiled = []
+    results = []
+    for source, program in zip(sources, programs, strict=True):
+        with _blamed(source):
+            compiled.append(compile_program(program, device))
+            results.append(run_program(compiled[-1], arrays))
+    comparisons = None
+    if len(results) == 2:
+        pairs = zip(results[1], results[0], strict=True)
+        comparisons = [compare(expected, actual, _tolerance(expected, *tolerances)) for expected, actual in pairs]
+    results.clear()  # the timed runs may need the memory
+    return time_programs(compiled, arrays, repeats), comparisons
+
+
+def _conclude(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None, json_file: str | None) -> bool:
+    from rich.console import Console
+
+    from exla_opt.report.runs import as_json, print_comparisons
+
+    passed = None if comparisons is None else all(one.passed for one in comparisons)
+    if json_file is not None:
+        _write_json(json_file, as_json(sides, comparisons, passed))
+    if comparisons is None:
+        return True
+    print_comparisons(Console(highlight=False), comparisons)
+    click.echo("PASSED" if passed else "FAILED")
+    return bool(passed)
+
+
+@contextmanager
+def _blamed(source: Source) -> Iterator[None]:
+    """Name the module in what goes wrong with it."""
+    from exla_opt.ir.diagnostics import InputError
+
+    try:
+        yield
+    except InputError as error:
+        error.locate(source.name, source.data)
+        raise
+
+
+def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature]) -> str:
+    """The first difference between the signatures of two modules, a clause; "" without one."""
+    if len(signatures) < 2:
+        return ""
+    (one, other), (name, other_name) = signatures, (source.name for source in sources)
+    for what, mine, others in (("argument", one.arguments, other.arguments), ("result", one.results, other.results)):
+        if len(mine) != len(others):
+            return f"{name} has {len(mine)} {what}s and {other_name} has {len(others)}"
+        for number, (kind, other_kind) in enumerate(zip(mine, others, strict=True)):
+            if kind != other_kind:
+                return f"{what} {number} is {kind} in {name} and {other_kind} in {other_name}"
+    return ""
+
+
+def _tolerance(expected: Array, rtol: float | None, atol: float | None) -> Tolerance:
+    from exla_opt.runtime.compare import Tolerance, default_tolerance
+
+    default = default_tolerance(expected.dtype)
+    return Tolerance(default.relative if rtol is None else rtol, default.absolute if atol is None else atol)
+
+
+def _write_json(path: str, data: dict[str, Any]) -> None:
+    from exla_opt.ir.diagnostics import InputError
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise InputError(f"cannot write the JSON file: {error.strerror}", file=path) from None

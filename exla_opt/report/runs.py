@@ -1,0 +1,138 @@
+"""What exla-run prints: memory and time side by side, and how far the results are apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from exla_opt.sizes import format_size
+
+if TYPE_CHECKING:  # at run time these would import jax
+    from exla_opt.runtime.compare import Comparison, Extreme
+    from exla_opt.runtime.memory import Memory
+
+_MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One module's name as the user gave it, its memory, and the median seconds of a run if it was run."""
+
+    name: str
+    memory: Memory
+    seconds: float | None = None
+
+
+def print_measured(console: Console, sides: Sequence[Measured]) -> None:
+    """Print the table of one or two modules; with two, the ratio of the first to the second."""
+    rows = []
+    for row in _MEMORY_ROWS:
+        sizes = [int(getattr(side.memory, row)) for side in sides]
+        if row != "aliased" or any(sizes):
+            rows.append([row, *map(format_size, sizes), *_ratio(sizes)])
+    times = [side.seconds for side in sides if side.seconds is not None]
+    if times:
+        rows.append(["time", *map(_format_seconds, times), *_ratio(times)])
+    heads = ["", *(side.name for side in sides), *(["ratio"] if len(sides) == 2 else [])]
+    _print_table(console, heads, rows)
+
+
+def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
+    """Print one line a result: how far it is off, where, and the tolerances with which it would just pass."""
+    heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "needs abs or rel", "allowed abs", ""]
+    rows = []
+    for number, one in enumerate(comparisons):
+        kind = f"{one.dtype}[{','.join(map(str, one.shape))}]"
+        needs = f"{one.required.absolute:.2e} or {one.required.relative:.2e}"
+        special = "agree" if one.special_agree else "differ"
+        verdict = "ok" if one.passed else "differs"
+        figures = [_format_extreme(one.absolute), _format_extreme(one.relative)]
+        rows.append([str(number), kind, *figures, special, needs, f"{one.allowed:.2e}", verdict])
+    if rows:
+        _print_table(console, heads, rows)
+    for number, one in enumerate(comparisons):
+        if not one.passed:
+            _print_line(console, f"result {number}: {one.problem}")
+        elif one.all_nan:
+            _print_line(console, f"result {number} is NaN throughout in both: give --inputs that suit the module")
+
+
+def as_json(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None, passed: bool | None) -> dict[str, Any]:
+    """The same as data: bytes, seconds and errors; numbers that JSON cannot hold are null."""
+    data: dict[str, Any] = {
+        "modules": [
+            {
+                "file": side.name,
+                **{f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS},
+                "seconds": side.seconds,
+            }
+            for side in sides
+        ]
+    }
+    if comparisons is not None:
+        data["results"] = [_comparison_data(one) for one in comparisons]
+    if passed is not None:
+        data["passed"] = passed
+    return data
+
+
+def _comparison_data(one: Comparison) -> dict[str, Any]:
+    return {
+        "dtype": one.dtype,
+        "shape": list(one.shape),
+        "passed": one.passed,
+        "problem": one.problem,
+        "max_abs_error": _finite(one.absolute.value),
+        "max_abs_error_index": one.absolute.index,
+        "max_rel_error": _finite(one.relative.value),
+        "max_rel_error_index": one.relative.index,
+        "largest": one.largest,
+        "allowed_abs_error": one.allowed,
+        "nan_and_inf_agree": one.special_agree,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _format_extreme(extreme: Extreme) -> str:
+    if extreme.index is None or extreme.value == 0:
+        return f"{extreme.value:.2e}"
+    return f"{extreme.value:.2e} at {list(extreme.index)}"
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _ratio(values: Sequence[float]) -> list[str]:
+    if len(values) != 2:
+        return []
+    first, second = values
+    return [f"{first / second:.3g}" if second else "1" if not first else "-"]
+
+
+def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A drawn table on a terminal, aligned words anywhere else, so that logs and grep can read it."""
+    if console.is_terminal:
+        table = Table()
+        for head in heads:
+            table.add_column(Text(head))  # Text: a [ in a file's name is not markup
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+        return
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    for row in (heads, *rows):
+        _print_line(console, "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_line(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

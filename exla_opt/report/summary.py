@@ -1,0 +1,53 @@
+"""What a person wants to know of a module at a glance: its largest tensor and its loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.graph import TensorType, Types
+
+_LOOP = "stablehlo.while"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """largest: the largest tensor made outside loops that is no function result, if any; loops: their number."""
+
+    largest: TensorType | None
+    loops: int
+
+
+def summarise(module: ir.Module) -> Summary:
+    """Measure the module. What is made inside a loop counts as a slice; a function's results have to exist."""
+    types = Types()
+    largest: TensorType | None = None
+    loops = 0
+    stack = [(module.operation, False)]
+    while stack:
+        op, in_loop = stack.pop()
+        is_loop = op.name == _LOOP
+        loops += is_loop
+        returned = _returned(op) if op.name == "func.func" else frozenset()
+        for region in op.regions:
+            for block in region.blocks:
+                for view in block.operations:
+                    inner = view.operation
+                    if len(inner.regions):
+                        stack.append((inner, in_loop or is_loop))
+                    if in_loop or is_loop:
+                        continue
+                    for result in inner.results:
+                        made = types.of(result)
+                        if result not in returned and (largest is None or made.bytes > largest.bytes):
+                            largest = made
+    return Summary(largest, loops)
+
+
+def _returned(function: ir.Operation) -> frozenset[ir.Value]:
+    values: list[ir.Value] = []
+    for block in function.regions[0].blocks:
+        *_, last = block.operations
+        values += last.operation.operands
+    return frozenset(values)

@@ -1,0 +1,53 @@
+"""The report that exla-opt prints on standard error: a table for people, lines for logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from exla_opt.analysis.graph import TensorType
+from exla_opt.remarks import Kind, Remark
+from exla_opt.report.summary import Summary
+from exla_opt.sizes import format_size
+
+
+def print_report(console: Console, before: Summary, after: Summary, remarks: Sequence[Remark]) -> None:
+    """Print the before/after table, then what was split and what was not; fits in 60 columns."""
+    console.print(_overview(before, after))
+    for kind, title in ((Kind.PASSED, "Split"), (Kind.MISSED, "Not split")):
+        chosen = [remark for remark in remarks if remark.kind is kind]
+        if chosen:
+            console.print(_details(title, chosen))
+
+
+def _overview(before: Summary, after: Summary) -> Table:
+    table = Table("", "Before", "After", title="exla-opt", title_justify="left")
+    table.add_row("Largest tensor outside loops", _tensor(before.largest), _tensor(after.largest))
+    table.add_row("Loops", str(before.loops), _loops(before.loops, after.loops))
+    return table
+
+
+def _details(title: str, remarks: Sequence[Remark]) -> Table:
+    """One row a distinct remark: equal tensors refused for the same reason at the same place are counted."""
+    counts: dict[Remark, int] = {}
+    for remark in remarks:
+        counts[remark] = counts.get(remark, 0) + 1
+    table = Table("Tensor", "What and why", title=title, title_justify="left", show_lines=True, expand=False)
+    table.columns[0].max_width = 24
+    for remark, count in sorted(counts.items(), key=lambda item: -item[0].bytes):
+        tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}")
+        if count > 1:
+            tensor.append(f", {count} times")
+        table.add_row(tensor, Group(Text(remark.message), Text(remark.location, style="dim")))
+    return table
+
+
+def _tensor(tensor: TensorType | None) -> Text:
+    return Text("none" if tensor is None else f"{format_size(tensor.bytes)}\n{tensor}")
+
+
+def _loops(before: int, after: int) -> str:
+    return f"{after} ({after - before:+d})" if after != before else str(after)

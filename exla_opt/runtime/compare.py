@@ -1,0 +1,198 @@
+"""Whether two results are equal: the rule by which a rewritten module is judged.
+
+Integers and booleans must be equal bit by bit. Floats must have NaN and infinity at the same places, and elsewhere
+
+    |actual - expected| <= max(relative * largest, absolute)
+
+where `largest` is the largest finite magnitude in the expected array. The errors of a sum in another order are
+in proportion to its terms, not to what is left of them, so an element near zero in an array of large ones may be
+off by as much as its neighbours. Both tolerances follow from the dtype alone (TOLERANCES). The absolute one is for
+results that are zero on paper, such as the gradient of a bias that a softmax cancels: what remains of them is
+noise of a few roundings of numbers near one. Complex numbers are compared by their parts, as twice as many floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a float may be off: relative to the largest magnitude of the array, and at least absolutely."""
+
+    relative: float
+    absolute: float
+
+
+# Results of the wide dtypes come from long sums and ill-conditioned solves, so the relative tolerance is many
+# roundings; the absolute one is a hundredth of it. For the narrow ones a single rounding is already all of it.
+TOLERANCES: dict[str, Tolerance] = {
+    "float64": Tolerance(1e-9, 1e-11),
+    "float32": Tolerance(1e-4, 1e-6),
+    "float16": Tolerance(2e-3, 2e-3),
+    "bfloat16": Tolerance(2e-2, 2e-2),
+}
+_NARROW = Tolerance(0.1, 0.1)  # floats of 8 bits and fewer
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """A largest value and the index at which it stands, None when there is nothing to look at."""
+
+    value: float
+    index: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One result of two modules.
+
+    dtype, shape: of the expected array.
+    problem: why they are not equal, a sentence; "" when they are.
+    absolute: the largest |actual - expected|; of integers and booleans too.
+    relative: the largest |actual - expected| / |expected|; infinite where only the expected element is zero.
+    largest: the largest finite magnitude in the expected array, 0 when there is none.
+    allowed: the largest absolute error that passes; 0 for integers and booleans.
+    special_agree: whether NaN, +inf and -inf stand at the same places.
+    all_nan: whether the expected array has elements and all are NaN.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    problem: str
+    absolute: Extreme
+    relative: Extreme
+    largest: float
+    allowed: float
+    special_agree: bool
+    all_nan: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether the arrays are equal by the rule."""
+        return not self.problem
+
+    @property
+    def required(self) -> Tolerance:
+        """The smallest tolerances of which either alone would do; infinite relative one when all is zero."""
+        error = self.absolute.value
+        return Tolerance(0.0 if error == 0 else error / self.largest if self.largest else np.inf, error)
+
+
+def default_tolerance(dtype: npt.DTypeLike) -> Tolerance:
+    """The tolerances of a float or complex dtype; zero for integers and booleans."""
+    kind = np.dtype(dtype)
+    if kind.kind == "c":
+        kind = np.empty(0, kind).real.dtype
+    if _is_exact(kind):
+        return Tolerance(0.0, 0.0)
+    return TOLERANCES.get(kind.name, _NARROW)
+
+
+def compare(expected: Array, actual: Array, tolerance: Tolerance | None = None) -> Comparison:
+    """Compare two arrays by the rule above; `tolerance` replaces the dtype's own for floats, never for integers."""
+    dtype, shape = expected.dtype, expected.shape
+    if (actual.dtype, actual.shape) != (dtype, shape):
+        problem = f"{actual.dtype.name}{list(actual.shape)} instead of {dtype.name}{list(shape)}"
+        nothing = Extreme(np.inf, None)
+        return Comparison(dtype.name, shape, problem, nothing, nothing, 0.0, 0.0, False, False)
+    if _is_exact(dtype):
+        return _compare_exact(expected, actual)
+    return _compare_floats(expected, actual, tolerance or default_tolerance(dtype))
+
+
+def _is_exact(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iub" or dtype.name in ("int2", "int4", "uint2", "uint4")
+
+
+def _compare_exact(expected: Array, actual: Array) -> Comparison:
+    different = np.flatnonzero(expected.reshape(-1) != actual.reshape(-1))
+    wanted, found = expected.reshape(-1)[different], actual.reshape(-1)[different]
+    sizes = np.abs(wanted.astype(np.float64))
+    # The figures are for show: float64 rounds large integers, but different ones are at least one apart.
+    errors = np.maximum(np.abs(found.astype(np.float64) - wanted.astype(np.float64)), 1.0)
+    problem = ""
+    if different.size:
+        index = _unravel(int(different[0]), expected.shape)
+        problem = f"{different.size} of {expected.size} elements differ, first {_at(index)}:"
+        problem += f" {found[0]} instead of {wanted[0]}"
+    return Comparison(
+        dtype=expected.dtype.name,
+        shape=expected.shape,
+        problem=problem,
+        absolute=_extreme(errors, different, expected.shape),
+        relative=_extreme(_quotient(errors, sizes), different, expected.shape),
+        largest=float(np.abs(expected.astype(np.float64)).max(initial=0.0)),
+        allowed=0.0,
+        special_agree=True,
+        all_nan=False,
+    )
+
+
+def _compare_floats(expected: Array, actual: Array, tolerance: Tolerance) -> Comparison:
+    wanted, found = _parts(expected), _parts(actual)
+    finite = np.isfinite(wanted)
+    ordinary = finite & np.isfinite(found)
+    # At the other places only the same NaN or the same infinity will do.
+    special = ~ordinary & ~((wanted == found) | (np.isnan(wanted) & np.isnan(found)))
+    largest = float(np.abs(wanted[finite]).max(initial=0.0))
+    allowed = max(tolerance.relative * largest, tolerance.absolute)
+    where = np.flatnonzero(ordinary)
+    with np.errstate(over="ignore"):  # the difference of two huge numbers may be infinite: that is large enough
+        errors = np.abs(found[where] - wanted[where])
+    per_element = 2 if expected.dtype.kind == "c" else 1
+    positions = where // per_element
+    absolute = _extreme(errors, positions, expected.shape)
+    problem = ""
+    if special.any():
+        first = int(np.flatnonzero(special)[0])
+        index = _unravel(first // per_element, expected.shape)
+        problem = f"NaN or infinity disagree at {int(special.sum())} places, first {_at(index)}:"
+        problem += f" {found[first]:g} instead of {wanted[first]:g}"
+    elif not absolute.value <= allowed:
+        problem = f"error {absolute.value:.3g} {_at(absolute.index)} is above the allowed {allowed:.3g}"
+    return Comparison(
+        dtype=expected.dtype.name,
+        shape=expected.shape,
+        problem=problem,
+        absolute=absolute,
+        relative=_extreme(_quotient(errors, np.abs(wanted[where])), positions, expected.shape),
+        largest=largest,
+        allowed=allowed,
+        special_agree=not special.any(),
+        all_nan=expected.size > 0 and bool(np.isnan(wanted).all()),
+    )
+
+
+def _parts(array: Array) -> npt.NDArray[np.float64]:
+    """The elements in order as float64, which holds every other float exactly; a complex one as two."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    return flat.astype(np.float64)
+
+
+def _quotient(errors: npt.NDArray[np.float64], sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(errors == 0, 0.0, errors / sizes)
+
+
+def _extreme(values: npt.NDArray[np.float64], positions: npt.NDArray[np.intp], shape: tuple[int, ...]) -> Extreme:
+    if not values.size:
+        return Extreme(0.0, None)
+    largest = int(values.argmax())
+    return Extreme(float(values[largest]), _unravel(int(positions[largest]), shape))
+
+
+def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.unravel_index(position, shape))
+
+
+def _at(index: tuple[int, ...] | None) -> str:
+    return f"at {list(index)}" if index else "at []"

@@ -1,0 +1,42 @@
+"""Running modules in tests: compile through PJRT, run on random arrays, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.write import serialise
+from exla_opt.runtime.compare import compare
+from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.runtime.inputs import Array, random_inputs, read_signature
+
+
+def run_module(module: ir.Module | str, arrays: Sequence[Array]) -> list[Array]:
+    """Compile `module`, an ir.Module or text, and run it on `arrays`, one for each argument."""
+    program = module if isinstance(module, str) else serialise(module, "bytecode")
+    return run_program(compile_program(program), arrays)
+
+
+def random_arguments(module: ir.Module | str, seed: int = 0) -> list[Array]:
+    """Seeded random arrays for the arguments of @main."""
+    if isinstance(module, str):
+        with new_context() as context:
+            return random_inputs(read_signature(ir.Module.parse(module, context)), seed)
+    return random_inputs(read_signature(module), seed)
+
+
+def assert_equal_results(before: ir.Module | str, after: ir.Module | str, seed: int = 0) -> None:
+    """Assert that both modules have equal results, by the tool's own rule, on the same random arguments.
+
+    A result that is NaN throughout would compare equal to anything equally broken, so it fails too.
+    """
+    arrays = random_arguments(before, seed)
+    expected = run_module(before, arrays)
+    actual = run_module(after, arrays)
+    assert len(expected) == len(actual)
+    for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+        comparison = compare(one, other)
+        assert comparison.passed, f"result {number}: {comparison}"
+        assert one.size == 0 or not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"

@@ -1,0 +1,210 @@
+"""normalise: calls, leftovers and invariant carries go; everything a caller can see stays."""
+
+import time
+
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.passes import normalise
+
+CALLS = """
+module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
+  func.func public @main(%x: tensor<4xf32> {tf.aliasing_output = 0 : i32, mhlo.sharding = "{replicated}"},
+                         %p: tensor<i1> {jax.buffer_donor = true}) -> (tensor<4xf32> {jax.result_info = "r"}) {
+    %0 = call @outer(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = call @inner(%0) : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = "stablehlo.if"(%p) ({
+      %3 = func.call @outer(%1) : (tensor<4xf32>) -> tensor<4xf32>
+      stablehlo.return %3 : tensor<4xf32>
+    }, {
+      stablehlo.return %1 : tensor<4xf32>
+    }) : (tensor<i1>) -> tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }
+  func.func private @outer(%a: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = call @inner(%a) : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = stablehlo.add %0, %a : tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+  func.func private @inner(%a: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = chlo.square %a : tensor<4xf32> -> tensor<4xf32> loc("model.py":5:6)
+    return %0 : tensor<4xf32>
+  }
+  func.func private @nobody(%a: tensor<4xf32>) -> tensor<4xf32> {
+    return %a : tensor<4xf32>
+  }
+}
+"""
+
+LOOP = """
+func.func public @main(%x: tensor<4xf32>, %n: tensor<i32>) -> (tensor<4xf32>, tensor<i32>, tensor<4xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %0:4 = stablehlo.while(%i = %zero, %limit = %n, %k = %x, %y = %x)
+      : tensor<i32>, tensor<i32>, tensor<4xf32>, tensor<4xf32>
+    cond {
+      %c = stablehlo.compare LT, %i, %limit, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %j = stablehlo.add %i, %one : tensor<i32>
+      %z = stablehlo.multiply %y, %k : tensor<4xf32>
+      stablehlo.return %j, %limit, %k, %z : tensor<i32>, tensor<i32>, tensor<4xf32>, tensor<4xf32>
+    }
+  return %0#3, %0#1, %0#2 : tensor<4xf32>, tensor<i32>, tensor<4xf32>
+}
+"""
+
+
+def normalised(text: str) -> ir.Module:
+    module = ir.Module.parse(text, new_context())
+    assert normalise.run(module, Options()) == []
+    module.operation.verify()
+    return module
+
+
+def test_calls_of_every_kind_are_inlined() -> None:
+    text = str(normalised(CALLS))
+    assert "call" not in text
+    assert text.count("func.func") == 1
+    assert text.count("chlo.square") == 3  # outer, then inner; outer again in the branch
+
+
+def test_what_a_caller_sees_stays() -> None:
+    text = str(normalised(CALLS))
+    assert "module @jit_f attributes {mhlo.num_partitions = 1 : i32}" in text
+    assert "func.func public @main(" in text
+    assert 'mhlo.sharding = "{replicated}", tf.aliasing_output = 0 : i32' in text
+    assert "jax.buffer_donor = true" in text
+    assert 'jax.result_info = "r"' in text
+
+
+def test_inlined_ops_keep_their_locations() -> None:
+    text = serialise(normalised(CALLS), "text").decode()
+    assert '"model.py":5:6' in text
+
+
+def test_public_functions_stay_although_they_are_inlined() -> None:
+    text = str(normalised(CALLS.replace("func.func private @inner", "func.func public @inner")))
+    assert "func.func public @inner" in text
+    assert "call" not in text
+
+
+def test_what_another_op_names_is_not_dead() -> None:
+    text = CALLS.replace(
+        "return %2 :", '%9 = stablehlo.composite "my.op" %2 {decomposition = @nobody} : (tensor<4xf32>) -> tensor<4xf32>\n return %9 :'
+    )
+    assert "func.func private @nobody" in str(normalised(text))
+
+
+def test_a_callee_that_returns_its_arguments_swapped() -> None:
+    module = normalised("""
+    func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+      %0:2 = call @swap(%a, %b) : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+      %1:2 = call @swap(%0#0, %0#1) : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+      %2 = stablehlo.subtract %1#0, %0#0 : tensor<f32>
+      return %2 : tensor<f32>
+    }
+    func.func private @swap(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+      return %b, %a : tensor<f32>, tensor<f32>
+    }""")
+    assert "stablehlo.subtract %arg0, %arg1" in str(module)
+
+
+def test_invariant_carries_are_captured() -> None:
+    text = str(normalised(LOOP))
+    assert text.count("stablehlo.while(%iterArg = %c, %iterArg_1 = %arg0)") == 1
+    assert "stablehlo.compare  LT, %iterArg, %arg1" in text
+    assert "stablehlo.multiply %iterArg_1, %arg0" in text
+    assert "return %0#1, %arg1, %arg0" in text
+
+
+def test_an_inner_loop_frees_a_carry_of_the_outer_one() -> None:
+    text = str(
+        normalised("""
+    func.func public @main(%x: tensor<4xf32>, %n: tensor<i1>) -> tensor<4xf32> {
+      %0:2 = stablehlo.while(%k = %x, %y = %x) : tensor<4xf32>, tensor<4xf32>
+        cond { stablehlo.return %n : tensor<i1> }
+        do {
+          %1:2 = stablehlo.while(%k2 = %k, %y2 = %y) : tensor<4xf32>, tensor<4xf32>
+            cond { stablehlo.return %n : tensor<i1> }
+            do {
+              %z = stablehlo.multiply %y2, %k2 : tensor<4xf32>
+              stablehlo.return %k2, %z : tensor<4xf32>, tensor<4xf32>
+            }
+          stablehlo.return %1#0, %1#1 : tensor<4xf32>, tensor<4xf32>
+        }
+      return %0#1 : tensor<4xf32>
+    }""")
+    )
+    assert text.count("stablehlo.while(%iterArg = %arg0)") == 1
+    assert text.count("stablehlo.while(%iterArg_0 = %iterArg)") == 1
+    assert "stablehlo.multiply %iterArg_0, %arg0" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("stablehlo.return %j, %limit, %k, %z", "stablehlo.return %j, %limit, %z, %k"),
+        ("stablehlo.return %j, %limit, %k, %z", "stablehlo.return %i, %limit, %k, %y"),
+    ],
+)
+def test_carries_that_stay(old: str, new: str) -> None:
+    """Carries that change places, and loops that change nothing at all."""
+    text = str(normalised(LOOP.replace(old, new).replace("%j, %limit, %z", "%j, %n, %z")))
+    assert "%iterArg_3" in text or "stablehlo.while" not in text
+
+
+def test_a_loop_with_a_sharding_is_left_alone() -> None:
+    text = LOOP.replace("    cond {", '    attributes {mhlo.sharding = "{replicated}"} cond {')
+    assert "%iterArg_3 = %arg0" in str(normalised(text))
+
+
+@pytest.mark.parametrize("text", [CALLS, LOOP])
+def test_twice_is_once(text: str) -> None:
+    module = normalised(text)
+    once = serialise(module, "text")
+    normalise.run(module, Options())
+    assert serialise(module, "text") == once
+    assert serialise(normalised(once.decode()), "text") == once
+
+
+@pytest.mark.parametrize(
+    ("callee", "sentence"),
+    [
+        ("func.func private @f(%a: tensor<f32>) -> tensor<f32> { %0 = call @main(%a) : (tensor<f32>) -> tensor<f32>\n"
+         "return %0 : tensor<f32> }", "@main calls itself"),
+        ("func.func private @f(tensor<f32>) -> tensor<f32>", "has no body"),
+        ("func.func private @f(%a: tensor<f32>) -> tensor<f32> { cf.br ^end\n ^end: return %a : tensor<f32> }", "several blocks"),
+    ],
+)  # fmt: skip
+def test_calls_that_cannot_be_inlined(callee: str, sentence: str) -> None:
+    main = "func.func public @main(%a: tensor<f32>) -> tensor<f32> {\n %0 = call @f(%a) : (tensor<f32>) -> tensor<f32>\n return %0 : tensor<f32> }\n"
+    with pytest.raises(InputError, match=sentence) as caught:
+        normalised(main + callee)
+    assert caught.value.line is not None
+
+
+def chain(functions: int) -> str:
+    """A chain of functions, each calling the next and adding a little."""
+    text = ["func.func public @main(%a: tensor<f32>) -> tensor<f32> {"]
+    for number in range(functions):
+        text += [
+            f"  %0 = call @f{number}(%a) : (tensor<f32>) -> tensor<f32>",
+            "  %1 = stablehlo.sine %0 : tensor<f32>",
+            "  return %1 : tensor<f32>",
+            "}",
+            f"func.func private @f{number}(%a: tensor<f32>) -> tensor<f32> {{",
+        ]
+    return "\n".join([*text, "  return %a : tensor<f32>", "}"])
+
+
+def test_deep_chains_of_calls() -> None:
+    """Deeper than Python's stack, and fast enough not to be quadratic in anything but the copies of a chain."""
+    start = time.perf_counter()
+    text = str(normalised(chain(1500)))
+    assert text.count("stablehlo.sine") == 1500
+    assert time.perf_counter() - start < 30
