@@ -154,9 +154,7 @@ class _Fusion:
         return prod(self.shapes[op.results[0]]) > prod(self.shapes[op.operands[0]])
 
 
-def materialised(
-    ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], returned: Collection[int]
-) -> Buffers:
+def materialised(ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], returned: Collection[int]) -> Buffers:
     """The tensors that XLA:CPU is expected to write to memory, with the position of their last read.
 
     ops: in program order. shapes: of every tensor number. returned: the tensors that leave the block, and live

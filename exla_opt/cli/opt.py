@@ -144,6 +144,7 @@ def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:
 def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str, Any], start: float) -> None:
     names = pass_names(flags["passes"], flags["pass_pipeline"])
 
+    from exla_opt.analysis.op_rules.custom_calls import parse_user_rule
     from exla_opt.ir.context import new_context
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.read import read_module
@@ -151,6 +152,11 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     from exla_opt.pipeline import run_pipeline
     from exla_opt.report.summary import summarise
 
+    for target, rule in options.op_rules:
+        try:
+            parse_user_rule(target, rule)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="'--op-rule'") from None
     begin = time.perf_counter()
     read = read_module(source, new_context())
     parsing = time.perf_counter() - begin

@@ -129,8 +129,11 @@ def _run(
         click.echo("FAILED")
         return False
     arrays: list[Array] = []
-    if repeats:
-        arrays = random_inputs(signatures[0], seed) if inputs is None else load_inputs(inputs, signatures[0])
+    if repeats and inputs is not None:
+        arrays = load_inputs(inputs, signatures[0])
+    elif repeats:
+        with _blamed(sources[0]):
+            arrays = random_inputs(signatures[0], seed)
 
     programs = [serialise(source.module, "bytecode") for source in sources]
     sides: list[Measured] = []
@@ -207,7 +210,7 @@ def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signat
     (one, other), (name, other_name) = signatures, (source.name for source in sources)
     for what, mine, others in (("argument", one.arguments, other.arguments), ("result", one.results, other.results)):
         if len(mine) != len(others):
-            return f"{name} has {len(mine)} {what}s and {other_name} has {len(others)}"
+            return f"{len(mine)} {what}{'s' * (len(mine) != 1)} in {name}, {len(others)} in {other_name}"
         for number, (kind, other_kind) in enumerate(zip(mine, others, strict=True)):
             if kind != other_kind:
                 return f"{what} {number} is {kind} in {name} and {other_kind} in {other_name}"

@@ -44,16 +44,16 @@ def print_measured(console: Console, sides: Sequence[Measured]) -> None:
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
-    """Print one line a result: how far it is off, where, and the tolerances with which it would just pass."""
-    heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "needs abs or rel", "allowed abs", ""]
+    """Print one line a result: how far it is off, where, the error that is allowed, and the least tolerance that
+    would pass it (absolute: the error itself; relative: least rtol)."""
+    heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "least rtol", "allowed", ""]
     rows = []
     for number, one in enumerate(comparisons):
         kind = f"{one.dtype}[{','.join(map(str, one.shape))}]"
-        needs = f"{one.required.absolute:.2e} or {one.required.relative:.2e}"
         special = "agree" if one.special_agree else "differ"
         verdict = "ok" if one.passed else "differs"
         figures = [_format_extreme(one.absolute), _format_extreme(one.relative)]
-        rows.append([str(number), kind, *figures, special, needs, f"{one.allowed:.2e}", verdict])
+        rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", verdict])
     if rows:
         _print_table(console, heads, rows)
     for number, one in enumerate(comparisons):
@@ -124,7 +124,7 @@ def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence
     if console.is_terminal:
         table = Table()
         for head in heads:
-            table.add_column(Text(head))  # Text: a [ in a file's name is not markup
+            table.add_column(Text(head), overflow="fold")  # Text: a [ in a file's name is not markup
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)

@@ -79,10 +79,10 @@ class Comparison:
         return not self.problem
 
     @property
-    def required(self) -> Tolerance:
-        """The smallest tolerances of which either alone would do; infinite relative one when all is zero."""
+    def required(self) -> float:
+        """The smallest relative tolerance that passes without an absolute one; infinite if all should be zero."""
         error = self.absolute.value
-        return Tolerance(0.0 if error == 0 else error / self.largest if self.largest else np.inf, error)
+        return 0.0 if error == 0 else error / self.largest if self.largest else np.inf
 
 
 def default_tolerance(dtype: npt.DTypeLike) -> Tolerance:

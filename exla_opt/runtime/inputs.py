@@ -92,10 +92,13 @@ def random_inputs(signature: Signature, seed: int) -> list[Array]:
     """One array for each argument, the same for the same seed.
 
     Floats and both parts of complex numbers are standard normal, integers small and mostly not negative,
-    booleans are as often true as false.
+    booleans are as often true as false. Raises InputError when they do not fit in memory.
     """
     generator = np.random.default_rng(seed)
-    return [_random_array(generator, argument) for argument in signature.arguments]
+    try:
+        return [_random_array(generator, argument) for argument in signature.arguments]
+    except MemoryError:
+        raise InputError("the arguments of @main do not fit in this machine's memory") from None
 
 
 def _random_array(generator: np.random.Generator, kind: ArrayType) -> Array:
@@ -120,7 +123,7 @@ def load_inputs(path: str, signature: Signature) -> list[Array]:
     Raises InputError when the file cannot be read, or an array is missing or of another shape or dtype.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             names = [f"arg{number}" for number in range(len(signature.arguments))]
             _check_names(path, names, archive.files)
             arrays = [archive[name] for name in names]

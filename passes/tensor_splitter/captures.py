@@ -51,7 +51,7 @@ def _chain(graph: Graph, value: int, threshold: int) -> list[int] | None:
 def _bring_in(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) -> _Move:
     """Clone the chain to the start of the block and let the block read the clone."""
     copies: dict[ir.Value, ir.Value] = {}
-    clones = []
+    clones: list[ir.Operation] = []
     uses = [(use.owner, use.operand_number) for use in value.uses if use.owner.operation.block == block]
     for position in chain:
         op = graph.nodes[position].op

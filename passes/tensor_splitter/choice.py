@@ -72,9 +72,7 @@ def _peak_before(graph: Graph, plan: Plan) -> int:
     numbers = {value for op in ops for value in (*op.operands, *op.results)}
     shapes = {value: graph.tensors[value].type.shape for value in numbers}
     sizes = {value: graph.tensors[value].type.bytes for value in numbers}
-    outputs = {
-        graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs
-    }
+    outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
     return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
 
 
@@ -120,9 +118,9 @@ class _Chooser:
     def best_for(self, value: int) -> Plan | Refusal:
         found = [self.plan_for(value, slot) for slot in _candidate_slots(self.graph, value)]
         plans = [plan for plan in found if isinstance(plan, Plan) and value in plan.vanished]
-        worthwhile = [plan for plan in plans if self.gains(plan)]
-        if worthwhile:
-            return min(worthwhile, key=lambda plan: plan.rank(self.slice_bytes))
+        for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
+            if self.gains(plan):
+                return plan
         if plans:
             return Refusal("splitting it would not lower the memory: what it is made of or leads to is as big", None)
         refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]

@@ -64,7 +64,8 @@ def _in_order(ops: list[Operation]) -> list[Operation]:
         stack = [index]
         while stack:
             current = stack[-1]
-            missing = [m for value in ops[current].operands if not placed[m := maker.get(value, current)] and m != current]
+            makers = (maker.get(value, current) for value in ops[current].operands)
+            missing = [index for index in makers if index != current and not placed[index]]
             if placed[current] or not missing:
                 stack.pop()
                 if not placed[current]:

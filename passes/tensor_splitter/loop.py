@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -57,13 +59,11 @@ class _Tiles:
             return self.made[number][1]
         key = (number, slot)
         if key not in self.slices:
-            self.slices[key] = build.slice_along(
-                value, slot.dim, self.position_in(slot), self.piece.tile * slot.inner
-            )
+            self.slices[key] = build.slice_along(value, slot.dim, self.position_in(slot), self.piece.tile * slot.inner)
         return self.slices[key]
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
-        """A tensor used complete; a cheap op of outside that makes it is repeated, for what a loop captures is written."""
+        """A tensor used complete. What a loop captures is written to memory: a cheap op that makes it is repeated."""
         producer = self.graph.tensors[number].producer
         if producer == OUTSIDE or producer in self.plan.members or self.graph.nodes[producer].name not in _REPEATED:
             return value
@@ -143,7 +143,7 @@ def _flatten(states: dict[int, list[ir.Value]]) -> list[ir.Value]:
     return [value for position in sorted(states) for value in states[position]]
 
 
-def _like(states: dict[int, list[ir.Value]], values: list[ir.Value]) -> dict[int, list[ir.Value]]:
+def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict[int, list[ir.Value]]:
     remaining = iter(values)
     return {position: [next(remaining) for _ in states[position]] for position in sorted(states)}
 
@@ -166,14 +166,14 @@ def _build_while(
             start = stablehlo.add(start, build.scalar_i32(piece.start))
         after = _Tiles(graph, plan, loop, piece, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
-    counter, *values = made.operation.results
-    return counter, _like(states, values)
+    results = list(made.operation.results)
+    return results[0], _like(states, results[1:])
 
 
 def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan) -> None:
     """Insert one stage before its last op, and let its outputs take the place of the old results."""
     last = graph.nodes[max(loop.stage.nodes)].op
-    with ir.InsertionPoint(last), graph.tensors[plan.seed].value.owner.location:
+    with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop)
         counter: ir.Value | None = None
         for piece in loop.pieces:

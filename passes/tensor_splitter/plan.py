@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log2, prod
 
+from jaxlib.mlir import ir
+
 from exla_opt.analysis.factors import Kind, Slot
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 from exla_opt.analysis.memory import Operation, materialised, peak_bytes
@@ -25,6 +27,8 @@ _SECONDS_PER_OP = 2e-6
 _FULL_SPEED_ROWS = 128
 _NOMINAL_TILE = 64
 _MOST_BORDERS = 6
+# Every stage makes big tensors again: attention cut over its keys has five, its gradient a few more.
+_MOST_STAGES = 10
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 _MOST_SLICES_ALIVE = 4
 _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
@@ -62,8 +66,9 @@ class Plan:
     """One way to split one region.
 
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
-    that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the
-    worst loop, outputs included; body_peak: without them. seconds: predicted time, for comparison only. too_big: how many times the split size one index takes.
+    that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
+    loop, outputs included; body_peak: without them. seconds: predicted time, for comparison only. too_big: how
+    many times the split size one index takes.
     """
 
     seed: int
@@ -102,7 +107,7 @@ def operation_of(graph: Graph, node: Node) -> Operation:
     reduced: tuple[int, ...] = ()
     if name == "reduce":
         shape = graph.tensors[node.operands[0]].type.shape
-        reduced = tuple(shape[dim] for dim in node.op.attributes["dimensions"])
+        reduced = tuple(shape[dim] for dim in ir.DenseI64ArrayAttr(node.op.attributes["dimensions"]))
     same = bool(node.operands and node.results) and (
         graph.tensors[node.operands[0]].type == graph.tensors[node.results[0]].type
     )
@@ -169,9 +174,7 @@ def _bytes_per_index(graph: Graph, body: _Body) -> int:
     shapes = _shapes(graph, body, _NOMINAL_TILE)
     written = materialised(body.ops, shapes, body.returned).last_read
     stored = {value for value in written if value in body.slots}
-    return max(
-        (-(-graph.tensors[body.types.get(v, v)].type.bytes // body.slots[v].length) for v in stored), default=0
-    )
+    return max((-(-graph.tensors[body.types.get(v, v)].type.bytes // body.slots[v].length) for v in stored), default=0)
 
 
 def _body_peak(graph: Graph, body: _Body, tile: int) -> int:
@@ -307,6 +310,8 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         producer = graph.nodes[seed.producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
     stages = find_stages(graph, region, is_big)
+    if len(stages) > _MOST_STAGES:
+        return Refusal(f"it would take {len(stages)} loops, one after the other", seed.producer)
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, outputs, is_big)
     if region.seed not in vanished:
@@ -317,7 +322,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     for stage in stages:
         borders = _borders(graph, region, stage)
         if len(borders) > _MOST_BORDERS:
-            return Refusal("its slices are shifted against each other in too many ways", graph.tensors[region.seed].producer)
+            return Refusal("its slices are shifted against each other in too many ways", seed.producer)
         body = _body_of(graph, region, stage)
         per_index = max(_bytes_per_index(graph, body), 1)
         too_big = max(too_big, -(-per_index // slice_bytes))

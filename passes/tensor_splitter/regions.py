@@ -69,9 +69,7 @@ def lay_member(node: Node, factor: Factor, own: Slot, wanted: Slot) -> Member | 
     def on_region(slot: Slot | None) -> Slot | None:
         if slot is None:
             return None
-        return Slot(
-            slot.dim, slot.length // granularity, slot.inner * granularity, (slot.low - origin) // granularity
-        )
+        return Slot(slot.dim, slot.length // granularity, slot.inner * granularity, (slot.low - origin) // granularity)
 
     present = [slot for slot in (*factor.operands, *factor.results) if slot is not None]
     if any(slot.length % granularity or (slot.low - origin) % granularity for slot in present):

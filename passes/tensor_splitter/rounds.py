@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.factors import read_rules
-from exla_opt.analysis.graph import TILE_MARK, Graph, read_graphs
+from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
@@ -22,20 +22,41 @@ _MOST_ROUNDS = 64
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
     """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
+    if _devices(module) > 1:
+        return _all_missed(module, options, f"the module is partitioned over {_devices(module)} devices")
     bring_captures_in(module, options)
     done: list[Remark] = []
     missed: list[Remark] = []
     for _ in range(_MOST_ROUNDS):
         graphs = read_graphs(module, read_rules(module, options.op_rules))
         choices = [choose(graph, options) for graph in graphs]
-        missed = [_missed(graph, value, why) for graph, choice in zip(graphs, choices, strict=True)
-                  for value, why in choice.refusals.items()]
+        missed = [
+            _missed(graph, value, why)
+            for graph, choice in zip(graphs, choices, strict=True)
+            for value, why in choice.refusals.items()
+        ]
         for graph, choice in zip(graphs, choices, strict=True):
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
     _remove_marks(module)
     return done + missed
+
+
+def _devices(module: ir.Module) -> int:
+    """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
+    name = "mhlo.num_partitions"
+    attributes = module.operation.attributes
+    return ir.IntegerAttr(attributes[name]).value if name in attributes else 1
+
+
+def _all_missed(module: ir.Module, options: Options, reason: str) -> list[Remark]:
+    return [
+        _missed(graph, value, Refusal(reason))
+        for graph in read_graphs(module, read_rules(module, options.op_rules))
+        for value, tensor in enumerate(graph.tensors)
+        if tensor.producer != OUTSIDE and tensor.type.bytes > options.size_threshold
+    ]
 
 
 def _build(graph: Graph, choice: Choice) -> list[Remark]:

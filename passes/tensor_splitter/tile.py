@@ -229,7 +229,7 @@ def _iota(tile: _Tile) -> list[ir.Value]:
 
 
 def _reduce(tile: _Tile) -> list[ir.Value]:
-    """A partial result starts from the identity, for the whole's init counts once; narrow floats are added in float32."""
+    """A partial result starts from the identity, for the init counts once; narrow floats are added in float32."""
     if tile.factor.kind is not Kind.REDUCING:
         return tile.clone()
     count = len(tile.types)

@@ -95,7 +95,8 @@ def test_public_functions_stay_although_they_are_inlined() -> None:
 
 def test_what_another_op_names_is_not_dead() -> None:
     text = CALLS.replace(
-        "return %2 :", '%9 = stablehlo.composite "my.op" %2 {decomposition = @nobody} : (tensor<4xf32>) -> tensor<4xf32>\n return %9 :'
+        "return %2 :",
+        '%9 = stablehlo.composite "my.op" %2 {decomposition = @nobody} : (tensor<4xf32>) -> tensor<4xf32>\n return %9 :',
     )
     assert "func.func private @nobody" in str(normalised(text))
 
@@ -116,8 +117,8 @@ def test_a_callee_that_returns_its_arguments_swapped() -> None:
 
 def test_invariant_carries_are_captured() -> None:
     text = str(normalised(LOOP))
-    assert text.count("stablehlo.while(%iterArg = %c, %iterArg_1 = %arg0)") == 1
-    assert "stablehlo.compare  LT, %iterArg, %arg1" in text
+    assert text.count("stablehlo.while(%iterArg = %c_0, %iterArg_1 = %arg0)") == 1
+    assert "stablehlo.compare LT, %iterArg, %arg1" in text
     assert "stablehlo.multiply %iterArg_1, %arg0" in text
     assert "return %0#1, %arg1, %arg0" in text
 
@@ -145,22 +146,19 @@ def test_an_inner_loop_frees_a_carry_of_the_outer_one() -> None:
     assert "stablehlo.multiply %iterArg_0, %arg0" in text
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("stablehlo.return %j, %limit, %k, %z", "stablehlo.return %j, %limit, %z, %k"),
-        ("stablehlo.return %j, %limit, %k, %z", "stablehlo.return %i, %limit, %k, %y"),
-    ],
-)
-def test_carries_that_stay(old: str, new: str) -> None:
-    """Carries that change places, and loops that change nothing at all."""
-    text = str(normalised(LOOP.replace(old, new).replace("%j, %limit, %z", "%j, %n, %z")))
-    assert "%iterArg_3" in text or "stablehlo.while" not in text
+def test_carries_that_change_places_stay() -> None:
+    text = str(normalised(LOOP.replace("%j, %limit, %k, %z", "%j, %limit, %z, %k")))
+    assert "stablehlo.while(%iterArg = %c_0, %iterArg_1 = %arg0, %iterArg_2 = %arg0)" in text
+
+
+def test_a_loop_that_changes_nothing_stays() -> None:
+    text = str(normalised(LOOP.replace("%j, %limit, %k, %z", "%i, %limit, %k, %y")))
+    assert "%iterArg_0 = %arg1, %iterArg_1 = %arg0, %iterArg_2 = %arg0)" in text
 
 
 def test_a_loop_with_a_sharding_is_left_alone() -> None:
     text = LOOP.replace("    cond {", '    attributes {mhlo.sharding = "{replicated}"} cond {')
-    assert "%iterArg_3 = %arg0" in str(normalised(text))
+    assert "%iterArg_3 = %arg0)" in str(normalised(text))
 
 
 @pytest.mark.parametrize("text", [CALLS, LOOP])
@@ -203,8 +201,8 @@ def chain(functions: int) -> str:
 
 
 def test_deep_chains_of_calls() -> None:
-    """Deeper than Python's stack, and fast enough not to be quadratic in anything but the copies of a chain."""
+    """Deeper than Python's stack; copying each body once for every caller above it would take minutes."""
     start = time.perf_counter()
-    text = str(normalised(chain(1500)))
-    assert text.count("stablehlo.sine") == 1500
-    assert time.perf_counter() - start < 30
+    text = str(normalised(chain(3000)))
+    assert text.count("stablehlo.sine") == 3000
+    assert time.perf_counter() - start < 5

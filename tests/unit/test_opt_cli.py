@@ -1,0 +1,272 @@
+"""exla-opt as a person or a script meets it: a process with options, streams and an exit status."""
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exla_opt import __version__
+from exla_opt.report.text import timing_lines
+
+EXLA_OPT = str(Path(sys.executable).with_name("exla-opt"))
+
+# A kernel matrix times a vector: 4 MB in the middle of nothing.
+KERNEL = """module @kernel {
+  func.func public @main(%x: tensor<1000x4xf32>, %v: tensor<1000xf32>) -> tensor<1000xf32> {
+    %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<1000x4xf32>, tensor<1000x4xf32>) -> tensor<1000x1000xf32>
+    %1 = stablehlo.exponential %0 : tensor<1000x1000xf32>
+    %2 = stablehlo.dot_general %1, %v, contracting_dims = [1] x [0] : (tensor<1000x1000xf32>, tensor<1000xf32>) -> tensor<1000xf32>
+    return %2 : tensor<1000xf32>
+  }
+}
+"""
+# A sort needs its dimension whole, and there is no other.
+SORT = """func.func public @main(%x: tensor<100000xf32>) -> tensor<f32> {
+  %n = stablehlo.negate %x : tensor<100000xf32>
+  %0 = "stablehlo.sort"(%n) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+  }) {dimension = 0 : i64} : (tensor<100000xf32>) -> tensor<100000xf32>
+  %1 = stablehlo.slice %0 [7:8] : (tensor<100000xf32>) -> tensor<1xf32>
+  %2 = stablehlo.reshape %1 : (tensor<1xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+"""
+SMALL = ("--size-threshold=1MB", "--split-size=500KB")
+
+
+def opt(*arguments: str, stdin: str | bytes = "", columns: int = 80) -> subprocess.CompletedProcess[str]:
+    """Run exla-opt; its output as text."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [EXLA_OPT, *arguments], input=data, capture_output=True, timeout=60, env={"COLUMNS": str(columns)}
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
+
+
+def test_a_filter_in_a_pipe() -> None:
+    done = opt(*SMALL, stdin=KERNEL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "stablehlo.while" in done.stdout
+    assert "1000x1000" not in done.stdout
+    assert (
+        "func.func public @main(%arg0: tensor<1000x4xf32>, %arg1: tensor<1000xf32>) -> tensor<1000xf32>" in done.stdout
+    )
+
+
+def test_a_second_run_changes_nothing() -> None:
+    once = opt(*SMALL, stdin=KERNEL).stdout
+    assert opt(*SMALL, stdin=once).stdout == once
+    assert opt(*SMALL, stdin=KERNEL).stdout == once
+
+
+def test_files_in_and_out(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.mlir", tmp_path / "out.mlir"
+    source.write_text(KERNEL)
+    done = opt(str(source), *SMALL, "-o", str(target))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert target.read_text() == opt("-", *SMALL, stdin=KERNEL).stdout
+    assert opt(str(source), *SMALL, "-o", str(source)).returncode == 0
+    assert source.read_text() == target.read_text()
+
+
+@pytest.mark.parametrize("emit", ["bytecode", "portable"])
+def test_every_form_of_output_is_a_form_of_input(tmp_path: Path, emit: str) -> None:
+    target = tmp_path / "out"
+    assert opt("-", "--passes=normalise", f"--emit={emit}", "-o", str(target), stdin=KERNEL).returncode == 0
+    assert target.read_bytes().startswith(b"ML\xefR")
+    packed = gzip.compress(target.read_bytes())
+    assert opt(stdin=packed).stdout == opt("--passes=normalise", stdin=KERNEL).stdout
+
+
+def test_what_cannot_be_split_comes_out_with_its_reason(tmp_path: Path) -> None:
+    path = tmp_path / "sort.mlir"
+    path.write_text(SORT)
+    done = opt(str(path), "--size-threshold=100KB")
+    assert done.returncode == 0
+    assert "stablehlo.sort" in done.stdout
+    assert done.stderr
+    for line in done.stderr.splitlines():
+        assert re.fullmatch(
+            rf"{re.escape(str(path))}:\d+:\d+: remark: 100000xf32 \(400KB\) .* \[tensor-splitter\]", line
+        )
+    quiet = opt(str(path), "--size-threshold=100KB", "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_the_report_fits(columns: int) -> None:
+    done = opt(*SMALL, "--report", stdin=KERNEL, columns=columns)
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert max(map(len, lines)) <= columns
+    text = " ".join(done.stderr.split())
+    assert re.search(r"Largest tensor outside loops │ 4MB │", text)
+    assert "1000x1000xf32" in text
+    assert re.search(r"Loops │ 0 │ 1 \(\+1\)", text)
+    assert "Not split" not in text
+
+
+def test_the_report_names_what_was_not_split() -> None:
+    text = opt("--size-threshold=100KB", "--report", stdin=SORT, columns=60).stderr
+    assert "Not split" in text
+    assert "<stdin>:" in text
+
+
+def test_ir_after_each_pass_goes_to_standard_error() -> None:
+    done = opt(*SMALL, "--print-ir-after-all", stdin=KERNEL)
+    dumps = done.stderr.split("// -----// IR Dump After ")[1:]
+    assert [dump.split(" ", 1)[0] for dump in dumps] == ["normalise", "tensor-splitter", "normalise"]
+    assert dumps[0].startswith("normalise //----- //\nmodule @kernel {\n")
+    assert ["stablehlo.while" in dump for dump in dumps] == [False, True, True]
+    assert dumps[-1].split("\n", 1)[1].strip() == done.stdout.strip()
+
+
+def test_timing() -> None:
+    done = opt(*SMALL, "--timing", stdin=KERNEL)
+    rows = re.findall(r"^ +(\d+\.\d{4}) \( *(\d+\.\d)%\)  (.+)$", done.stderr, re.MULTILINE)
+    assert [name for _, _, name in rows] == [
+        "Parser", "normalise", "tensor-splitter", "normalise", "Output", "Rest", "Total",
+    ]  # fmt: skip
+    assert sum(float(seconds) for seconds, _, _ in rows[:-1]) == pytest.approx(float(rows[-1][0]), abs=1e-3)
+    assert "... Execution time report ..." in done.stderr
+
+
+def test_timing_of_nothing() -> None:
+    assert timing_lines([], 0.0)[-1] == "    0.0000 (  0.0%)  Total"
+
+
+def test_which_passes_run() -> None:
+    for flag in ("--passes=normalise", "--pass-pipeline=normalise", "--pass-pipeline=builtin.module( normalise )"):
+        assert "stablehlo.while" not in opt(*SMALL, flag, stdin=KERNEL).stdout
+    for flag in ("--passes=normalise,tensor-splitter", "--pass-pipeline=builtin.module(tensor-splitter)"):
+        assert "stablehlo.while" in opt(*SMALL, flag, stdin=KERNEL).stdout
+    for flag in ("--passes=", "--pass-pipeline=builtin.module()"):
+        assert opt(flag, stdin=KERNEL.replace("%x", "%arg0").replace("%v", "%arg1")).returncode == 0
+
+
+def test_list_passes() -> None:
+    done = opt("--list-passes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["normalise", "tensor-splitter"]
+
+
+def test_version_and_help() -> None:
+    assert opt("--version").stdout == f"exla-opt {__version__}\n"
+    text = opt("--help").stdout
+    for part in ("1MB = 1000000", "1MiB = 1048576", "Examples:", "--split-size", "Exit status"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--split-szie=5MB"], "Did you mean.*--split-size"),
+        (["--split-size=5M"], "did you mean 5MB or 5MiB"),
+        (["--size-threshold=lots"], "'lots' is not a size"),
+        (["--split-size=2GB"], r"--split-size \(2GB\) is above --size-threshold \(1GB\)"),
+        (["--emit=pdf"], "'pdf' is not one of"),
+        (["--passes=tensor-spliter"], "unknown pass 'tensor-spliter'. Did you mean 'tensor-splitter'"),
+        (["--passes=xyz"], "unknown pass 'xyz'. The passes are normalise, tensor-splitter"),
+        (["--passes=normalise,"], "unknown pass ''"),
+        (["--passes=normalise", "--pass-pipeline=normalise"], "exclude each other"),
+        (["--report", "--quiet"], "exclude each other"),
+        (["--op-rule=my_kernel"], "is not of the form 'target="),
+        (["--op-rule==([i])->([i])"], "is not of the form 'target="),
+        (["--op-rule=f=([i)->([i])"], "'--op-rule'.*f"),
+        (["a.mlir", "b.mlir"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], sentence: str) -> None:
+    done = opt(*arguments, stdin=KERNEL)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.search(sentence, " ".join(done.stderr.split()), re.IGNORECASE)
+
+
+def test_bad_input_gets_one_diagnostic_and_no_output(tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    done = opt("-o", str(target), stdin=KERNEL.replace("%1, %v", "%1, %w"))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    first, quoted, caret = done.stderr.splitlines()
+    assert first == "<stdin>:5:36: error: use of undeclared SSA value name"
+    assert quoted.startswith("    %2 = stablehlo.dot_general %1, %w, contracting_dims")
+    assert caret == " " * 35 + "^"
+    assert not target.exists()
+
+
+def test_what_the_cplusplus_side_prints_is_not_seen_twice(tmp_path: Path) -> None:
+    path = tmp_path / "artifact"
+    opt("-", "--emit=portable", "-o", str(path), stdin=KERNEL)
+    done = opt(stdin=path.read_bytes()[:200])
+    assert done.returncode == 1
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["<stdin>", "help"]
+
+
+def test_recursion_is_the_inputs_fault() -> None:
+    done = opt(
+        stdin=SORT.replace("stablehlo.negate %x :", "func.call @main(%x) : (tensor<100000xf32>) -> tensor<f32> //")
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("<stdin>:")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    done = opt("-o", str(tmp_path / "none" / "out"), stdin=KERNEL)
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/none/out: error: cannot write output file: No such file or directory\n"
+
+
+def test_a_closed_pipe_is_no_drama() -> None:
+    big = KERNEL.replace("module @kernel", f'module @kernel attributes {{mhlo.x = "{"x" * 1_000_000}"}}')
+    done = subprocess.run(
+        ["bash", "-c", f"{EXLA_OPT} --passes=normalise | head -c 10"],
+        input=big.encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.stdout == b"module @ke"
+    assert done.stderr == b""
+
+
+def test_an_internal_error_is_one_line_and_asks_for_a_report() -> None:
+    code = """
+import sys
+from exla_opt import pipeline
+from exla_opt.cli.opt import main
+def fail(module, options):
+    raise ZeroDivisionError("two\\nlines")
+pipeline.PASSES["normalise"] = fail
+sys.argv = ["exla-opt"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=KERNEL.encode(), capture_output=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert "internal error: ZeroDivisionError: two lines (at <string>:6" in line
+    assert "please report" in line
+
+
+def test_start_up_loads_neither_jax_nor_rich() -> None:
+    code = """
+import sys
+from exla_opt.cli.opt import main
+sys.argv = ["exla-opt", "-o", "/dev/null"]
+assert "jaxlib" not in sys.modules
+try:
+    main()
+except SystemExit as done:
+    assert done.code == 0
+print(sorted({"jax", "rich", "scipy"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=KERNEL.encode(), capture_output=True, timeout=60)
+    assert (done.stdout, done.stderr) == (b"[]\n", b"")

@@ -1,0 +1,199 @@
+"""Compiling, running, inputs and memory, through the real PJRT client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.write import Emit, serialise
+from exla_opt.runtime.compile import check_device, compile_program, run_program, time_programs
+from exla_opt.runtime.inputs import Signature, load_inputs, random_inputs, read_signature
+from exla_opt.runtime.memory import Memory, measure_memory
+
+SOFTMAX_LENGTH = 1024
+SCORES = SOFTMAX_LENGTH * SOFTMAX_LENGTH * 4
+ATTENTION = f"""
+func.func public @main(%q: tensor<{SOFTMAX_LENGTH}x16xf32>, %v: tensor<{SOFTMAX_LENGTH}x16xf32>) -> tensor<{SOFTMAX_LENGTH}x16xf32> {{
+  %s = stablehlo.dot_general %q, %q, contracting_dims = [1] x [1] : (tensor<{SOFTMAX_LENGTH}x16xf32>, tensor<{SOFTMAX_LENGTH}x16xf32>) -> tensor<{SOFTMAX_LENGTH}x{SOFTMAX_LENGTH}xf32>
+  %e = stablehlo.exponential %s : tensor<{SOFTMAX_LENGTH}x{SOFTMAX_LENGTH}xf32>
+  %y = stablehlo.dot_general %e, %v, contracting_dims = [1] x [0] : (tensor<{SOFTMAX_LENGTH}x{SOFTMAX_LENGTH}xf32>, tensor<{SOFTMAX_LENGTH}x16xf32>) -> tensor<{SOFTMAX_LENGTH}x16xf32>
+  return %y : tensor<{SOFTMAX_LENGTH}x16xf32>
+}}"""  # noqa: E501
+
+# Element types that PJRT runs on a CPU, each with its dtype.
+ELEMENTS = {
+    "i1": np.bool_,
+    "i2": ml_dtypes.int2,
+    "i4": ml_dtypes.int4,
+    "ui4": ml_dtypes.uint4,
+    "i8": np.int8,
+    "ui16": np.uint16,
+    "i64": np.int64,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "complex<f32>": np.complex64,
+    "complex<f64>": np.complex128,
+}
+
+
+def signature_of(text: str) -> Signature:
+    return read_signature(ir.Module.parse(text, new_context()))
+
+
+def reverse(element: str, attributes: str = "") -> str:
+    kind = f"tensor<3x2x{element}>"
+    return f"""func.func public @main(%a: {kind} {attributes}) -> {kind} {{
+      %0 = stablehlo.reverse %a, dims = [0] : {kind}
+      return %0 : {kind} }}"""
+
+
+@pytest.mark.parametrize(("element", "dtype"), ELEMENTS.items())
+def test_every_dtype_survives_a_run(element: str, dtype: Any) -> None:
+    arrays = random_inputs(signature_of(reverse(element)), seed=1)
+    (result,) = run_program(compile_program(reverse(element)), arrays)
+    assert result.dtype == arrays[0].dtype == dtype
+    np.testing.assert_array_equal(result, arrays[0][::-1])
+
+
+@pytest.mark.parametrize("emit", ["text", "bytecode", "portable"])
+def test_every_form_of_a_module_compiles(emit: Emit) -> None:
+    data = serialise(ir.Module.parse(reverse("f32"), new_context()), emit)
+    array = np.arange(6, dtype=np.float32).reshape(3, 2)
+    (result,) = run_program(compile_program(data), [array])
+    np.testing.assert_array_equal(result, array[::-1])
+
+
+@pytest.mark.parametrize("attribute", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
+def test_donated_arguments_run_again_and_leave_the_arrays_alone(attribute: str) -> None:
+    program = compile_program(reverse("f32", attribute))
+    array = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(run_program(program, [array])[0], np.array([[4, 5], [2, 3], [0, 1]]))
+    assert measure_memory(reverse("f32", attribute)) == Memory(arguments=24, results=24, aliased=24, temp=0)
+    assert measure_memory(reverse("f32", attribute)).peak == 24
+    np.testing.assert_array_equal(array, np.arange(6).reshape(3, 2))
+
+
+def test_a_module_may_have_no_arguments_and_many_results() -> None:
+    text = """func.func public @main() -> (tensor<2xi32>, tensor<0x3xf32>) {
+      %0 = stablehlo.iota dim = 0 : tensor<2xi32>
+      %1 = stablehlo.constant dense<> : tensor<0x3xf32>
+      return %0, %1 : tensor<2xi32>, tensor<0x3xf32> }"""
+    numbers, empty = run_program(compile_program(text), [])
+    assert numbers.tolist() == [0, 1]
+    assert empty.shape == (0, 3)
+
+
+def test_memory_counts_what_the_default_compile_hides() -> None:
+    honest = measure_memory(ATTENTION)
+    assert honest.temp >= SCORES
+    assert honest.arguments == 2 * honest.results == 2 * SOFTMAX_LENGTH * 16 * 4
+    assert honest.peak == honest.arguments + honest.results + honest.temp
+    default = compile_program(ATTENTION).executable.get_compiled_memory_stats()
+    assert default.temp_size_in_bytes < honest.temp
+
+
+def test_times_are_positive_and_one_each() -> None:
+    program = compile_program(reverse("f32"))
+    times = time_programs([program, program], [np.zeros((3, 2), np.float32)], repeats=3)
+    assert len(times) == 2
+    assert all(0 < seconds < 1 for seconds in times)
+
+
+def test_what_xla_refuses_is_an_input_error() -> None:
+    text = """func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.custom_call @nobody(%a) : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32> }"""
+    with pytest.raises(InputError, match=r"XLA cannot compile this module: .*nobody"):
+        compile_program(text)
+
+
+def test_a_missing_gpu_is_one_sentence() -> None:
+    try:
+        check_device("cuda")
+    except InputError as error:
+        assert "no CUDA device" in error.message
+        assert "--device cpu" in error.help
+    else:
+        pytest.skip("this machine has a GPU")
+
+
+def test_random_inputs_depend_on_the_seed_only() -> None:
+    signature = signature_of(ATTENTION)
+    first, again, other = (random_inputs(signature, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first[0], again[0])
+    assert not np.array_equal(first[0], other[0])
+    assert not np.array_equal(first[0], first[1])
+    assert abs(float(first[0].mean())) < 0.1 and 0.9 < float(first[0].std()) < 1.1
+
+
+def test_random_integers_are_small() -> None:
+    kind = "tensor<1000xi32>"
+    signature = signature_of(f"func.func public @main(%a: {kind}) -> {kind} {{ return %a : {kind} }}")
+    (array,) = random_inputs(signature, 0)
+    assert set(array.tolist()) == set(range(-2, 10))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("func.func public @other() { return }", "no function @main"),
+        ("func.func public @main(%a: !stablehlo.token) { return }", "argument 0 .* no array"),
+        ("func.func public @main(%a: tensor<index>) -> tensor<index> { return %a : tensor<index> }", "argument 0"),
+    ],
+)
+def test_what_numpy_cannot_hold_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        signature_of(text)
+
+
+def test_inputs_from_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npz")
+    array = np.arange(6).reshape(3, 2).astype(ml_dtypes.bfloat16)
+    np.savez(path, arg0=array, out0=array, note="others are ignored")
+    (loaded,) = load_inputs(path, signature_of(reverse("bf16")))
+    assert loaded.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(loaded, array)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "no arg0"),
+        ({"arg0": np.zeros((3, 2))}, r"arg0 is float64\[3,2\], but @main takes float32\[3,2\]"),
+        ({"arg0": np.zeros((2, 3), np.float32)}, r"arg0 is float32\[2,3\]"),
+        ({"arg0": np.zeros((3, 2), np.float32), "arg1": np.zeros(1)}, "have arg1"),
+        ({"arg0": np.array([None])}, "no .npz archive of plain arrays"),
+    ],
+)
+def test_unsuitable_inputs_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    path = str(tmp_path / "x.npz")
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=message):
+        load_inputs(path, signature_of(reverse("f32")))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut short"])
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="no .npz archive"):
+        load_inputs(str(path), signature_of(reverse("f32")))
+
+
+def test_a_single_array_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    with pytest.raises(InputError, match="no .npz archive"):
+        load_inputs(str(tmp_path / "x.npy"), signature_of(reverse("f32")))
+    with pytest.raises(InputError, match="cannot open the inputs: No such file"):
+        load_inputs(str(tmp_path / "none.npz"), signature_of(reverse("f32")))
