@@ -19,6 +19,13 @@ def run_module(module: ir.Module | str, arrays: Sequence[Array]) -> list[Array]:
     return run_program(compile_program(program), arrays)
 
 
+def maker(value: ir.Value) -> ir.Operation:
+    """The op that a value is a result of."""
+    owner = value.owner
+    assert isinstance(owner, ir.Operation | ir.OpView)
+    return owner.operation
+
+
 def random_arguments(module: ir.Module | str, seed: int = 0) -> list[Array]:
     """Seeded random arrays for the arguments of @main."""
     if isinstance(module, str):

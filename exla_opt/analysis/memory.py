@@ -19,8 +19,8 @@ _EXPENSIVE = frozenset(
 _MOVES = frozenset("broadcast_in_dim iota transpose slice dynamic_slice concatenate pad gather reverse reshape".split())
 _ELEMENTWISE = frozenset(
     "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential "
-    "exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt "
-    "power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
+    "exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or "
+    "popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
     "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor constant map "
     "square erf erfc erf_inv lgamma digamma".split()
 )

@@ -7,18 +7,22 @@ import re
 from jaxlib.mlir import ir
 
 _FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
-_NAME = re.compile(r'loc\("([^"]*)"')
+_NAME = re.compile(r'"([^"]+)"(?!:\d)')
 
 
 def describe(op: ir.Operation) -> str:
     """`file:line:col` of the op's own location where it has one, else its name, else the op's kind.
 
-    A fused or call-site location is told by its first file position; `-` is standard input.
+    Of a fused or call-site location the first file position outside installed packages is told: one inside says
+    nothing about the user's program, so a name goes before it. `-` is standard input.
     """
     text = str(op.location)
-    found = _FILE.search(text)
-    if found:
-        name = "<stdin>" if found[1] == "-" else found[1]
-        return f"{name}:{found[2]}:{found[3]}"
+    found = _FILE.findall(text)
+    own = [place for place in found if "site-packages" not in place[0]]
     named = _NAME.search(text)
-    return named[1] if named else op.name
+    if named and not own:
+        return named[1]
+    if not found:
+        return op.name
+    name, line, column = (own or found)[0]
+    return f"{'<stdin>' if name == '-' else name}:{line}:{column}"

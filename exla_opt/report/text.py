@@ -23,7 +23,7 @@ def name_input(remarks: Sequence[Remark], name: str) -> list[Remark]:
 def remark_lines(remarks: Sequence[Remark]) -> list[str]:
     """One line a missed remark, `file:line:col: remark: ...`; repeated ones once."""
     lines = [
-        f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}) not changed: "
+        f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}) "
         f"{' '.join(remark.message.split())} [{remark.pass_name}]"
         for remark in remarks
         if remark.kind is Kind.MISSED

@@ -77,7 +77,7 @@ def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value]
 
 
 def combine(op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]) -> list[ir.Value]:
-    """The state after one more tile: the op's own monoid on (state, partial), in this order; of a chain, the partial."""
+    """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial."""
     if factor.kind is Kind.CHAIN:
         return list(partial)
     if op.name != "stablehlo.reduce" or is_widened(op, factor):

@@ -165,8 +165,9 @@ class _Growth:
 
 
 def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op writes into a tensor that a loop of ours carries: cut again, it would copy the whole of it."""
-    if not graph.tile or graph.arguments.isdisjoint(node.operands):
+    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
+    in_loop = graph.nodes[graph.terminator].name == "stablehlo.return"
+    if not in_loop or graph.arguments.isdisjoint(node.operands):
         return False
     returned = graph.nodes[graph.terminator].operands
     return any(value in returned for value in node.results)

@@ -29,6 +29,7 @@ from exla_opt.analysis.factors import Factor, Kind, OpRule, Slot
 from exla_opt.analysis.op_rules.model import Einsum, Shapes, factors_of
 from exla_opt.ir import build
 from exla_opt.passes.tensor_splitter import accumulate, tile
+from tests.execute import maker
 
 DTYPES: dict[str, Any] = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn,
@@ -175,7 +176,7 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
             operands[index] = value
         made = tile.build_tile(op, factor, operands, build.scalar_i32(low), before, after)
         for value in made:
-            assert value.owner.operation.verify()
+            assert maker(value).verify()
         if factor.kind is Kind.INDEPENDENT:
             for part, value in zip(parts, made, strict=True):
                 part.append(value)
@@ -183,7 +184,7 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
             state = accumulate.combine(op, factor, state, made)
     if factor.kind is not Kind.INDEPENDENT:
         return accumulate.finish(op, factor, state)
-    joined = []
+    joined: list[ir.Value] = []
     for part, slot, result in zip(parts, factor.results, op.results, strict=True):
         assert slot is not None
         joined.append(stablehlo.ConcatenateOp(part, slot.dim, results=[result.type]).result)
@@ -247,7 +248,7 @@ def check(row: Row) -> None:
         rule = read_rule(module)
         assert " ".join(sorted(map(letters, rule.factors))) == row.expected
         op, terminator = last_op(module)
-        outputs = list(op.results)
+        outputs: list[ir.Value] = list(op.results)
         with ir.InsertionPoint(terminator), op.location:
             for factor in rule.factors:
                 outputs += recombine(op, factor)

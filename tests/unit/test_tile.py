@@ -13,6 +13,7 @@ from exla_opt.analysis import factors
 from exla_opt.analysis.factors import Factor
 from exla_opt.ir import build
 from exla_opt.passes.tensor_splitter import accumulate, tile
+from tests.execute import maker
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ class Example:
                 for value, slot, place in zip(self.op.operands, factor.operands, operands, strict=True)
             ]
             made = tile.build_tile(self.op, factor, cut, build.scalar_i32(start), operands, results)
-        return made[0].owner.operation
+        return maker(made[0])
 
     def text(self) -> str:
         assert self.module.operation.verify()
@@ -113,7 +114,7 @@ def test_a_pad_beyond_the_operand_is_the_padding_value() -> None:
         (made,) = tile.build_tile(
             example.op, example.factors[0], list(example.op.operands), build.scalar_i32(7), [(0, 0), None], [(0, 2)]
         )
-    assert made.owner.operation.name == "stablehlo.broadcast_in_dim"
+    assert maker(made).name == "stablehlo.broadcast_in_dim"
     assert str(made.type) == "tensor<2xf32>"
 
 
@@ -164,10 +165,10 @@ def test_a_partial_reduction_starts_so_that_the_init_counts_once(name: str, dtyp
     example = reduce_of(name, dtype, init)
     reducing = example.factors[1]
     made = example.tile(reducing, [(0, 2), None], [None])
-    assert f"dense<{start}>" in str(made.operands[1].owner.operation.clone(ip=False))
+    assert f"dense<{start}>" in str(maker(made.operands[1]).clone(ip=False))
     with ir.InsertionPoint(example.terminator):
         (state,) = accumulate.initial_state(example.op, reducing)
-    assert state.owner.operation.operands[0] == example.op.operands[1]
+    assert maker(state).operands[0] == example.op.operands[1]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_combining_runs_the_body_on_whole_tensors_state_first() -> None:
     with ir.InsertionPoint(example.terminator), example.op.location:
         first, second = build.zeros(example.op.results[0].type), build.splat(example.op.results[0].type, 1)
         (made,) = accumulate.combine(example.op, example.factors[1], [first], [second])
-    combined = made.owner.operation
+    combined = maker(made)
     assert combined.name == "stablehlo.maximum"
     assert list(combined.operands) == [first, second]
     assert str(made.type) == "tensor<6xf32>"
@@ -220,10 +221,10 @@ def test_an_update_that_is_cut_is_clamped_as_the_whole_is() -> None:
     )
     (chain,) = example.factors
     made = example.tile(chain, [None, (0, 2), None], [None], start=4)
-    moved = made.operands[2].owner.operation
+    moved = maker(made.operands[2])
     assert moved.name == "stablehlo.add"
-    clamped = moved.operands[0].owner.operation
-    assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(clamped.operands[2].owner.operation.clone(ip=False))
+    clamped = maker(moved.operands[0])
+    assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(maker(clamped.operands[2]).clone(ip=False))
     assert accumulate.combine(example.op, chain, [], [made.results[0]]) == [made.results[0]]
     assert accumulate.initial_state(example.op, chain) == [example.op.operands[0]]
     assert not accumulate.reassociates(example.op, chain)

@@ -13,10 +13,12 @@ from exla_opt.analysis.graph import CONTROL_FLOW, read_graphs
 from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.passes import normalise, tensor_splitter
+from exla_opt.runtime.memory import measure_memory
 from tests.execute import assert_equal_results
 
 L = 257  # prime, so that every split leaves a remainder
 THRESHOLD = 64_000
+FUSED = "not split: XLA fuses it into its readers: it is never in memory"
 SPLIT = 32_000
 
 KERNEL = f"""
@@ -122,6 +124,12 @@ def test_upstream_case(name: str) -> None:
         remarks = tensor_splitter.run(module, options)
         normalise.run(module, options)
         assert module.operation.verify()
+        assert_equal_results(before, str(module))
+        if name == "MultiOperandReduce":
+            # XLA fuses all of it into the variadic reduce: there is nothing to save, and the compiler agrees.
+            assert {remark.message for remark in remarks} == {FUSED}
+            assert measure_memory(before).temp < THRESHOLD
+            return
         assert any("split over" in remark.message for remark in remarks), remarks
         assert not big_outside_loops(module)
-        assert_equal_results(before, str(module))
+        assert measure_memory(str(module)).temp <= max(measure_memory(before).temp, THRESHOLD)

@@ -49,7 +49,8 @@ def _through_widening(value: ir.Value, makers: dict[ir.Value, ir.Operation]) -> 
 def componentwise(block: ir.Block) -> tuple[str, ...] | None:
     """The monoid of each result, if result k is `argument k  o  argument n + k` for one of MONOIDS; else None.
 
-    Such a body gives the same in any grouping (up to rounding). Conversions to a wider float around the op are seen through.
+    Such a body gives the same in any grouping, up to rounding. Conversions to a wider float around the op are seen
+    through.
     """
     operations = _operations(block)
     arguments = list(block.arguments)

@@ -15,7 +15,8 @@ from .model import Einsum, Factor, Letters, Shapes, factors_of
 _TRSM = re.compile(r"lapack_[sdcz]trsm_ffi")
 # These name device layouts, or carry addresses of the process that wrote them.
 _NEVER = frozenset(
-    "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding mhlo.topk mhlo.erf".split()
+    "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding "
+    "mhlo.topk mhlo.erf".split()
 )
 # Shardy itself knows these well; every other rule is the author's, put on the call when it was made.
 _KNOWN_TO_SHARDY = frozenset({"ApproxTopK"})

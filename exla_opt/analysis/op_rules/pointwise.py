@@ -42,7 +42,7 @@ def barrier(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 
 
 def _aligned(shape: Shape, rank: int) -> list[list[Hashable]]:
-    """Letters counted from the right, as numpy broadcasts; a dimension of 1 is stretched and gets a letter of its own."""
+    """Letters counted from the right, as numpy broadcasts; a stretched dimension of 1 gets a letter of its own."""
     shift = rank - len(shape)
     return [[dim + shift] if size > 1 else [("unit", dim)] for dim, size in enumerate(shape)]
 

@@ -12,7 +12,7 @@ from .model import Einsum, Factor, Shape, Shapes, factors_of
 
 
 def _disjoint(op: ir.Operation, large: Shape, small: Shape, window: Sequence[int]) -> dict[int, int]:
-    """The dimensions in which window number i reads exactly elements [i * stride, i * stride + stride), with that stride."""
+    """The dimensions, with their stride, where window number i reads only elements [i * stride, (i + 1) * stride)."""
     rank = len(large)
     ones = [1] * rank
     strides = integers(op, "window_strides", ones)
