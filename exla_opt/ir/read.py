@@ -44,9 +44,21 @@ def read_module(source: str, context: ir.Context) -> Source:
     without a public function, with dynamic shapes, or with constants that were elided in printing.
     """
     name = "<stdin>" if source == "-" else source
-    data = b""
     try:
-        data = _unzip(_read_bytes(source))
+        data = _read_bytes(source)
+    except InputError as error:
+        error.locate(name, b"")
+        raise
+    return parse_module(name, data, context)
+
+
+def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
+    """Parse and check a module that is at hand as bytes, in any of the forms; `name` is for diagnostics.
+
+    Raises InputError like `read_module`.
+    """
+    try:
+        data = _unzip(data)
         module = _parse(data, context)
         _check(module, data)
     except InputError as error:
