@@ -16,7 +16,10 @@ from .plan import Plan, operation_of
 
 
 def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:
-    """The predicted peak of temporary bytes of a block when `plans` are built (or of the block as it is)."""
+    """The predicted peak of what is alive between the loops of a block when `plans` are built.
+
+    What a loop's body needs is left out: that is a question of the tile, which every plan can answer.
+    """
     placed: dict[int, list[Operation]] = {}
     dropped: set[int] = set()
     for plan in plans:
@@ -25,7 +28,7 @@ def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:
             results = tuple(sorted(graph.nodes[o.node].results[o.result] for o in loop.stage.outputs))
             inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
             reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
-            operation = Operation("while", tuple(sorted(reads - inside)), results, scratch=plan.body_peak)
+            operation = Operation("while", tuple(sorted(reads - inside)), results)
             placed.setdefault(max(loop.stage.nodes), []).append(operation)
     ops: list[Operation] = []
     for node in graph.nodes:

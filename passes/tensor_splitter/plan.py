@@ -67,7 +67,7 @@ class Plan:
 
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
     that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
-    loop, outputs included; body_peak: without them. seconds: predicted time, for comparison only. too_big: how
+    loop, outputs included. seconds: predicted time, for comparison only. too_big: how
     many times the split size one index takes.
     """
 
@@ -78,7 +78,6 @@ class Plan:
     vanished: frozenset[int]
     remaining: int
     peak: int
-    body_peak: int
     seconds: float
     too_big: int
 
@@ -206,7 +205,7 @@ def balanced_tile(extent: int, longest: int) -> int:
     if longest >= extent:
         return extent
     trips = -(-extent // longest)
-    for more in range(trips, trips + trips // 4 + 1):
+    for more in range(trips, 2 * trips + 1):
         if extent % more == 0:
             return extent // more
     even = -(-extent // trips)
@@ -333,7 +332,6 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if all(loop.trips < 2 for loop in loops):
         return Refusal("XLA fuses it into its readers: all of it that is ever in memory fits one slice", seed.producer)
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
-    body_peak = peak
     peak += sum(graph.tensors[value].type.bytes for value in kept if not is_returned(graph, value))
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
     return Plan(
@@ -344,7 +342,6 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         frozenset(vanished),
         remaining,
         peak,
-        body_peak,
         sum(_seconds(graph, region, loop) for loop in loops),
         too_big,
     )
