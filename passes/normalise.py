@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir, passmanager
 
+from exla_opt.ir.composites import restore_chlo_ops
 from exla_opt.ir.inline import inline_calls
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
@@ -21,6 +22,7 @@ _CLEAN_UP = "builtin.module(canonicalize,cse,symbol-dce)"
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
+    restore_chlo_ops(module)
     inline_calls(module)
     _clean_up(module)
     if _capture_invariants(module):
