@@ -77,14 +77,15 @@ def _peak_before(graph: Graph, plan: Plan) -> int:
 
 
 def _intervals(plan: Plan) -> list[tuple[int, int]]:
-    """For every loop the first and last position of the ops that it takes the place of."""
-    seen: set[int] = set()
+    """For every loop the positions from the first op whose result leaves it to its last op.
+
+    Loops whose intervals are disjoint can be built together: what a loop reads stands before its last op, and
+    what reads it stands behind the first op of its interval, so no path leads from one to the other and back.
+    """
     found = []
     for loop in plan.loops:
-        own = set(loop.stage.nodes) - seen
-        seen |= own
-        if own:
-            found.append((min(own), max(own)))
+        outputs = [output.node for output in loop.stage.outputs]
+        found.append((min(outputs), max(set(loop.stage.nodes) - plan.copies | set(outputs))))
     return found
 
 
@@ -170,10 +171,14 @@ class _Chooser:
         if peak <= self.threshold:
             return
         best = None
+        tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
         for value in seeds:
             for slot in _candidate_slots(graph, value):
+                if any(region.slots.get(value) == slot for region in tried):
+                    continue
                 region = grow(graph, value, slot, lambda other: graph.tensors[other].type.shape != (), self.allowed)
+                tried.append(region)
                 plan = make_plan(graph, region, self.slice_bytes, self.is_big)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue

@@ -65,6 +65,7 @@ class LoopPlan:
 class Plan:
     """One way to split one region.
 
+    copies: the members that the loops only repeat: the originals stay for whoever else reads them.
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
     that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
     loop, outputs included. seconds: predicted time, for comparison only. too_big: how
@@ -75,6 +76,7 @@ class Plan:
     slot: Slot
     members: dict[int, Member]
     loops: tuple[LoopPlan, ...]
+    copies: frozenset[int]
     vanished: frozenset[int]
     remaining: int
     peak: int
@@ -339,6 +341,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         region.slots[region.seed],
         {position: region.members[position] for loop in loops for position in loop.stage.nodes},
         tuple(loops),
+        frozenset(find_copies(graph, region)),
         frozenset(vanished),
         remaining,
         peak,

@@ -6,6 +6,7 @@ that index, so that a shifted slice, a pad or a merged dimension are read off in
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, Node
 CHEAP = frozenset(
     {"stablehlo." + name for name in ("broadcast_in_dim", "iota", "constant", "transpose", "reshape", "convert")}
 )
+
+# What lies directly between the big tensors of a region is near them: the search goes no further than this many
+# ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
+_MOST_BETWEEN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +121,15 @@ class _Growth:
             tensor = self.graph.tensors[value]
             if tensor.producer == OUTSIDE or not self.visit(self.graph.nodes[tensor.producer]):
                 continue  # a tensor made elsewhere is sliced; it does not connect its readers
+            if value != self.region.seed and self.is_free(self.graph.nodes[tensor.producer]):
+                continue  # each region makes it for itself: a mask or a scale is shared by all layers
             for user, index in tensor.users:
                 if index >= 0:
                     self.visit(self.graph.nodes[user])
+
+    def is_free(self, node: Node) -> bool:
+        """Whether any number of loops may make the op's result: it only spreads small tensors out."""
+        return node.name in CHEAP and not any(map(self.follow, node.operands))
 
     def visit(self, node: Node) -> bool:
         """Make `node` a member if it can be one; True when it is."""
@@ -213,9 +224,10 @@ def _add_between(
     first = min(region.members)
     wanted = _wanted_slices(region, sorted(region.members), graph)
     candidates: dict[int, Member] = {}
-    queue = list(wanted)
-    while queue:
-        value = queue.pop()
+    queue = deque(wanted)
+    most = _MOST_BETWEEN + 8 * len(region.members)
+    while queue and len(candidates) < most:
+        value = queue.popleft()
         tensor = graph.tensors[value]
         position = tensor.producer
         if position == OUTSIDE or position in region.members or position in candidates:
@@ -223,6 +235,8 @@ def _add_between(
         node = graph.nodes[position]
         if position < first and node.name not in CHEAP:
             continue
+        if any(follow(other) for other in (*node.operands, *node.results)):
+            continue  # another region's big tensor: this one ends here
         member = member_from_result(node, tensor.result_index, wanted[value])
         if member is None or member.factor.kind is not Kind.INDEPENDENT or not allowed(node, member.factor):
             continue

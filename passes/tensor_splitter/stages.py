@@ -47,7 +47,8 @@ def _stage_numbers(graph: Graph, region: Region, copies: set[int]) -> dict[int, 
     """The earliest stage of every member: one walk in program order over readiness of whole values."""
     ready = [0] * len(graph.tensors)
     stages: dict[int, int] = {}
-    for node in graph.nodes:
+    first, last = min(region.members), max(region.members)
+    for node in graph.nodes[first : last + 1]:  # nothing before the first member waits for one
         member = region.members.get(node.position)
         after = max((ready[value] for value in (*node.operands, *node.captures)), default=0)
         if member is not None:

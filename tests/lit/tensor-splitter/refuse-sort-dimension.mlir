@@ -1,0 +1,21 @@
+// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | filecheck %s
+
+// A sort compares everything along its dimension, and there is no other here.
+
+// CHECK-LABEL: func.func {{.*}}@main(
+// CHECK-SAME: %[[A:[^:]*]]: tensor<65536xf32>, %[[V:[^:]*]]: tensor<65536xf32>
+// CHECK: %[[COSINE:.*]] = stablehlo.cosine %[[A]] : tensor<65536xf32>
+// CHECK: %[[SORT:.*]] = "stablehlo.sort"(%[[COSINE]]) {{.*}} ({
+// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[SORT]], %[[V]], contracting_dims = [0] x [0] : {{.*}} -> tensor<f32>
+// CHECK: return %[[DOT]]
+
+func.func @main(%a: tensor<65536xf32>, %v: tensor<65536xf32>) -> tensor<f32> {
+  %0 = stablehlo.cosine %a : tensor<65536xf32>
+  %1 = "stablehlo.sort"(%0) <{dimension = 0 : i64, is_stable = true}> ({
+  ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+    %c = stablehlo.compare LT, %x, %y, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }) : (tensor<65536xf32>) -> tensor<65536xf32>
+  %2 = stablehlo.dot_general %1, %v, contracting_dims = [0] x [0] : (tensor<65536xf32>, tensor<65536xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
