@@ -202,14 +202,16 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
         op.results[index].replace_all_uses_with(value)
 
 
-def build_plan(graph: Graph, plan: Plan) -> None:
-    """Write the plan's loops into the graph's block and erase the ops that they replace.
+def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:
+    """Write the plans' loops into the graph's block and erase the ops that they replace.
 
     The block is afterwards not in order: a reader may stand before the loop (see `order`).
     """
-    for loop in plan.loops:
-        _build_loop(graph, plan, loop)
-    for position in sorted(plan.members, reverse=True):
+    for plan in plans:
+        for loop in plan.loops:
+            _build_loop(graph, plan, loop)
+    # Not before all are built: two plans may make the same tensor, each for itself.
+    for position in sorted({position for plan in plans for position in plan.members}, reverse=True):
         op = graph.nodes[position].op
         if not any(True for result in op.results for _ in result.uses):
             op.erase()

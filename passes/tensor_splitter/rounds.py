@@ -12,7 +12,7 @@ from exla_opt.remarks import Kind, Remark
 
 from .captures import bring_captures_in
 from .choice import Choice, choose
-from .loop import build_plan
+from .loop import build_plans
 from .order import restore_order
 from .plan import Plan, Refusal
 
@@ -61,9 +61,8 @@ def _all_missed(module: ir.Module, options: Options, reason: str) -> list[Remark
 
 def _build(graph: Graph, choice: Choice) -> list[Remark]:
     remarks = [_passed(graph, plan) for plan in choice.plans]
-    for plan in choice.plans:
-        build_plan(graph, plan)
     if choice.plans:
+        build_plans(graph, choice.plans)
         restore_order(graph.block)
     return remarks
 

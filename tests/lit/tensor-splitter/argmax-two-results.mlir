@@ -7,27 +7,27 @@
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<1024> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<64> : tensor<i32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
+// CHECK-DAG: %[[LOW:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
 // CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: %[[LOOP:.*]]:3 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE1:.*]] = %[[C]], %[[STATE2:.*]] = %[[ZERO]])
+// CHECK: %[[LOOP:.*]]:3 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[BEST_VALUE:.*]] = %[[LOW]], %[[BEST_PLACE:.*]] = %[[ZERO]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[W]], contracting_dims = [1] x [0] : {{.*}} -> tensor<1024xf32>
 // CHECK: %[[IOTA:.*]] = stablehlo.iota dim = 0 : tensor<1024xi32>
 // CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[START]], dims = [] : {{.*}} -> tensor<1024xi32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[IOTA]], %[[SPREAD]] : tensor<1024xi32>
-// CHECK: %[[REDUCE:.*]]:2 = stablehlo.reduce(%[[DOT]] init: %[[C]]), (%[[SUM]] init: %[[ZERO]]) across dimensions = [0] : {{.*}} -> (tensor<f32>, tensor<i32>)
-// CHECK: %[[COMPARED:.*]] = stablehlo.compare GT, %[[STATE1]], %[[REDUCE]]#0 : {{.*}} -> tensor<i1>
-// CHECK: %[[COMPARED2:.*]] = stablehlo.compare NE, %[[STATE1]], %[[STATE1]] : {{.*}} -> tensor<i1>
+// CHECK: %[[PLACES:.*]] = stablehlo.add %[[IOTA]], %[[SPREAD]] : tensor<1024xi32>
+// CHECK: %[[TILE_BEST:.*]]:2 = stablehlo.reduce(%[[DOT]] init: %[[LOW]]), (%[[PLACES]] init: %[[ZERO]]) across dimensions = [0] : {{.*}} -> (tensor<f32>, tensor<i32>)
+// CHECK: %[[COMPARED:.*]] = stablehlo.compare GT, %[[BEST_VALUE]], %[[TILE_BEST]]#0 : {{.*}} -> tensor<i1>
+// CHECK: %[[COMPARED2:.*]] = stablehlo.compare NE, %[[BEST_VALUE]], %[[BEST_VALUE]] : {{.*}} -> tensor<i1>
 // CHECK: %[[OR:.*]] = stablehlo.or %[[COMPARED]], %[[COMPARED2]] : tensor<i1>
-// CHECK: %[[COMPARED3:.*]] = stablehlo.compare EQ, %[[STATE1]], %[[REDUCE]]#0 : {{.*}} -> tensor<i1>
-// CHECK: %[[COMPARED4:.*]] = stablehlo.compare LT, %[[STATE2]], %[[REDUCE]]#1 : {{.*}} -> tensor<i1>
+// CHECK: %[[COMPARED3:.*]] = stablehlo.compare EQ, %[[BEST_VALUE]], %[[TILE_BEST]]#0 : {{.*}} -> tensor<i1>
+// CHECK: %[[COMPARED4:.*]] = stablehlo.compare LT, %[[BEST_PLACE]], %[[TILE_BEST]]#1 : {{.*}} -> tensor<i1>
 // CHECK: %[[AND:.*]] = stablehlo.and %[[COMPARED3]], %[[COMPARED4]] : tensor<i1>
 // CHECK: %[[OR2:.*]] = stablehlo.or %[[OR]], %[[AND]] : tensor<i1>
-// CHECK: %[[SELECT:.*]] = stablehlo.select %[[OR]], %[[STATE1]], %[[REDUCE]]#0 : tensor<i1>, tensor<f32>
-// CHECK: %[[SELECT2:.*]] = stablehlo.select %[[OR2]], %[[STATE2]], %[[REDUCE]]#1 : tensor<i1>, tensor<i32>
-// CHECK: stablehlo.return %{{.*}}, %[[SELECT]], %[[SELECT2]]
+// CHECK: %[[VALUE:.*]] = stablehlo.select %[[OR]], %[[BEST_VALUE]], %[[TILE_BEST]]#0 : tensor<i1>, tensor<f32>
+// CHECK: %[[PLACE:.*]] = stablehlo.select %[[OR2]], %[[BEST_PLACE]], %[[TILE_BEST]]#1 : tensor<i1>, tensor<i32>
+// CHECK: stablehlo.return %{{.*}}, %[[VALUE]], %[[PLACE]]
 // CHECK-NOT: <65536x{{[a-z]}}
 // CHECK: return %[[LOOP]]#1, %[[LOOP]]#2
 

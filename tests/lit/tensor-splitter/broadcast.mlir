@@ -9,7 +9,7 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[U_TILE:.*]] = stablehlo.dynamic_slice %[[U]], %[[START]], sizes = [32] : {{.*}} -> tensor<32xf32>
@@ -18,7 +18,7 @@
 // CHECK: %[[ATAN2:.*]] = stablehlo.atan2 %[[SPREAD]], %[[SPREAD2]] : tensor<32x200xf32>
 // CHECK: %[[ABS:.*]] = stablehlo.abs %[[ATAN2]] : tensor<32x200xf32>
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[ABS]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT]], %[[START]] : {{.*}} -> tensor<256xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[DOT]], %[[START]] : {{.*}} -> tensor<256xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

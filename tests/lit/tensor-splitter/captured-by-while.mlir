@@ -10,18 +10,18 @@
 // CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<3> : tensor<i32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[START]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[START]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[C]]
-// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[STATE2:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[TOTAL2:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I2]], %[[TRIPS]], SIGNED
 // CHECK: %[[START2:.*]] = stablehlo.multiply %[[I2]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START2]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SIGMOID:.*]] = stablehlo.logistic %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SIGMOID]], %[[STATE]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[SIGMOID:.*]] = stablehlo.logistic %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SIGMOID]], %[[TOTAL]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
 // CHECK: %[[TANH:.*]] = stablehlo.tanh %[[DOT2]] : tensor<32xf32>
 // CHECK: %[[DOT3:.*]] = stablehlo.dot_general %[[TANH]], %[[SIGMOID]], contracting_dims = [0] x [0] : {{.*}} -> tensor<200xf32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[STATE2]], %[[DOT3]] : tensor<200xf32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL2]], %[[DOT3]] : tensor<200xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
 // CHECK: %[[TANH2:.*]] = stablehlo.tanh %[[LOOP2]]#1 : tensor<200xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[TANH2]]

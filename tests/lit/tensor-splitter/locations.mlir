@@ -2,27 +2,19 @@
 
 // Every new op has the place of the op that it comes from, the loop that of its big tensor.
 
-// CHECK-LABEL: func.func {{.*}}@main(
-// CHECK-SAME: %[[A:[^:]*]]: tensor<256x4xf32>, %[[B:[^:]*]]: tensor<200x4xf32>, %[[V:[^:]*]]: tensor<200xf32>
-// CHECK-DAG: %[[ONE:.*]] = stablehlo.constant dense<1> : tensor<i32>
-// CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<32> : tensor<i32>
-// CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
-// CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256xf32>
-// CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
-// CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
-// CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
-// CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[EXP]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT2]], %[[START]] : {{.*}} -> tensor<256xf32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[I]], %[[ONE]] : tensor<i32>
-// CHECK: stablehlo.return %[[SUM]], %[[WRITTEN]]
-// ??? } loc(#loc7)
-// CHECK: return %[[LOOP]]#1
-// ??? } loc(#loc1)
-// ??? } loc(#loc)
+// CHECK: stablehlo.while
+// CHECK: stablehlo.multiply {{.*}} loc([[DOT:#.*]])
+// CHECK-NEXT: stablehlo.dynamic_slice {{.*}} loc([[DOT]])
+// CHECK-NEXT: stablehlo.dot_general {{.*}} loc([[DOT]])
+// CHECK-NEXT: stablehlo.exponential {{.*}} loc([[EXP:#.*]])
+// CHECK-NEXT: stablehlo.dot_general {{.*}} loc([[OUT:#.*]])
+// CHECK-NEXT: stablehlo.dynamic_update_slice {{.*}} loc([[OUT]])
+// CHECK-NEXT: stablehlo.add {{.*}} loc([[DOT]])
+// CHECK-NEXT: stablehlo.return {{.*}} loc([[DOT]])
+// CHECK-NEXT: } loc([[DOT]])
+// CHECK-DAG: [[DOT]] = loc("model.py":11:4)
+// CHECK-DAG: [[EXP]] = loc("model.py":12:4)
+// CHECK-DAG: [[OUT]] = loc("model.py":13:4)
 
 func.func @main(%a: tensor<256x4xf32>, %b: tensor<200x4xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {
   %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<256x4xf32>, tensor<200x4xf32>) -> tensor<256x200xf32> loc("model.py":11:4)

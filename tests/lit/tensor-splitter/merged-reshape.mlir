@@ -8,7 +8,8 @@
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK-NOT: 64x4x200x
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TRIPS]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], %[[ZERO]], sizes = [8, 4, 4] : {{.*}} -> tensor<8x4x4xf32>
@@ -17,8 +18,9 @@
 // CHECK: %[[RESHAPE:.*]] = stablehlo.reshape %[[EXP]] : {{.*}} -> tensor<32x200xf32>
 // CHECK: %[[PRODUCT:.*]] = stablehlo.multiply %[[START]], %[[C]] : tensor<i32>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[RESHAPE]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT2]], %[[PRODUCT]] : {{.*}} -> tensor<256xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[DOT2]], %[[PRODUCT]] : {{.*}} -> tensor<256xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
+// CHECK-NOT: 64x4x200x
 // CHECK: return %[[LOOP]]#1
 
 func.func @main(%a: tensor<64x4x4xf32>, %b: tensor<200x4xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {

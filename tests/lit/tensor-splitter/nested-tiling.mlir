@@ -9,11 +9,12 @@
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<4> : tensor<i32>
 // CHECK-DAG: %[[ZEROS2:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<4x4x3xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS2]])
+// CHECK-NOT: 4x4x8192x
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS2]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [1, 4] : {{.*}} -> tensor<1x4xf32>
-// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[STATE2:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[OUT2:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I2]], %[[TRIPS]], SIGNED
 // CHECK: %[[START2:.*]] = stablehlo.multiply %[[I2]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE_TILE:.*]] = stablehlo.dynamic_slice %[[A_TILE]], %[[ZERO]], %[[START2]], sizes = [1, 1] : {{.*}} -> tensor<1x1xf32>
@@ -23,12 +24,13 @@
 // CHECK: %[[PRODUCT:.*]] = stablehlo.multiply %[[SPREAD]], %[[SPREAD2]] : tensor<1x1x8192xf32>
 // CHECK: %[[SORT:.*]] = "stablehlo.sort"(%[[PRODUCT]]) {{.*}} ({
 // CHECK: %[[SLICE:.*]] = stablehlo.slice %[[SORT]] [0:1, 0:1, 0:3] : {{.*}} -> tensor<1x1x3xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE2]], %[[SLICE]], %[[ZERO]], %[[START2]], %[[ZERO]] : {{.*}} -> tensor<1x4x3xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT2]], %[[SLICE]], %[[ZERO]], %[[START2]], %[[ZERO]] : {{.*}} -> tensor<1x4x3xf32>
 // CHECK: %[[SUM:.*]] = stablehlo.add %[[I2]], %[[TILE]] : tensor<i32>
 // CHECK: stablehlo.return %[[SUM]], %[[WRITTEN]]
-// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[LOOP2]]#1, %[[START]], %[[ZERO]], %[[ZERO]] : {{.*}} -> tensor<4x4x3xf32>
+// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[LOOP2]]#1, %[[START]], %[[ZERO]], %[[ZERO]] : {{.*}} -> tensor<4x4x3xf32>
 // CHECK: %[[SUM2:.*]] = stablehlo.add %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: stablehlo.return %[[SUM2]], %[[WRITTEN2]]
+// CHECK-NOT: 4x4x8192x
 // CHECK: return %[[LOOP]]#1
 
 func.func @main(%a: tensor<4x4xf32>, %b: tensor<4x8192xf32>) -> tensor<4x4x3xf32> {

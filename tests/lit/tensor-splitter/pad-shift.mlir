@@ -11,20 +11,20 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<258xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[P]], dims = [] : {{.*}} -> tensor<2x200xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[SPREAD]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<2xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[ZEROS]], %[[DOT]], %[[ZERO]] : {{.*}} -> tensor<258xf32>
+// CHECK: %[[PAD_ROWS:.*]] = stablehlo.dot_general %[[SPREAD]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<2xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[ZEROS]], %[[PAD_ROWS]], %[[ZERO]] : {{.*}} -> tensor<258xf32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[WRITTEN]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[WRITTEN]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[SUM:.*]] = stablehlo.add %[[START]], %[[C2]] : tensor<i32>
 // CHECK: %[[SUM2:.*]] = stablehlo.add %[[SUM]], %[[C]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[SUM2]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT2]] : tensor<32x200xf32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SCORES]] : tensor<32x200xf32>
 // CHECK: %[[PAD:.*]] = stablehlo.pad %[[EXP]], %[[P]], low = [0, 0], high = [0, 0], interior = [0, 0] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[DOT3:.*]] = stablehlo.dot_general %[[PAD]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT3]], %[[SUM]] : {{.*}} -> tensor<258xf32>
+// CHECK: %[[ROWS:.*]] = stablehlo.dot_general %[[PAD]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
+// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[ROWS]], %[[SUM]] : {{.*}} -> tensor<258xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN2]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

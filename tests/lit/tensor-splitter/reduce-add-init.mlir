@@ -4,20 +4,20 @@
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<256x4xf32>, %[[B:[^:]*]]: tensor<200x4xf32>
-// CHECK-DAG: %[[NONE:.*]] = stablehlo.constant dense<-0.000000e+00> : tensor<f32>
+// CHECK-DAG: %[[IDENTITY:.*]] = stablehlo.constant dense<-0.000000e+00> : tensor<f32>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<32> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<1.500000e+00> : tensor<f32>
+// CHECK-DAG: %[[INIT:.*]] = stablehlo.constant dense<1.500000e+00> : tensor<f32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[C]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[INIT]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[EXP]] init: %[[NONE]]) applies stablehlo.add across dimensions = [0, 1] : {{.*}} -> tensor<f32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[STATE]], %[[REDUCE]] : tensor<f32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[TILE_SUM:.*]] = stablehlo.reduce(%[[EXP]] init: %[[IDENTITY]]) applies stablehlo.add across dimensions = [0, 1] : {{.*}} -> tensor<f32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL]], %[[TILE_SUM]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

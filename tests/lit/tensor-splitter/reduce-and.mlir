@@ -9,7 +9,7 @@
 // CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<true> : tensor<i1>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[C]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[C]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
@@ -17,7 +17,7 @@
 // CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[LIMIT]], dims = [] : {{.*}} -> tensor<1024xf32>
 // CHECK: %[[COMPARED:.*]] = stablehlo.compare GT, %[[DOT]], %[[SPREAD]] : {{.*}} -> tensor<1024xi1>
 // CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[COMPARED]] init: %[[C]]) applies stablehlo.and across dimensions = [0] : {{.*}} -> tensor<i1>
-// CHECK: %[[AND:.*]] = stablehlo.and %[[STATE]], %[[REDUCE]] : tensor<i1>
+// CHECK: %[[AND:.*]] = stablehlo.and %[[TOTAL]], %[[REDUCE]] : tensor<i1>
 // CHECK: stablehlo.return %{{.*}}, %[[AND]]
 // CHECK-NOT: <65536x{{[a-z]}}
 // CHECK: return %[[LOOP]]#1

@@ -6,17 +6,17 @@
 // CHECK-SAME: %[[A:[^:]*]]: tensor<256x4xf32>, %[[B:[^:]*]]: tensor<200x4xf32>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<32> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<0x7F800000> : tensor<f32>
+// CHECK-DAG: %[[INIT:.*]] = stablehlo.constant dense<0x7F800000> : tensor<f32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[C]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[INIT]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[EXP]] init: %[[C]]) applies stablehlo.minimum across dimensions = [0, 1] : {{.*}} -> tensor<f32>
-// CHECK: %[[MIN:.*]] = stablehlo.minimum %[[STATE]], %[[REDUCE]] : tensor<f32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[EXP]] init: %[[INIT]]) applies stablehlo.minimum across dimensions = [0, 1] : {{.*}} -> tensor<f32>
+// CHECK: %[[MIN:.*]] = stablehlo.minimum %[[TOTAL]], %[[REDUCE]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[MIN]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

@@ -4,20 +4,20 @@
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<256x4xf32>, %[[B:[^:]*]]: tensor<200x4xf32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-DAG: %[[IDENTITY:.*]] = stablehlo.constant dense<1.000000e+00> : tensor<f32>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<32> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<8> : tensor<i32>
-// CHECK-DAG: %[[C2:.*]] = stablehlo.constant dense<2.500000e+00> : tensor<f32>
+// CHECK-DAG: %[[INIT:.*]] = stablehlo.constant dense<2.500000e+00> : tensor<f32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[C2]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[INIT]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[COSINE:.*]] = stablehlo.cosine %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[COSINE]] init: %[[C]]) applies stablehlo.multiply across dimensions = [0, 1] : {{.*}} -> tensor<f32>
-// CHECK: %[[PRODUCT:.*]] = stablehlo.multiply %[[STATE]], %[[REDUCE]] : tensor<f32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[COSINE:.*]] = stablehlo.cosine %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[COSINE]] init: %[[IDENTITY]]) applies stablehlo.multiply across dimensions = [0, 1] : {{.*}} -> tensor<f32>
+// CHECK: %[[PRODUCT:.*]] = stablehlo.multiply %[[TOTAL]], %[[REDUCE]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[PRODUCT]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

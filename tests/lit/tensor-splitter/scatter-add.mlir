@@ -8,14 +8,14 @@
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<16> : tensor<i32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 4096x16x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[TABLE]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[TABLE]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [256, 4] : {{.*}} -> tensor<256x4xf32>
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<256x16xf32>
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<256x16xf32>
 // CHECK: %[[TOKEN_TILE:.*]] = stablehlo.dynamic_slice %[[TOKEN]], %[[START]], %[[ZERO]], sizes = [256, 1] : {{.*}} -> tensor<256x1xi32>
-// CHECK: %[[SCATTER:.*]] = "stablehlo.scatter"(%[[STATE]], %[[TOKEN_TILE]], %[[EXP]]) {{.*}} ({
+// CHECK: %[[SCATTER:.*]] = "stablehlo.scatter"(%[[TOTAL]], %[[TOKEN_TILE]], %[[EXP]]) {{.*}} ({
 // CHECK: stablehlo.return %{{.*}}, %[[SCATTER]]
 // CHECK-NOT: 4096x16x
 // CHECK: return %[[LOOP]]#1

@@ -11,18 +11,18 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256xf32>
 // CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[ZERO_F]], dims = [] : {{.*}} -> tensor<200xf32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:4 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE1:.*]] = %[[ZEROS]], %[[STATE2:.*]] = %[[SPREAD]], %[[STATE3:.*]] = %[[ZERO_F]])
+// CHECK: %[[LOOP:.*]]:4 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]], %[[COLUMN_SUMS:.*]] = %[[SPREAD]], %[[LARGEST:.*]] = %[[ZERO_F]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[DOT]] : tensor<32x200xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[EXP]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE1]], %[[DOT2]], %[[START]] : {{.*}} -> tensor<256xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<200xf32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[STATE2]], %[[REDUCE]] : tensor<200xf32>
-// CHECK: %[[REDUCE2:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.maximum across dimensions = [0, 1] : {{.*}} -> tensor<f32>
-// CHECK: %[[MAX:.*]] = stablehlo.maximum %[[STATE3]], %[[REDUCE2]] : tensor<f32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[ROWS:.*]] = stablehlo.dot_general %[[EXP]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[ROWS]], %[[START]] : {{.*}} -> tensor<256xf32>
+// CHECK: %[[TILE_SUMS:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<200xf32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[COLUMN_SUMS]], %[[TILE_SUMS]] : tensor<200xf32>
+// CHECK: %[[TILE_LARGEST:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.maximum across dimensions = [0, 1] : {{.*}} -> tensor<f32>
+// CHECK: %[[MAX:.*]] = stablehlo.maximum %[[LARGEST]], %[[TILE_LARGEST]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]], %[[SUM]], %[[MAX]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1, %[[LOOP]]#2, %[[LOOP]]#3

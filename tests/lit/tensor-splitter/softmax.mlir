@@ -11,20 +11,20 @@
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<256x4xf32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[Q_TILE:.*]] = stablehlo.dynamic_slice %[[Q]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[Q_TILE]], %[[K]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[DOT]] init: %[[C]]) applies stablehlo.maximum across dimensions = [1] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[REDUCE]], dims = [0] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[DOT]], %[[SPREAD]] : tensor<32x200xf32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[Q_TILE]], %[[K]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[ROW_MAX:.*]] = stablehlo.reduce(%[[SCORES]] init: %[[C]]) applies stablehlo.maximum across dimensions = [1] : {{.*}} -> tensor<32xf32>
+// CHECK: %[[MAXES:.*]] = stablehlo.broadcast_in_dim %[[ROW_MAX]], dims = [0] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[SCORES]], %[[MAXES]] : tensor<32x200xf32>
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SHIFTED]] : tensor<32x200xf32>
-// CHECK: %[[REDUCE2:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [1] : {{.*}} -> tensor<32xf32>
-// CHECK: %[[SPREAD2:.*]] = stablehlo.broadcast_in_dim %[[REDUCE2]], dims = [0] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SCALED:.*]] = stablehlo.divide %[[EXP]], %[[SPREAD2]] : tensor<32x200xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SCALED]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE]], %[[DOT2]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x4xf32>
+// CHECK: %[[ROW_SUM:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [1] : {{.*}} -> tensor<32xf32>
+// CHECK: %[[SUMS:.*]] = stablehlo.broadcast_in_dim %[[ROW_SUM]], dims = [0] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[SCALED:.*]] = stablehlo.divide %[[EXP]], %[[SUMS]] : tensor<32x200xf32>
+// CHECK: %[[ROWS:.*]] = stablehlo.dot_general %[[SCALED]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32x4xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[ROWS]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x4xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1

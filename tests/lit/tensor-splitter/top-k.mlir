@@ -10,14 +10,14 @@
 // CHECK-DAG: %[[ZEROS2:.*]] = stablehlo.constant dense<0> : tensor<256x3xi32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:3 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE1:.*]] = %[[ZEROS]], %[[STATE2:.*]] = %[[ZEROS2]])
+// CHECK: %[[LOOP:.*]]:3 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]], %[[OUT2:.*]] = %[[ZEROS2]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[VALUES:.*]], %[[INDICES:.*]] = chlo.top_k(%[[DOT]], k = 3) : tensor<32x200xf32> -> (tensor<32x3xf32>, tensor<32x3xi32>)
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE1]], %[[VALUES]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x3xf32>
-// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[STATE2]], %[[INDICES]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x3xi32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[VALUES:.*]], %[[INDICES:.*]] = chlo.top_k(%[[SCORES]], k = 3) : tensor<32x200xf32> -> (tensor<32x3xf32>, tensor<32x3xi32>)
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[VALUES]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x3xf32>
+// CHECK: %[[WRITTEN2:.*]] = stablehlo.dynamic_update_slice %[[OUT2]], %[[INDICES]], %[[START]], %[[ZERO]] : {{.*}} -> tensor<256x3xi32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]], %[[WRITTEN2]]
 // CHECK-NOT: 256x200x
 // CHECK: return %[[LOOP]]#1, %[[LOOP]]#2

@@ -15,15 +15,17 @@
 // CHECK: %[[CONVERTED:.*]] = stablehlo.convert %[[COMPARED]] : {{.*}} -> tensor<16x16xf32>
 // CHECK: %[[PRODUCT:.*]] = stablehlo.multiply %[[CONVERTED]], %[[C]] : tensor<16x16xf32>
 // CHECK: %[[SUM:.*]] = stablehlo.add %[[L]], %[[PRODUCT]] : tensor<16x16xf32>
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[ZEROS]])
+// CHECK-NOT: 16x4096x
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[B_TILE:.*]] = stablehlo.dynamic_slice %[[B]], %[[START]], %[[ZERO]], sizes = [256, 4] : {{.*}} -> tensor<256x4xf32>
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[A]], %[[B_TILE]], contracting_dims = [1] x [1] : {{.*}} -> tensor<16x256xf32>
 // CHECK: %[[SOLVED:.*]] = "stablehlo.triangular_solve"(%[[SUM]], %[[DOT]]) {{.*}} : {{.*}} -> tensor<16x256xf32>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SOLVED]], %[[SOLVED]], contracting_dims = [1] x [1] : {{.*}} -> tensor<16x16xf32>
-// CHECK: %[[SUM2:.*]] = stablehlo.add %[[STATE]], %[[DOT2]] : tensor<16x16xf32>
+// CHECK: %[[SUM2:.*]] = stablehlo.add %[[TOTAL]], %[[DOT2]] : tensor<16x16xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM2]]
+// CHECK-NOT: 16x4096x
 // CHECK: return %[[LOOP]]#1
 
 func.func @main(%l: tensor<16x16xf32>, %a: tensor<16x4xf32>, %b: tensor<4096x4xf32>) -> tensor<16x16xf32> {

@@ -10,16 +10,16 @@
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<3> : tensor<i32>
 // CHECK-NOT: 256x200x
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[STATE:.*]] = %[[START]])
+// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[START]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[C]]
-// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[STATE2:.*]] = %[[ZEROS]])
+// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I2]], %[[TRIPS]], SIGNED
 // CHECK: %[[START2:.*]] = stablehlo.multiply %[[I2]], %[[TILE]] : tensor<i32>
-// CHECK: %[[STATE_TILE:.*]] = stablehlo.dynamic_slice %[[STATE]], %[[START2]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[STATE_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[SIGMOID:.*]] = stablehlo.logistic %[[DOT]] : tensor<32x200xf32>
+// CHECK: %[[STATE_TILE:.*]] = stablehlo.dynamic_slice %[[TOTAL]], %[[START2]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[STATE_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
+// CHECK: %[[SIGMOID:.*]] = stablehlo.logistic %[[SCORES]] : tensor<32x200xf32>
 // CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[SIGMOID]], %[[V]], contracting_dims = [1] x [0] : {{.*}} -> tensor<32x4xf32>
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[STATE2]], %[[DOT2]], %[[START2]], %[[ZERO]] : {{.*}} -> tensor<256x4xf32>
+// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice %[[OUT]], %[[DOT2]], %[[START2]], %[[ZERO]] : {{.*}} -> tensor<256x4xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[WRITTEN]]
 // CHECK: %[[TANH:.*]] = stablehlo.tanh %[[LOOP2]]#1 : tensor<256x4xf32>
 // CHECK: stablehlo.return %{{.*}}, %[[TANH]]
