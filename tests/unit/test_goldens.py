@@ -1,0 +1,112 @@
+"""Every golden under tests/lit is executed too: its input before and after, with the options of its own RUN line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.factors import read_rules
+from exla_opt.analysis.graph import OUTSIDE, read_graphs
+from exla_opt.cli.opt import main, pass_names
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.read import read_module
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
+from exla_opt.remarks import Kind, Remark
+from tests.execute import assert_equal_results, random_arguments, run_module
+
+LIT = Path(__file__).parents[1] / "lit"
+GOLDENS = sorted(str(path.relative_to(LIT)) for path in LIT.rglob("*.mlir"))
+SPLIT = [name for name in GOLDENS if name.startswith("tensor-splitter/") and "/refuse-" not in name]
+
+CRASHES = "XLA does not survive recursion"
+# What cannot be executed, and why. A file that can be must not stand here.
+NOT_RUN = {
+    "exla-opt/error-types-do-not-match.mlir": "the input is wrong on purpose",
+    "exla-opt/error-undeclared-value.mlir": "the input is wrong on purpose",
+    "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
+    "normalise/refuses-recursion.mlir": CRASHES,
+    "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
+    "tensor-splitter/refuse-unknown-custom-call.mlir": "no kernel is registered for its custom call",
+}
+RUN = [name for name in GOLDENS if name not in NOT_RUN]
+
+
+def settings(name: str) -> tuple[Options, tuple[str, ...]]:
+    """The options and passes of the golden's first RUN line that gives exla-opt the file itself."""
+    line = re.search(r"^// RUN: .*?%exla-opt (%s .*)$", (LIT / name).read_text(), re.MULTILINE)
+    assert line, f"{name} has no RUN line for exla-opt"
+    words = shlex.split(line[1])
+    end = next((index for index, word in enumerate(words) if word == "|" or ">" in word and "->" not in word), None)
+    given = main.make_context("exla-opt", words[:end]).params
+    options = Options(given["size_threshold"], given["split_size"], not given["no_reassociate"], given["op_rules"])
+    return options, pass_names(given["passes"], given["pass_pipeline"])
+
+
+def rewrite(name: str, context: ir.Context) -> tuple[str, ir.Module, tuple[Remark, ...]]:
+    """The golden's input as text, what becomes of it, and the remarks."""
+    options, passes = settings(name)
+    module = read_module(str(LIT / name), context).module
+    before = serialise(module, "text").decode()
+    return before, module, run_pipeline(module, passes, options).remarks
+
+
+def big_tensors(module: ir.Module, threshold: int) -> set[str]:
+    """The types above the threshold that any op of any block makes."""
+    return {
+        str(tensor.type)
+        for graph in read_graphs(module, read_rules(module))
+        for tensor in graph.tensors
+        if tensor.producer != OUTSIDE and tensor.type.bytes > threshold
+    }
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_results_are_the_same(name: str) -> None:
+    with new_context() as context:
+        before, module, _ = rewrite(name, context)
+        assert_equal_results(before, serialise(module, "text").decode())
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_nothing_big_is_left_without_a_reason(name: str) -> None:
+    with new_context() as context:
+        before, module, remarks = rewrite(name, context)
+        threshold = settings(name)[0].size_threshold
+        assert any(remark.kind is Kind.PASSED for remark in remarks)
+        left = big_tensors(module, threshold)
+        assert left < big_tensors(ir.Module.parse(before), threshold)
+        assert left <= {remark.tensor for remark in remarks if remark.kind is Kind.MISSED}
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDENS if name.startswith("tensor-splitter/")])
+def test_a_second_run_changes_nothing(name: str) -> None:
+    options, passes = settings(name)
+    with new_context() as context:
+        _, module, _ = rewrite(name, context)
+        once = serialise(module, "text")
+        again = ir.Module.parse(once)
+        run_pipeline(again, passes, options)
+        assert serialise(again, "text") == once
+
+
+@pytest.mark.parametrize("name", NOT_RUN)
+def test_what_is_not_run_cannot_be(name: str) -> None:
+    assert name in GOLDENS, f"there is no {name}: take it off the list"
+    if NOT_RUN[name] == CRASHES:
+        return
+    with new_context() as context, pytest.raises(InputError):
+        text = serialise(read_module(str(LIT / name), context).module, "text").decode()
+        run_module(text, random_arguments(text))
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDENS if "/refuse-" in name])
+def test_a_refusal_checks_its_remark(name: str) -> None:
+    text = (LIT / name).read_text()
+    assert re.search(r"^// CHECK.*: remark: .* not split: ", text, re.MULTILINE)
