@@ -85,7 +85,7 @@ class Plan:
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
         """The order among plans, best first: what stays whole, then memory by powers of two, then time."""
-        room = max(self.peak / (2 * slice_bytes), 1.0)
+        room = max(self.peak / (_MOST_SLICES_ALIVE * slice_bytes), 1.0)
         return (self.remaining, round(log2(room)), self.seconds)
 
 
