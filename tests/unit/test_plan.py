@@ -1,0 +1,195 @@
+"""The arithmetic of plans: tiles and sizes; regions, stages and plans of three-line modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.factors import Kind, Slot, read_rules
+from exla_opt.analysis.graph import Graph, read_graphs
+from exla_opt.ir.context import new_context
+from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, balanced_tile, cut_pieces, make_plan
+from exla_opt.passes.tensor_splitter.regions import Region, grow
+from exla_opt.passes.tensor_splitter.stages import Output, find_copies, find_stages
+from exla_opt.sizes import format_size, parse_size
+
+COUNTS = st.integers(min_value=1, max_value=10**6)
+
+
+@given(COUNTS, COUNTS)
+def test_a_tile_fits_and_takes_few_trips(extent: int, longest: int) -> None:
+    tile = balanced_tile(extent, longest)
+    assert 1 <= tile <= min(extent, longest)
+    assert -(-extent // tile) <= 2 * -(-extent // longest)
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000))
+def test_a_tile_divides_where_a_divisor_is_near(tile: int, trips: int) -> None:
+    assert tile * trips % balanced_tile(tile * trips, tile) == 0
+
+
+@pytest.mark.parametrize(
+    ("extent", "longest", "tile"),
+    [
+        (256, 256, 256),  # fits whole
+        (256, 40, 32),  # the nearest divisor
+        (257, 40, 40),  # a prime has none: 6 tiles and 17 left
+        (1009, 100, 96),  # a multiple of 16 rather than 92, the even share
+        (7, 1, 1),
+    ],
+)
+def test_tiles_known_by_heart(extent: int, longest: int, tile: int) -> None:
+    assert balanced_tile(extent, longest) == tile
+
+
+@given(st.sets(st.integers(0, 5000), min_size=2, max_size=6), st.integers(1, 6000))
+def test_pieces_cover_every_index_once_and_in_order(places: set[int], longest: int) -> None:
+    borders = sorted(places)
+    pieces = cut_pieces(borders, longest)
+    reached = borders[0]
+    for piece in pieces:
+        assert piece.start == reached
+        assert 1 <= piece.tile <= longest and piece.trips >= 1
+        reached += piece.tile * piece.trips
+    assert reached == borders[-1]
+    starts = {piece.start for piece in pieces}
+    assert set(borders[:-1]) <= starts, "a piece runs across a border"
+    assert len(pieces) <= 2 * len(list(pairwise(borders)))
+
+
+@given(st.integers(1, 2**62), st.sampled_from([1, 10**3, 10**6, 10**9, 2**10, 2**20, 2**30]))
+def test_a_size_reads_back_as_what_was_written(count: int, unit: int) -> None:
+    name = {1: "B", 10**3: "KB", 10**6: "MB", 10**9: "GB", 2**10: "KiB", 2**20: "MiB", 2**30: "GiB"}[unit]
+    short = count % 1000 + 1
+    assert parse_size(f"{short}{name}") == short * unit
+    assert format_size(parse_size(format_size(count))) == format_size(count)
+
+
+# Regions and stages.
+MATRIX = "tensor<64x32xf32>"
+
+
+@pytest.fixture(autouse=True)
+def in_context() -> Iterator[None]:
+    with new_context():
+        yield
+
+
+def graph_of(*lines: str, returns: str = MATRIX) -> Graph:
+    """The graph of @main, whose arguments are %a, %b: 64x32, %r: 64, %c: 32; its last line makes %y."""
+    body = "\n".join(lines)
+    module = ir.Module.parse(
+        f"func.func @main(%a: {MATRIX}, %b: {MATRIX}, %r: tensor<64xf32>, %c: tensor<32xf32>) -> {returns} {{\n"
+        f"%zero = stablehlo.constant dense<0.0> : tensor<f32>\n{body}\nreturn %y : {returns}\n}}"
+    )
+    return read_graphs(module, read_rules(module))[0]
+
+
+def region_of(graph: Graph, seed: int, dim: int) -> Region:
+    """The region of the result of node `seed` cut along `dim`, following the 64x32 tensors."""
+    value = graph.nodes[seed].results[0]
+    size = graph.tensors[value].type.shape[dim]
+    return grow(graph, value, Slot(dim, size), lambda other: is_big(graph, other), lambda node, factor: True)
+
+
+def is_big(graph: Graph, value: int) -> bool:
+    return graph.tensors[value].type.shape in ((64, 32), (32, 64))
+
+
+EXP = f"%x = stablehlo.exponential %a : {MATRIX}"
+ROW_SUM = f"%s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : ({MATRIX}, tensor<f32>) -> tensor<64xf32>"
+SPREAD = f"%t = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<64xf32>) -> {MATRIX}"
+DIVIDE = f"%y = stablehlo.divide %x, %t : {MATRIX}"
+
+
+def test_a_region_follows_the_factor_to_all_readers() -> None:
+    graph = graph_of(
+        EXP,
+        f"%y = stablehlo.transpose %x, dims = [1, 0] : ({MATRIX}) -> tensor<32x64xf32>",
+        returns="tensor<32x64xf32>",
+    )
+    region = region_of(graph, 1, 0)
+    assert sorted(region.members) == [1, 2]
+    assert region.slots[graph.nodes[2].results[0]] == Slot(1, 64)
+    assert (region.low, region.high) == (0, 64)
+
+
+def test_a_region_ends_where_the_dimension_is_whole() -> None:
+    sort = f'%y = "stablehlo.sort"(%x) <{{dimension = 0 : i64}}> ({{\n^bb0(%p: tensor<f32>, %q: tensor<f32>):\n%l = stablehlo.compare LT, %p, %q : (tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %l : tensor<i1>\n}}) : ({MATRIX}) -> {MATRIX}'
+    graph = graph_of(EXP, sort)
+    assert sorted(region_of(graph, 1, 1).members) == [1, 2]
+    region = region_of(graph, 1, 0)
+    assert sorted(region.members) == [1]
+    assert "compares all elements" in region.blocked[2]
+
+
+def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
+    graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
+    region = region_of(graph, 1, 0)
+    assert sorted(region.members) == [1, 2, 3, 4]
+    (stage,) = find_stages(graph, region, lambda value: is_big(graph, value))
+    assert stage.nodes == (1, 2, 3, 4)
+    assert stage.outputs == (Output(4, 0, Slot(0, 64)),)
+
+
+def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
+    graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
+    region = region_of(graph, 1, 1)
+    assert region.members[2].factor.kind is Kind.REDUCING
+    first, second = find_stages(graph, region, lambda value: is_big(graph, value))
+    assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
+    assert second.outputs == (Output(4, 0, Slot(1, 32)),)
+    assert 1 in second.nodes, "the big tensor is made again, not kept"
+    assert 2 not in second.nodes
+
+
+def test_a_cheap_op_of_outside_values_is_only_repeated() -> None:
+    graph = graph_of(
+        f"%t = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<64xf32>) -> {MATRIX}",
+        f"%y = stablehlo.add %a, %t : {MATRIX}",
+    )
+    assert find_copies(graph, region_of(graph, 2, 0)) == {1}
+
+
+def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
+    graph = graph_of(
+        EXP,
+        f"%y = stablehlo.slice %x [8:64, 0:32] : ({MATRIX}) -> tensor<56x32xf32>",
+        returns="tensor<56x32xf32>",
+    )
+    member = region_of(graph, 1, 0).members[2]
+    assert member.results == (Slot(0, 56, low=8),)
+    assert member.operands == (Slot(0, 64),)
+
+
+def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refusal:
+    return make_plan(graph, region_of(graph, seed, dim), slice_bytes, lambda value: is_big(graph, value))
+
+
+ROWS = f"%y = stablehlo.dot_general %x, %c, contracting_dims = [1] x [0] : ({MATRIX}, tensor<32xf32>) -> tensor<64xf32>"
+
+
+def test_a_plan_is_one_loop_whose_tiles_fit() -> None:
+    plan = planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024)
+    assert isinstance(plan, Plan)
+    (loop,) = plan.loops
+    assert (loop.tile, loop.trips) == (8, 8)
+    assert plan.remaining == 0 and plan.too_big == 1
+    assert plan == planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024), "a plan is a value"
+
+
+def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:
+    plan = planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 32)
+    assert isinstance(plan, Plan)
+    assert plan.too_big == 4  # a row takes 128 bytes
+    assert plan.loops[0].tile == 1
+
+
+def test_a_result_is_refused_with_the_op_that_wants_it() -> None:
+    graph = graph_of(f"%y = stablehlo.exponential %a : {MATRIX}")
+    assert planned(graph, 1, 0, 1024) == Refusal("it is a result of this block", graph.terminator)
