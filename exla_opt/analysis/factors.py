@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.diagnostics import error_at
+
 from .op_rules import custom_calls, indexing, linear, pointwise, windows
 from .op_rules.model import Factor, Kind, OpRule, Shape, Shapes, Slot, factors_of, why_whole
 from .op_rules.shardy import RULE, RuleReader, annotated_copy
@@ -122,7 +124,7 @@ def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) ->
     """The rule of every op in the module's functions, in the order of `walk` over their blocks.
 
     op_rules: (call target, rule text) pairs for custom calls. The module is not changed. Raises ValueError for a
-    rule text that cannot be read or does not fit its call.
+    rule text that cannot be read, and InputError for a rule that does not fit its call.
     """
     reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
     copy = annotated_copy(module)
@@ -198,8 +200,13 @@ class _Reader:
         name = f"custom_call @{target}"
         if shapes is None:
             return OpRule((), _refusal(name, shapes))
+        if custom_calls.has_side_effect(op):
+            return OpRule((), f"{name} has a side effect")
         if target in self.user_rules:
-            return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes))
+            try:
+                return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes))
+            except ValueError as error:
+                raise error_at(op.location, str(error), "correct --op-rule, or leave it out") from None
         factors = custom_calls.own_factors(op, target, shapes)
         if not factors and custom_calls.trusts_rule(op, target):
             factors = self.by_shardy(name, annotated.attributes[RULE], shapes)

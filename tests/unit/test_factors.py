@@ -28,6 +28,7 @@ from exla_opt.analysis import factors
 from exla_opt.analysis.factors import Factor, Kind, OpRule, Slot
 from exla_opt.analysis.op_rules.model import Einsum, Shapes, factors_of
 from exla_opt.ir import build
+from exla_opt.ir.diagnostics import InputError
 from exla_opt.passes.tensor_splitter import accumulate, tile
 from tests.execute import maker
 
@@ -910,7 +911,7 @@ def test_a_rule_of_the_user_cuts_a_custom_call() -> None:
 def test_a_bad_rule_of_the_user_is_told(text: str, sentence: str) -> None:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(KERNEL.text)
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises((ValueError, InputError), match=sentence):
             factors.read_rules(module, (("my_kernel", text),))
 
 

@@ -90,8 +90,13 @@ def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, 
     return top_k(op, shapes) if target == "TopK" else ()
 
 
+def has_side_effect(op: ir.Operation) -> bool:
+    """Whether the call does more than compute its results, so that calling it more often would show."""
+    return boolean(op, "has_side_effect")
+
+
 def trusts_rule(op: ir.Operation, target: str) -> bool:
     """Whether a sharding rule on the call may be followed. `op` is as it was read, before Shardy wrote to it."""
-    if target in _NEVER or boolean(op, "has_side_effect"):
+    if target in _NEVER:
         return False
     return "sdy.sharding_rule" in op.attributes or target in _KNOWN_TO_SHARDY
