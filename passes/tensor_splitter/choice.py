@@ -12,8 +12,9 @@ from exla_opt.analysis.memory import materialised, peak_bytes
 from exla_opt.options import Options
 
 from .accumulate import reassociates
+from .body import operation_of
 from .extent import block_peak, interleaves
-from .plan import Plan, Refusal, is_returned, make_plan, operation_of
+from .plan import Plan, Refusal, is_returned, make_plan
 from .regions import Region, grow, updates_carry
 
 # A split must promise at least this much less memory: the prediction misses small harms.

@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 from exla_opt.analysis.graph import Graph
 from exla_opt.analysis.memory import Operation, peak_bytes
 
-from .plan import Plan, operation_of
+from .body import operation_of
+from .plan import Plan
 
 
 def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:

@@ -12,7 +12,8 @@ from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph
 from exla_opt.ir import build
 
 from . import accumulate, tile
-from .plan import LoopPlan, Piece, Plan
+from .pieces import Piece
+from .plan import LoopPlan, Plan
 from .regions import Member
 
 # A whole operand made by one of these is made again in the loop: XLA folds it into its reader there.

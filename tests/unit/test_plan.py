@@ -13,7 +13,8 @@ from jaxlib.mlir import ir
 from exla_opt.analysis.factors import Kind, Slot, read_rules
 from exla_opt.analysis.graph import Graph, read_graphs
 from exla_opt.ir.context import new_context
-from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, balanced_tile, cut_pieces, make_plan
+from exla_opt.passes.tensor_splitter.pieces import balanced_tile, cut_pieces
+from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
 from exla_opt.passes.tensor_splitter.regions import Region, grow
 from exla_opt.passes.tensor_splitter.stages import Output, find_copies, find_stages
 from exla_opt.sizes import format_size, parse_size
