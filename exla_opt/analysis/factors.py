@@ -31,7 +31,7 @@ _TRUSTED = frozenset(
         "negate not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select "
         "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor "
         # shape
-        "broadcast_in_dim concatenate reshape reverse transpose gather scatter "
+        "broadcast_in_dim reshape reverse transpose gather scatter "
         # contraction, order, linear algebra
         "dot dot_general sort cholesky fft batch_norm_inference"
     ).split()
@@ -49,6 +49,7 @@ _OWN: dict[str, _OwnRule] = {
     "chlo.top_k": linear.top_k,
     "stablehlo.batch_norm_grad": linear.batch_norm,
     "stablehlo.batch_norm_training": linear.batch_norm,
+    "stablehlo.concatenate": indexing.concatenate,
     "stablehlo.constant": pointwise.constant,
     "stablehlo.convolution": windows.convolution,
     "stablehlo.dynamic_slice": indexing.dynamic_slice,
@@ -69,7 +70,6 @@ _OWN: dict[str, _OwnRule] = {
 _REASONS = {
     "chlo.top_k": "chlo.top_k compares all elements of its last dimension",
     "stablehlo.cholesky": "stablehlo.cholesky couples all rows and columns of a matrix",
-    "stablehlo.concatenate": "stablehlo.concatenate is not cut along the dimension that it joins",
     "stablehlo.constant": "the elements of this stablehlo.constant differ: it is read in slices",
     "stablehlo.fft": "stablehlo.fft couples all elements of the dimensions that it transforms",
     "stablehlo.gather": "stablehlo.gather may read any row of the dimensions that it indexes",

@@ -135,7 +135,7 @@ class _Chooser:
     def choose(self) -> Choice:
         graph = self.graph
         big = [value for value in range(len(graph.tensors)) if self.is_big(value)]
-        made = [value for value in big if graph.tensors[value].producer != OUTSIDE]
+        made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
         if not made:
             return Choice()
         written = written_tensors(graph)

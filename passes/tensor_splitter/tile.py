@@ -121,6 +121,19 @@ def _pad(tile: _Tile) -> list[ir.Value]:
     )
 
 
+def _concatenate(tile: _Tile) -> list[ir.Value]:
+    """Along the joined dimension only the parts that the tile meets."""
+    slot, _ = _result_slot(tile)
+    if integer(tile.op, "dimension") != slot.dim:
+        return tile.clone()
+    met = [
+        value for value, place in zip(tile.operands, tile.operand_ranges, strict=True) if place and place[0] < place[1]
+    ]
+    if len(met) == 1:
+        return [met[0]]
+    return [stablehlo.ConcatenateOp(met, slot.dim, results=[tile.types[0]]).result]
+
+
 def _moved_index(tile: _Tile, index: ir.Value, last: int, place: Range | None) -> ir.Value:
     """clamp(index, 0, last) + the place of the tile: XLA clamps the index of the whole, not that of the tile."""
     kind = build.tensor_of(index)
@@ -243,6 +256,7 @@ def _reduce(tile: _Tile) -> list[ir.Value]:
 
 _ADAPTED: dict[str, Callable[[_Tile], list[ir.Value]]] = {
     "chlo.constant": _constant,
+    "stablehlo.concatenate": _concatenate,
     "stablehlo.constant": _constant,
     "stablehlo.convolution": _convolution,
     "stablehlo.dynamic_slice": _dynamic_slice,

@@ -430,9 +430,10 @@ SHAPES = [
             ("6x7xf32", (0, 0), (0, 0), (0, 1), "i0"),
         )
     ],
-    Row("stablehlo.concatenate", "6x4xf32 6x3xf32", "6x7xf32", "i0", "dimension = 1 : i64"),
-    Row("stablehlo.concatenate", "6x4xf32 6x4xf32 6x4xf32", "18x4xf32", "i1", "dimension = 0 : i64"),
-    Row("stablehlo.concatenate", "6x4xf32", "6x4xf32", "i1", "dimension = 0 : i64"),
+    Row("stablehlo.concatenate", "6x4xf32 6x3xf32", "6x7xf32", "i0 i1", "dimension = 1 : i64"),
+    Row("stablehlo.concatenate", "6x4xf32 6x4xf32 6x4xf32", "18x4xf32", "i0 i1", "dimension = 0 : i64"),
+    Row("stablehlo.concatenate", "6x4xf32", "6x4xf32", "i0 i1", "dimension = 0 : i64"),
+    Row("stablehlo.concatenate", "1xf32 6xf32 2xf32", "9xf32", "i0", "dimension = 0 : i64"),
     *[
         Row("stablehlo.iota", "", f"6x4x{dtype}", "i0 i1", f"iota_dimension = {dim} : i64", note=f"{dtype}-{dim}")
         for dtype, dim in (("i32", 0), ("f32", 1), ("i64", 0), ("ui8", 0), ("complex<f32>", 0), ("f64", 1))
@@ -868,7 +869,6 @@ REFUSALS = [
     (Row("stablehlo.add", "0x4xf32 0x4xf32", "0x4xf32", ""), "needs its dimension 1 whole"),
     (Row("stablehlo.sort", "6xf32", "6xf32", "", "dimension = 0 : i64", comparator("FLOAT")), "compares all elements"),
     (Row("stablehlo.reverse", "6xf32", "6xf32", "", ints("dimensions", 0)), "turns round"),
-    (Row("stablehlo.concatenate", "6xf32 4xf32", "10xf32", "", "dimension = 0 : i64"), "the dimension that it joins"),
     (
         Row("stablehlo.reduce", "6xf32 f32=0.0", "f32", "", ints("dimensions", 0), monoid("subtract", "f32")),
         "stablehlo.reduce needs dimension 0 of its operand 0 whole",

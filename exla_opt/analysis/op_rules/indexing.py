@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from .attributes import integers
+from .attributes import integer, integers
 from .bodies import body_of, componentwise
 from .model import Factor, Kind, Shapes, Slot
 
@@ -32,6 +32,25 @@ def pad(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     for dim, (length, size) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
         if size > 1 and length > 0 and interior[dim] == 0 and min(low[dim], high[dim]) >= 0:
             factors.append(_independent(size, [Slot(dim, length, low=low[dim]), None], [Slot(dim, size)]))
+    return tuple(factors)
+
+
+def concatenate(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Along the dimension that is joined each operand is a part of the result; the others are cut in all."""
+    joined = integer(op, "dimension")
+    factors = []
+    for dim, size in enumerate(shapes.results[0]):
+        if size < 2:
+            continue
+        operands: list[Slot | None] = []
+        low = 0
+        for shape in shapes.operands:
+            if dim != joined:
+                operands.append(Slot(dim, size))
+            else:
+                operands.append(Slot(dim, shape[dim], low=low) if shape[dim] else None)
+                low += shape[dim]
+        factors.append(_independent(size, operands, [Slot(dim, size)]))
     return tuple(factors)
 
 
