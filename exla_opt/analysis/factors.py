@@ -46,7 +46,7 @@ _OWN: dict[str, _OwnRule] = {
     **dict.fromkeys(pointwise.CHLO_POINTWISE, pointwise.pointwise),
     **dict.fromkeys(pointwise.CHLO_BROADCASTING, pointwise.broadcasting),
     "chlo.constant": pointwise.constant,
-    "chlo.top_k": linear.top_k,
+    "chlo.top_k": linear.chlo_top_k,
     "stablehlo.batch_norm_grad": linear.batch_norm,
     "stablehlo.batch_norm_training": linear.batch_norm,
     "stablehlo.concatenate": indexing.concatenate,

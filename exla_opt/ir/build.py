@@ -79,6 +79,35 @@ def less_than(left: ir.Value, right: ir.Value) -> ir.Value:
     return stablehlo.compare(left, right, direction, compare_type=kind)
 
 
+def equal(left: ir.Value, right: ir.Value) -> ir.Value:
+    """left == right, of signed integers."""
+    direction, kind = stablehlo.ComparisonDirectionAttr.get("EQ"), stablehlo.ComparisonTypeAttr.get("SIGNED")
+    return stablehlo.compare(left, right, direction, compare_type=kind)
+
+
+def join(left: ir.Value, right: ir.Value, dim: int) -> ir.Value:
+    """Both tensors, one behind the other along `dim`."""
+    shape = shape_of(left)
+    shape[dim] += shape_of(right)[dim]
+    return stablehlo.ConcatenateOp([left, right], dim, results=[with_shape(tensor_of(left), shape)]).result
+
+
+def take_along_last(value: ir.Value, places: ir.Value) -> ir.Value:
+    """Elements of the last dimension by their places: result[..., j] = value[..., places[..., j]]; all in range."""
+    shape = shape_of(places)
+    rows = list(range(len(shape) - 1))
+    numbers = stablehlo.GatherDimensionNumbers.get(
+        offset_dims=[],
+        collapsed_slice_dims=[len(rows)],
+        operand_batching_dims=rows,
+        start_indices_batching_dims=rows,
+        start_index_map=[len(rows)],
+        index_vector_dim=len(shape),
+    )
+    sizes = ir.DenseI64ArrayAttr.get([1] * len(shape))
+    return stablehlo.gather(value, places, numbers, sizes)
+
+
 def _starts(rank: int, dim: int, start: ir.Value) -> list[ir.Value]:
     zero = zeros(start.type) if rank > 1 else start
     return [start if place == dim else zero for place in range(rank)]

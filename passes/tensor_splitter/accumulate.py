@@ -46,7 +46,7 @@ def reassociates(op: ir.Operation, factor: Factor) -> bool:
         return False
     if not any(not isinstance(element_type(result), ir.IntegerType) for result in op.results):
         return False
-    if op.name == "stablehlo.dynamic_update_slice":
+    if op.name in ("stablehlo.dynamic_update_slice", "chlo.top_k"):
         return False
     if op.name not in ("stablehlo.reduce", "stablehlo.scatter"):
         return True
@@ -76,13 +76,37 @@ def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value]
     ]
 
 
-def combine(op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]) -> list[ir.Value]:
-    """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial."""
+def combine(
+    op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value
+) -> list[ir.Value]:
+    """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial.
+
+    start: tensor<i32>, the factor's index at which the tile begins; what the state holds at 0 may count for nothing.
+    """
     if factor.kind is Kind.CHAIN:
         return list(partial)
+    if op.name == "chlo.top_k":
+        return _merge_top_k(state, partial, start)
     if op.name != "stablehlo.reduce" or is_widened(op, factor):
         return [stablehlo.add(before, new) for before, new in zip(state, partial, strict=True)]
     return _run_body(body_of(op), [*state, *partial])
+
+
+def _merge_top_k(state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value) -> list[ir.Value]:
+    """The best of the best, those found first before their equals. No value is the identity: NaN and -inf may win."""
+    kinds = [build.tensor_of(value) for value in state]
+    last, count = len(kinds[0].shape) - 1, kinds[0].shape[-1]
+    joined = [build.join(before, new, last) for before, new in zip(state, partial, strict=True)]
+    index = ir.RankedTensorType.get(list(kinds[0].shape), ir.IntegerType.get_signless(32))
+    k = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+    best = ir.Operation.create(
+        "chlo.top_k", results=[kinds[0], index], operands=[joined[0]], attributes={"k": k}, loc=ir.Location.current
+    )
+    merged = [best.results[0], build.take_along_last(joined[1], best.results[1])]
+    if build.shape_of(partial[0]) != list(kinds[0].shape):
+        return merged  # a short tile, never the first
+    first = build.equal(start, build.scalar_i32(0))
+    return [stablehlo.select(first, new, old) for new, old in zip(partial, merged, strict=True)]
 
 
 def finish(op: ir.Operation, factor: Factor, state: Sequence[ir.Value]) -> list[ir.Value]:

@@ -86,7 +86,13 @@ class _Tiles:
             with node.op.location:
                 results = self.tiles_of(member, states.get(position))
                 if member.factor.kind is not Kind.INDEPENDENT:
-                    states[position] = accumulate.combine(node.op, member.factor, states[position], results)
+                    states[position] = accumulate.combine(
+                        node.op,
+                        member.factor,
+                        states[position],
+                        results,
+                        self.offset(member.granularity, member.origin),
+                    )
                     continue
                 for number, slot, made in zip(node.results, member.results, results, strict=True):
                     assert slot is not None

@@ -173,6 +173,8 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         too_big = max(too_big, -(-per_index // slice_bytes))
         longest = longest_tile(graph, body, slice_bytes, slice_bytes // per_index)
         loop = LoopPlan(stage, cut_pieces(borders, longest))
+        if short := _too_short(region, loop):
+            return Refusal(f"{graph.nodes[short].name} needs longer tiles", short)
         loops.append(loop)
         peak = max(peak, body_peak(graph, body, loop.tile) // too_big)
     if all(loop.trips < 2 for loop in loops):
@@ -192,6 +194,16 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         sum(_seconds(graph, region, loop) for loop in loops),
         too_big,
     )
+
+
+def _too_short(region: Region, loop: LoopPlan) -> int | None:
+    """The first op, if any, whose first tile would be shorter than its factor allows."""
+    for position in loop.stage.nodes:
+        member = region.members[position]
+        least = member.factor.least
+        if least > 1 and (loop.pieces[0].tile * member.granularity < least or len(loop.pieces) > 2):
+            return position
+    return None
 
 
 def _why_whole(graph: Graph, region: Region, outputs: list[Output]) -> Refusal:

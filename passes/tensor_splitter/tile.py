@@ -254,8 +254,24 @@ def _reduce(tile: _Tile) -> list[ir.Value]:
     return accumulate.sum_over(wide, tile.types, tile.op.attributes["dimensions"])
 
 
+def _top_k(tile: _Tile) -> list[ir.Value]:
+    """Along the row: the best of the tile (all of a short one), with their places in the whole."""
+    if tile.factor.kind is not Kind.REDUCING:
+        return tile.clone()
+    operand = build.shape_of(tile.operands[0])
+    kinds = [ir.RankedTensorType(kind) for kind in tile.types]
+    count = min(kinds[0].shape[-1], operand[-1])
+    types = tuple(build.with_shape(kind, [*list(kind.shape)[:-1], count]) for kind in kinds)
+    k = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+    short = _Tile(tile.op, tile.factor, tile.operands, tile.start, tile.operand_ranges, tile.result_ranges, types)
+    values, places = short.clone({"k": k})
+    begin = tile.begin(tile.operand_ranges[0], types[1].element_type)
+    return [values, stablehlo.add(places, build.broadcast(begin, types[1].shape))]
+
+
 _ADAPTED: dict[str, Callable[[_Tile], list[ir.Value]]] = {
     "chlo.constant": _constant,
+    "chlo.top_k": _top_k,
     "stablehlo.concatenate": _concatenate,
     "stablehlo.constant": _constant,
     "stablehlo.convolution": _convolution,

@@ -182,7 +182,7 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
             for part, value in zip(parts, made, strict=True):
                 part.append(value)
         else:
-            state = accumulate.combine(op, factor, state, made)
+            state = accumulate.combine(op, factor, state, made, build.scalar_i32(low))
     if factor.kind is not Kind.INDEPENDENT:
         return accumulate.finish(op, factor, state)
     joined: list[ir.Value] = []
@@ -729,7 +729,9 @@ LINEAR = [
     Row("stablehlo.sort", "6x5xf32~ties", "6x5xf32", "i0", "dimension = 1 : i64, is_stable = true", comparator("TOTALORDER")),
     Row("stablehlo.sort", "6x5xf32", "6x5xf32", "i1", "dimension = 0 : i64", comparator("FLOAT")),
     Row("stablehlo.sort", "6x5xf32~ties 6x5xi32", "6x5xf32 6x5xi32", "i0", "dimension = 1 : i64, is_stable = true", comparator("TOTALORDER", 2)),
-    Row("chlo.top_k", "6x3x5xf32~ties", "6x3x2xf32 6x3x2xi32", "i0 i1", "k = 2 : i64"),
+    Row("chlo.top_k", "6x3x5xf32~ties", "6x3x2xf32 6x3x2xi32", "i0 i1 r0.2", "k = 2 : i64"),
+    Row("chlo.top_k", "9xf32~special", "3xf32 3xi32", "r0.0", "k = 3 : i64"),
+    Row("chlo.top_k", "6x9xf32~ties", "6x4xf32 6x4xi32", "i0 r0.1", "k = 4 : i64"),
     Row("chlo.top_k", "6x5xf32~special", "6x5xf32 6x5xi32", "i0", "k = 5 : i64"),
     Row("stablehlo.cholesky", "6x4x4xf32~spd", "6x4x4xf32", "i0", "lower = true", close=True),
     Row("stablehlo.cholesky", "6x4x4xf64~spd", "6x4x4xf64", "i0", "lower = false", close=True),

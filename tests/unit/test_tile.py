@@ -197,7 +197,9 @@ def test_narrow_floats_are_summed_in_f32(example: tuple[str, str], which: int, w
     if wide:
         with ir.InsertionPoint(made.terminator):
             state = accumulate.initial_state(made.op, factor)
-            (result,) = accumulate.finish(made.op, factor, accumulate.combine(made.op, factor, state, state))
+            (result,) = accumulate.finish(
+                made.op, factor, accumulate.combine(made.op, factor, state, state, build.scalar_i32(1))
+            )
         assert state[0].type == accumulate.state_types(made.op, factor)[0]
         assert result.type == made.op.results[0].type
 
@@ -206,7 +208,7 @@ def test_combining_runs_the_body_on_whole_tensors_state_first() -> None:
     example = reduce_of("maximum", "f32", "0xFF800000")
     with ir.InsertionPoint(example.terminator), example.op.location:
         first, second = build.zeros(example.op.results[0].type), build.splat(example.op.results[0].type, 1)
-        (made,) = accumulate.combine(example.op, example.factors[1], [first], [second])
+        (made,) = accumulate.combine(example.op, example.factors[1], [first], [second], build.scalar_i32(1))
     combined = maker(made)
     assert combined.name == "stablehlo.maximum"
     assert list(combined.operands) == [first, second]
@@ -225,7 +227,7 @@ def test_an_update_that_is_cut_is_clamped_as_the_whole_is() -> None:
     assert moved.name == "stablehlo.add"
     clamped = maker(moved.operands[0])
     assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(maker(clamped.operands[2]).clone(ip=False))
-    assert accumulate.combine(example.op, chain, [], [made.results[0]]) == [made.results[0]]
+    assert accumulate.combine(example.op, chain, [], [made.results[0]], example.op.operands[0]) == [made.results[0]]
     assert accumulate.initial_state(example.op, chain) == [example.op.operands[0]]
     assert not accumulate.reassociates(example.op, chain)
 

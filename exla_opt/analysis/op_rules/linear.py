@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from .attributes import boolean, integer, integers, string
 from .bodies import body_of, chooses, componentwise
-from .model import Einsum, Factor, Letters, Shapes, factors_of, numbered
+from .model import Einsum, Factor, Kind, Letters, Shapes, Slot, factors_of, numbered
 
 
 def reduce(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
@@ -58,6 +58,16 @@ def lapack_trsm(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
         return ()
     side = ir.IntegerAttr(config["side"]).value
     return _solve(side == ord("L"), shapes) if side in (ord("L"), ord("R")) else ()
+
+
+def chlo_top_k(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Rows by themselves; along a row the best of the tile and of those before it, once the first tile has k."""
+    row, count = shapes.operands[0], shapes.results[0][-1]
+    factors = top_k(op, shapes)
+    if count < 1 or row[-1] < 2 * count:
+        return factors
+    along = Slot(len(row) - 1, row[-1])
+    return (*factors, Factor(Kind.REDUCING, row[-1], (along,), (None, None), least=count))
 
 
 def top_k(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:

@@ -43,6 +43,9 @@ class Factor:
 
     A slot of None means that the tensor does not carry the factor: an operand is used whole, a
     result is a partial one (REDUCING) or the chained value (CHAIN).
+
+    chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
+    first tile may have.
     """
 
     kind: Kind
@@ -50,6 +53,7 @@ class Factor:
     operands: tuple[Slot | None, ...]
     results: tuple[Slot | None, ...]
     chained: tuple[int, ...] = ()
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)

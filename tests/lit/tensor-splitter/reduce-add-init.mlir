@@ -15,8 +15,8 @@
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[A_TILE:.*]] = stablehlo.dynamic_slice %[[A]], %[[START]], %[[ZERO]], sizes = [32, 4] : {{.*}} -> tensor<32x4xf32>
 // CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[A_TILE]], %[[B]], contracting_dims = [1] x [1] : {{.*}} -> tensor<32x200xf32>
-// CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SCORES]] : tensor<32x200xf32>
-// CHECK: %[[TILE_SUM:.*]] = stablehlo.reduce(%[[EXP]] init: %[[IDENTITY]]) applies stablehlo.add across dimensions = [0, 1] : {{.*}} -> tensor<f32>
+// CHECK: %[[TANH:.*]] = stablehlo.tanh %[[SCORES]] : tensor<32x200xf32>
+// CHECK: %[[TILE_SUM:.*]] = stablehlo.reduce(%[[TANH]] init: %[[IDENTITY]]) applies stablehlo.add across dimensions = [0, 1] : {{.*}} -> tensor<f32>
 // CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL]], %[[TILE_SUM]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
 // CHECK-NOT: 256x200x
@@ -24,7 +24,7 @@
 
 func.func @main(%a: tensor<256x4xf32>, %b: tensor<200x4xf32>) -> tensor<f32> {
   %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<256x4xf32>, tensor<200x4xf32>) -> tensor<256x200xf32>
-  %1 = stablehlo.exponential %0 : tensor<256x200xf32>
+  %1 = stablehlo.tanh %0 : tensor<256x200xf32>
   %c = stablehlo.constant dense<1.5> : tensor<f32>
   %2 = stablehlo.reduce(%1 init: %c) applies stablehlo.add across dimensions = [0, 1] : (tensor<256x200xf32>, tensor<f32>) -> tensor<f32>
   return %2 : tensor<f32>
