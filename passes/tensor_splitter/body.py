@@ -8,9 +8,10 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.factors import Slot
-from exla_opt.analysis.graph import Graph, Node
+from exla_opt.analysis.graph import Graph, Node, TensorType
 from exla_opt.analysis.memory import Operation, materialised, peak_bytes
 
+from .accumulate import is_widened
 from .regions import Region
 from .stages import Stage, tile_local
 
@@ -46,18 +47,34 @@ def _tile_shape(shape: tuple[int, ...], slot: Slot | None, tile: int) -> tuple[i
 
 @dataclass(slots=True)
 class Body:
-    """A loop's body for the memory model: ops, and the slot of every tensor that is a tile in it."""
+    """A loop's body for the memory model: ops, and the slot of every tensor that is a tile in it.
 
+    own: the whole types of tensors that only the body has (slices, widened operands), by numbers of their own.
+    """
+
+    graph: Graph
     ops: list[Operation]
     slots: dict[int, Slot]
+    own: dict[int, TensorType]
     returned: set[int]
-    types: dict[int, int]  # a slice's own number -> the tensor it is cut from
+
+    def type_of(self, value: int) -> TensorType:
+        """The type of the whole tensor that `value` is a tile of."""
+        return self.own.get(value) or self.graph.tensors[value].type
+
+    def add(self, name: str, operands: tuple[int, ...], kind: TensorType, slot: Slot) -> int:
+        """Add an op that only the body has; returns the number of its result."""
+        fresh = len(self.graph.tensors) + len(self.own)
+        self.own[fresh] = kind
+        self.slots[fresh] = slot
+        self.ops.append(Operation(name, operands, (fresh,)))
+        return fresh
 
 
 def body_of(graph: Graph, region: Region, stage: Stage) -> Body:
-    body = Body([], {}, set(), {})
+    """The ops of one stage as the model sees them, with the slices that are cut from outside."""
+    body = Body(graph, [], {}, {}, set())
     inside = set(stage.nodes)
-    fresh = len(graph.tensors)
     cut: dict[tuple[int, Slot], int] = {}
     for position in stage.nodes:
         node, member = graph.nodes[position], region.members[position]
@@ -67,16 +84,16 @@ def body_of(graph: Graph, region: Region, stage: Stage) -> Body:
             if slot is None:
                 continue
             maker = tile_local(graph, region, member, index)
-            if maker is not None and maker in inside:
-                continue
-            key = (node.operands[index], slot)
-            if key not in cut:
-                cut[key] = fresh
-                body.types[fresh] = node.operands[index]
-                body.slots[fresh] = slot
-                body.ops.append(Operation("dynamic_slice", (), (fresh,)))
-                fresh += 1
-            operands[index] = cut[key]
+            if maker is None or maker not in inside:
+                key = (node.operands[index], slot)
+                if key not in cut:
+                    cut[key] = body.add("dynamic_slice", (), graph.tensors[key[0]].type, slot)
+                operands[index] = cut[key]
+            if node.name == "stablehlo.reduce" and is_widened(node.op, member.factor):
+                shape = graph.tensors[node.operands[index]].type.shape
+                operands[index] = body.add(
+                    "convert", (operands[index],), TensorType(shape, "f32", 4 * prod(shape)), slot
+                )
         for value, slot in zip(node.results, member.results, strict=True):
             if slot is not None:
                 body.slots[value] = slot
@@ -85,37 +102,31 @@ def body_of(graph: Graph, region: Region, stage: Stage) -> Body:
     return body
 
 
-def _shapes(graph: Graph, body: Body, tile: int) -> dict[int, tuple[int, ...]]:
+def _shapes(body: Body, tile: int) -> dict[int, tuple[int, ...]]:
     numbers = {value for op in body.ops for value in (*op.operands, *op.results)}
-    return {
-        value: _tile_shape(graph.tensors[body.types.get(value, value)].type.shape, body.slots.get(value), tile)
-        for value in numbers
-    }
+    return {value: _tile_shape(body.type_of(value).shape, body.slots.get(value), tile) for value in numbers}
 
 
-def bytes_per_index(graph: Graph, body: Body) -> int:
+def bytes_per_index(body: Body) -> int:
     """The most that one index takes among the tensors that the body writes to memory."""
-    shapes = _shapes(graph, body, _NOMINAL_TILE)
-    written = materialised(body.ops, shapes, body.returned).last_read
-    stored = {value for value in written if value in body.slots}
-    return max((-(-graph.tensors[body.types.get(v, v)].type.bytes // body.slots[v].length) for v in stored), default=0)
+    written = materialised(body.ops, _shapes(body, _NOMINAL_TILE), body.returned).last_read
+    stored = [value for value in written if value in body.slots]
+    return max((-(-body.type_of(value).bytes // body.slots[value].length) for value in stored), default=0)
 
 
-def body_peak(graph: Graph, body: Body, tile: int) -> int:
-    shapes = _shapes(graph, body, tile)
-    sizes = {
-        value: prod(shape) * graph.tensors[body.types.get(value, value)].type.element_bytes
-        for value, shape in shapes.items()
-    }
+def body_peak(body: Body, tile: int) -> int:
+    """The predicted peak of the body with tiles of one length; what the loop carries is not counted."""
+    shapes = _shapes(body, tile)
+    sizes = {value: prod(shape) * body.type_of(value).element_bytes for value, shape in shapes.items()}
     return peak_bytes(body.ops, shapes, sizes, body.returned, free=body.returned)
 
 
-def longest_tile(graph: Graph, body: Body, slice_bytes: int, longest: int) -> int:
+def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
     """The longest tile, of at most `longest` indices, whose body as a whole stays within a few slices."""
     if longest < 2:
         return 1
-    fixed = body_peak(graph, body, 1)
-    grown = body_peak(graph, body, longest)
+    fixed = body_peak(body, 1)
+    grown = body_peak(body, longest)
     room = MOST_SLICES_ALIVE * slice_bytes
     if grown <= room or grown <= fixed:
         return longest

@@ -23,12 +23,16 @@ from .choice import choose
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One tensor brought into one block: the copies made there, and which of them took its place."""
+    """One tensor brought into one block: the copies made there, and which of them took its place.
+
+    originals: what they are copies of, in the same order, with their results.
+    """
 
     original: ir.Value
     copy: ir.Value
     block: ir.Block
     clones: tuple[ir.Operation, ...]
+    originals: tuple[tuple[ir.Operation, tuple[ir.Value, ...]], ...]
 
 
 def _chain(graph: Graph, value: int, threshold: int) -> list[int] | None:
@@ -65,13 +69,25 @@ def _bring_in(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) 
         copies.update(zip(op.results, clone.results, strict=True))
     for owner, index in uses:
         owner.operation.operands[index] = copies[value]
-    return _Move(value, copies[value], block, tuple(clones))
+    ops = [graph.nodes[position].op for position in chain]
+    originals = tuple((op, tuple(op.results)) for op in ops)
+    return _Move(value, copies[value], block, tuple(clones), originals)
 
 
 def _undo(move: _Move) -> None:
     move.copy.replace_all_uses_with(move.original)
     for clone in reversed(move.clones):
         clone.erase()
+
+
+def _drop_unread(moves: list[_Move]) -> None:
+    """Erase the originals that nobody reads any more, so that nothing is said of them."""
+    gone: set[ir.Value] = set()
+    for move in moves:
+        for op, results in reversed(move.originals):
+            if gone.isdisjoint(results) and not any(True for value in results for _ in value.uses):
+                gone.update(results)
+                op.erase()
 
 
 def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
@@ -100,6 +116,7 @@ def bring_captures_in(module: ir.Module, options: Options) -> None:
         return
     for move in _not_split(module, moves, options):
         _undo(move)
+    _drop_unread(moves)
 
 
 def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:

@@ -98,8 +98,9 @@ def flops_of(graph: Graph, node: Node) -> float:
     return elements * (10.0 if name in _SLOW else 0.5)
 
 
-def _seconds(graph: Graph, region: Region, loop: LoopPlan) -> float:
-    trips = loop.trips
+def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> float:
+    """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
+    trips = loop.trips * too_big
     seconds = trips * (_SECONDS_PER_TRIP + _SECONDS_PER_OP * len(loop.stage.nodes))
     for position in loop.stage.nodes:
         node, factor = graph.nodes[position], region.members[position].factor
@@ -169,14 +170,14 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         if len(borders) > _MOST_BORDERS:
             return Refusal("its slices are shifted against each other in too many ways", seed.producer)
         body = body_of(graph, region, stage)
-        per_index = max(bytes_per_index(graph, body), 1)
+        per_index = max(bytes_per_index(body), 1)
         too_big = max(too_big, -(-per_index // slice_bytes))
-        longest = longest_tile(graph, body, slice_bytes, slice_bytes // per_index)
+        longest = longest_tile(body, slice_bytes, slice_bytes // per_index)
         loop = LoopPlan(stage, cut_pieces(borders, longest))
         if short := _too_short(region, loop):
             return Refusal(f"{graph.nodes[short].name} needs longer tiles", short)
         loops.append(loop)
-        peak = max(peak, body_peak(graph, body, loop.tile) // too_big)
+        peak = max(peak, body_peak(body, loop.tile) // too_big)
     if all(loop.trips < 2 for loop in loops):
         return Refusal("XLA fuses it into its readers: all of it that is ever in memory fits one slice", seed.producer)
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
@@ -191,7 +192,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         frozenset(vanished),
         remaining,
         peak,
-        sum(_seconds(graph, region, loop) for loop in loops),
+        sum(_seconds(graph, region, loop, too_big) for loop in loops),
         too_big,
     )
 
