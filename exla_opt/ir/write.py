@@ -28,8 +28,13 @@ def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
     """
     data = serialise(module, emit)
     if destination == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise InputError(f"cannot write: {error.strerror}", file="<stdout>") from None
         return
     try:
         _write_file(destination, data)

@@ -225,6 +225,17 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     assert done.stderr == f"{tmp_path}/none/out: error: cannot write output file: No such file or directory\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    module = tmp_path / "module.mlir"
+    module.write_text("func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }")
+    command = [Path(sys.executable).with_name("exla-opt"), module]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "<stdout>: error: cannot write: No space left on device\n"
+
+
 def test_a_closed_pipe_is_no_drama() -> None:
     big = KERNEL.replace("module @kernel", f'module @kernel attributes {{mhlo.x = "{"x" * 1_000_000}"}}')
     done = subprocess.run(

@@ -4,32 +4,23 @@
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<65536xbf16>
-// CHECK-DAG: %[[NONE:.*]] = stablehlo.constant dense<-0.000000e+00> : tensor<f32>
+// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<3.000000e+00> : tensor<4096xbf16>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<4096> : tensor<i32>
-// CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<2> : tensor<i32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<3.000000e+00> : tensor<8192xbf16>
-// CHECK-DAG: %[[TILE2:.*]] = stablehlo.constant dense<8192> : tensor<i32>
-// CHECK-DAG: %[[TRIPS2:.*]] = stablehlo.constant dense<8> : tensor<i32>
+// CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<16> : tensor<i32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-DAG: %[[ZERO_F:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<bf16>
 // CHECK: %[[CONVERTED:.*]] = stablehlo.convert %[[ZERO_F]] : {{.*}} -> tensor<f32>
 // CHECK-NOT: <65536x{{[a-z]}}
 // CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[CONVERTED]])
-// CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS2]], SIGNED
-// CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE2]] : tensor<i32>
-// CHECK: %[[X_TILE:.*]] = stablehlo.dynamic_slice %[[X]], %[[START]], sizes = [8192] : {{.*}} -> tensor<8192xbf16>
-// CHECK: %[[COMPARED:.*]] = stablehlo.compare GT, %[[X_TILE]], %[[C]] : {{.*}} -> tensor<8192xi1>
-// CHECK: %[[LOOP2:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[TOTAL2:.*]] = %[[CONVERTED]])
-// CHECK: stablehlo.compare LT, %[[I2]], %[[TRIPS]], SIGNED
-// CHECK: %[[START2:.*]] = stablehlo.multiply %[[I2]], %[[TILE]] : tensor<i32>
-// CHECK: %[[COMPARED_TILE:.*]] = stablehlo.dynamic_slice %[[COMPARED]], %[[START2]], sizes = [4096] : {{.*}} -> tensor<4096xi1>
-// CHECK: %[[CONVERTED2:.*]] = stablehlo.convert %[[COMPARED_TILE]] : {{.*}} -> tensor<4096xbf16>
+// CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
+// CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
+// CHECK: %[[X_TILE:.*]] = stablehlo.dynamic_slice %[[X]], %[[START]], sizes = [4096] : {{.*}} -> tensor<4096xbf16>
+// CHECK: %[[COMPARED:.*]] = stablehlo.compare GT, %[[X_TILE]], %[[C]] : {{.*}} -> tensor<4096xi1>
+// CHECK: %[[CONVERTED2:.*]] = stablehlo.convert %[[COMPARED]] : {{.*}} -> tensor<4096xbf16>
 // CHECK: %[[CONVERTED3:.*]] = stablehlo.convert %[[CONVERTED2]] : {{.*}} -> tensor<4096xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[CONVERTED3]] init: %[[NONE]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL2]], %[[REDUCE]] : tensor<f32>
+// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[CONVERTED3]] init: %[[CONVERTED]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL]], %[[REDUCE]] : tensor<f32>
 // CHECK: stablehlo.return %{{.*}}, %[[SUM]]
-// CHECK: %[[SUM2:.*]] = stablehlo.add %[[TOTAL]], %[[LOOP2]]#1 : tensor<f32>
-// CHECK: stablehlo.return %{{.*}}, %[[SUM2]]
 // CHECK: %[[CONVERTED4:.*]] = stablehlo.convert %[[LOOP]]#1 : {{.*}} -> tensor<bf16>
 // CHECK-NOT: <65536x{{[a-z]}}
 // CHECK: return %[[CONVERTED4]]
