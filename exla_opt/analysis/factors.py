@@ -31,7 +31,7 @@ _TRUSTED = frozenset(
         "negate not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select "
         "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor "
         # shape
-        "broadcast_in_dim reshape reverse transpose gather scatter "
+        "broadcast_in_dim reshape transpose gather scatter "
         # contraction, order, linear algebra
         "dot dot_general sort cholesky fft batch_norm_inference"
     ).split()
@@ -61,6 +61,7 @@ _OWN: dict[str, _OwnRule] = {
     "stablehlo.pad": indexing.pad,
     "stablehlo.reduce": linear.reduce,
     "stablehlo.reduce_window": windows.reduce_window,
+    "stablehlo.reverse": indexing.reverse,
     "stablehlo.select_and_scatter": windows.select_and_scatter,
     "stablehlo.slice": indexing.slice_,
     "stablehlo.triangular_solve": linear.triangular_solve,
@@ -75,7 +76,6 @@ _REASONS = {
     "stablehlo.gather": "stablehlo.gather may read any row of the dimensions that it indexes",
     "stablehlo.optimization_barrier": "stablehlo.optimization_barrier holds several tensors together",
     "stablehlo.reduce_window": "stablehlo.reduce_window has windows that overlap, are padded or leave gaps",
-    "stablehlo.reverse": "stablehlo.reverse is not cut along the dimension that it turns round",
     "stablehlo.scatter": "stablehlo.scatter may write any row of the dimensions that it indexes",
     "stablehlo.sort": "stablehlo.sort compares all elements along the dimension that it sorts",
     "stablehlo.triangular_solve": "stablehlo.triangular_solve couples all rows of the matrix",

@@ -24,6 +24,8 @@ _ELEMENTWISE = frozenset(
     "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor constant map "
     "square erf erfc erf_inv lgamma digamma".split()
 )
+# Their results take the buffers of their first operands, one for one, where nobody reads those later.
+_IN_PLACE = frozenset(("dynamic_update_slice", "scatter", "while"))
 _LONGEST_FUSED_REDUCTION = 32
 
 
@@ -165,6 +167,17 @@ def materialised(ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], 
     return Buffers({value: last for value, last in fusion.last_read.items() if value in fusion.written})
 
 
+def _with_updated(ops: Sequence[Operation], free: Collection[int], last_read: Mapping[int, int]) -> set[int]:
+    """The free tensors, and those that became one of them by updates in place."""
+    found = set(free)
+    for position in range(len(ops) - 1, -1, -1):
+        if ops[position].name not in _IN_PLACE:
+            continue
+        pairs = zip(ops[position].results, ops[position].operands, strict=False)
+        found.update(old for new, old in pairs if new in found and last_read.get(old) == position)
+    return found
+
+
 def peak_bytes(
     ops: Sequence[Operation],
     shapes: Mapping[int, Sequence[int]],
@@ -178,6 +191,7 @@ def peak_bytes(
     somebody else's memory holds, as the results of a function or what a loop carries.
     """
     buffers = materialised(ops, shapes, returned).last_read
+    free = _with_updated(ops, free, buffers)
     dying: dict[int, list[int]] = {}
     for value, last in buffers.items():
         dying.setdefault(last, []).append(value)
@@ -185,7 +199,7 @@ def peak_bytes(
     for position, op in enumerate(ops):
         freed = [value for value in dying.get(position, ()) if value not in free]
         born = sum(sizes[value] for value in op.results if value in buffers and value not in free)
-        reusable = op.name in _ELEMENTWISE or op.name in ("while", "dynamic_update_slice", "scatter", "sort")
+        reusable = op.name in _ELEMENTWISE or op.name in _IN_PLACE or op.name == "sort"
         if reusable and any(sizes[value] == born for value in freed):
             peak = max(peak, live + op.scratch)
         else:

@@ -8,6 +8,7 @@ from exla_opt.analysis.factors import read_rules
 from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
+from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Remark
 
 from .captures import bring_captures_in
@@ -24,7 +25,23 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
     if _devices(module) > 1:
         return _all_missed(module, options, f"the module is partitioned over {_devices(module)} devices")
-    bring_captures_in(module, options)
+    done: list[Remark] = []
+    missed: list[Remark] = []
+    for attempt in range(_MOST_ROUNDS):
+        bring_captures_in(module, options)
+        made, found = _run_rounds(module, options)
+        _remove_marks(module)
+        if made or attempt == 0:
+            missed = found  # told while our own loops were still marked as such
+        if not made:
+            break
+        done += made
+        normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
+    return done + missed
+
+
+def _run_rounds(module: ir.Module, options: Options) -> tuple[list[Remark], list[Remark]]:
+    """Split until no plan is left; returns what was done, and what was not in the last round."""
     done: list[Remark] = []
     missed: list[Remark] = []
     for _ in range(_MOST_ROUNDS):
@@ -39,8 +56,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
-    _remove_marks(module)
-    return done + missed
+    return done, missed
 
 
 def _devices(module: ir.Module) -> int:

@@ -101,10 +101,16 @@ def _slice(tile: _Tile) -> list[ir.Value]:
     slot, (low, high) = _result_slot(tile)
     source = tile.operand_ranges[0]
     assert source is not None
-    starts = _replaced(integers(tile.op, "start_indices", []), slot.dim, low - source[0])
-    limits = _replaced(integers(tile.op, "limit_indices", []), slot.dim, high - source[0])
+    starts, strides = (integers(tile.op, name, []) for name in ("start_indices", "strides"))
+    stride = strides[slot.dim]
+    first = (low - source[0]) * stride + starts[slot.dim] % stride
+    limit = first + (high - low - 1) * stride + 1
+    limits = integers(tile.op, "limit_indices", [])
     return tile.clone(
-        {"start_indices": ir.DenseI64ArrayAttr.get(starts), "limit_indices": ir.DenseI64ArrayAttr.get(limits)}
+        {
+            "start_indices": ir.DenseI64ArrayAttr.get(_replaced(starts, slot.dim, first)),
+            "limit_indices": ir.DenseI64ArrayAttr.get(_replaced(limits, slot.dim, limit)),
+        }
     )
 
 
@@ -114,10 +120,15 @@ def _pad(tile: _Tile) -> list[ir.Value]:
     assert source is not None
     if source[0] >= source[1]:
         return [build.broadcast(tile.operands[1], ir.RankedTensorType(tile.types[0]).shape)]
-    below = _replaced(integers(tile.op, "edge_padding_low", []), slot.dim, source[0] - low)
-    above = _replaced(integers(tile.op, "edge_padding_high", []), slot.dim, high - source[1])
+    below, above = (integers(tile.op, name, []) for name in ("edge_padding_low", "edge_padding_high"))
+    stride = slot.inner
+    before = (source[0] - low) * stride + below[slot.dim] % stride
+    after = (high - low) * stride - before - ((source[1] - source[0] - 1) * stride + 1)
     return tile.clone(
-        {"edge_padding_low": ir.DenseI64ArrayAttr.get(below), "edge_padding_high": ir.DenseI64ArrayAttr.get(above)}
+        {
+            "edge_padding_low": ir.DenseI64ArrayAttr.get(_replaced(below, slot.dim, before)),
+            "edge_padding_high": ir.DenseI64ArrayAttr.get(_replaced(above, slot.dim, after)),
+        }
     )
 
 
@@ -132,6 +143,18 @@ def _concatenate(tile: _Tile) -> list[ir.Value]:
     if len(met) == 1:
         return [met[0]]
     return [stablehlo.ConcatenateOp(met, slot.dim, results=[tile.types[0]]).result]
+
+
+def _reverse(tile: _Tile) -> list[ir.Value]:
+    """Result [a, b) of a dimension that is turned round is operand [n - b, n - a) turned round."""
+    slot, place = _result_slot(tile)
+    if tile.factor.operands[0] is not None:
+        return tile.clone()
+    length = place[1] - place[0]
+    begin = tile.begin(place, ir.IntegerType.get_signless(32))
+    from_end = stablehlo.subtract(build.scalar_i32(slot.length - length), begin)
+    part = build.slice_along(tile.operands[0], slot.dim, from_end, length)
+    return _with_operands(tile, [part]).clone()
 
 
 def _moved_index(tile: _Tile, index: ir.Value, last: int, place: Range | None) -> ir.Value:
@@ -281,5 +304,6 @@ _ADAPTED: dict[str, Callable[[_Tile], list[ir.Value]]] = {
     "stablehlo.iota": _iota,
     "stablehlo.pad": _pad,
     "stablehlo.reduce": _reduce,
+    "stablehlo.reverse": _reverse,
     "stablehlo.slice": _slice,
 }

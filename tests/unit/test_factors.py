@@ -400,7 +400,8 @@ SHAPES = [
     Row("stablehlo.reshape", "6x10xf32", "15x4xf32", "i0"),
     Row("stablehlo.transpose", "3x6x4xf32", "6x4x3xf32", "i0 i1 i2", ints("permutation", 1, 2, 0)),
     Row("stablehlo.transpose", "6x1x4xi4", "4x6x1xi4", "i0 i1", ints("permutation", 2, 0, 1)),
-    Row("stablehlo.reverse", "6x4xf32", "6x4xf32", "i0", ints("dimensions", 1)),
+    Row("stablehlo.reverse", "6x4xf32", "6x4xf32", "i0 i1", ints("dimensions", 1)),
+    Row("stablehlo.reverse", "6x4xf32", "6x4xf32", "i0 i1", ints("dimensions", 0, 1)),
     Row(
         "stablehlo.slice", "6x9xf32", "6x4xf32", "i0 i1",
         ", ".join([ints("start_indices", 0, 3), ints("limit_indices", 6, 7), ints("strides", 1, 1)]),
@@ -410,9 +411,16 @@ SHAPES = [
         attributes=", ".join([ints("start_indices", 0, 3), ints("limit_indices", 6, 4), ints("strides", 1, 1)]),
     ),
     Row(
-        "stablehlo.slice", "6x9xf32", "6x4xf32", "i0", note="strided",
+        "stablehlo.slice", "6x9xf32", "6x4xf32", "i0", note="stride that does not divide",
         attributes=", ".join([ints("start_indices", 0, 1), ints("limit_indices", 6, 9), ints("strides", 1, 2)]),
     ),
+    *[
+        Row(
+            "stablehlo.slice", "6x24xf32", f"6x{length}xf32", "i0 i1", note=f"strided {start}",
+            attributes=", ".join([ints("start_indices", 0, start), ints("limit_indices", 6, limit), ints("strides", 1, 3)]),
+        )
+        for start, limit, length in ((0, 24, 8), (1, 23, 8), (2, 24, 8), (5, 20, 5), (6, 13, 3))
+    ],
     *[
         Row(
             "stablehlo.pad", "6x4xf32 f32", result, expected, note=f"{low},{high},{inside}",
@@ -428,6 +436,9 @@ SHAPES = [
             ("6x4xf32", (1, 0), (-1, 0), (0, 0), "i1"),
             ("6x4xf32", (-2, 0), (-3, 0), (1, 0), "i1"),
             ("6x7xf32", (0, 0), (0, 0), (0, 1), "i0"),
+            ("6x8xf32", (0, 0), (0, 1), (0, 1), "i0 i1"),
+            ("6x8xf32", (0, 1), (0, 0), (0, 1), "i0 i1"),
+            ("6x21xf32", (0, 5), (0, 6), (0, 2), "i0 i1"),
         )
     ],
     Row("stablehlo.concatenate", "6x4xf32 6x3xf32", "6x7xf32", "i0 i1", "dimension = 1 : i64"),
@@ -870,7 +881,6 @@ REFUSALS = [
     (Row("stablehlo.add", "f32 f32", "f32", ""), "stablehlo.add has nothing else to cut"),
     (Row("stablehlo.add", "0x4xf32 0x4xf32", "0x4xf32", ""), "needs its dimension 1 whole"),
     (Row("stablehlo.sort", "6xf32", "6xf32", "", "dimension = 0 : i64", comparator("FLOAT")), "compares all elements"),
-    (Row("stablehlo.reverse", "6xf32", "6xf32", "", ints("dimensions", 0)), "turns round"),
     (
         Row("stablehlo.reduce", "6xf32 f32=0.0", "f32", "", ints("dimensions", 0), monoid("subtract", "f32")),
         "stablehlo.reduce needs dimension 0 of its operand 0 whole",

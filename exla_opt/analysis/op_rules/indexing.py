@@ -15,24 +15,45 @@ def _independent(size: int, operands: list[Slot | None], results: list[Slot | No
 
 
 def slice_(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Result [a, b) of a dimension is operand [start + a, start + b); a dimension with another stride is whole."""
+    """Result [a, b) of a dimension is operand [start + a * stride, start + b * stride), of which every first is kept.
+
+    A dimension with a stride that does not divide it is whole.
+    """
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
     factors = []
     for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
-        if size > 1 and length > 0 and strides[dim] == 1:
-            factors.append(_independent(size, [Slot(dim, size)], [Slot(dim, length, low=starts[dim])]))
+        stride = strides[dim]
+        count = size // stride
+        if count > 1 and length > 0 and size % stride == 0:
+            low = starts[dim] // stride
+            factors.append(_independent(count, [Slot(dim, count, inner=stride)], [Slot(dim, length, low=low)]))
     return tuple(factors)
 
 
 def pad(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """The operand is result [low, low + n) of a dimension; cropping and padding between elements stay whole."""
+    """The operand is result [low, low + n) of a dimension; with padding between, one of every interior + 1 there.
+
+    Cropping stays whole, and so does a result that the distance between elements does not divide.
+    """
     low, high = integers(op, "edge_padding_low", []), integers(op, "edge_padding_high", [])
     interior = integers(op, "interior_padding", [])
     factors = []
     for dim, (length, size) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
-        if size > 1 and length > 0 and interior[dim] == 0 and min(low[dim], high[dim]) >= 0:
-            factors.append(_independent(size, [Slot(dim, length, low=low[dim]), None], [Slot(dim, size)]))
+        stride = interior[dim] + 1
+        count = size // stride
+        if count > 1 and length > 0 and size % stride == 0 and min(low[dim], high[dim]) >= 0:
+            operand = Slot(dim, length, low=low[dim] // stride)
+            factors.append(_independent(count, [operand, None], [Slot(dim, count, inner=stride)]))
     return tuple(factors)
+
+
+def reverse(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """A dimension that keeps its order is cut in both; of one that is turned round the tile is read from the whole."""
+    turned = integers(op, "dimensions", [])
+    slots = [Slot(dim, size) if size > 1 else None for dim, size in enumerate(shapes.results[0])]
+    return tuple(
+        _independent(slot.length, [None if slot.dim in turned else slot], [slot]) for slot in slots if slot is not None
+    )
 
 
 def concatenate(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
