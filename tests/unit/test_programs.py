@@ -50,6 +50,7 @@ def test_names_differ() -> None:
 def test_program(program: Program) -> None:
     before = export_program(program)
     after, remarks = split(before)
+    assert split(after)[0] == after, "a second run changes it"
     assert ("jax.buffer_donor" in before or "tf.aliasing_output" in before) == bool(program.donated)
 
     arrays = random_arguments(before)
