@@ -13,7 +13,7 @@ from exla_opt.analysis.memory import Operation, materialised, peak_bytes
 
 from .accumulate import is_widened
 from .regions import Region
-from .stages import Stage, tile_local
+from .stages import Makers, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
@@ -71,7 +71,7 @@ class Body:
         return fresh
 
 
-def body_of(graph: Graph, region: Region, stage: Stage) -> Body:
+def body_of(graph: Graph, region: Region, makers: Makers, stage: Stage) -> Body:
     """The ops of one stage as the model sees them, with the slices that are cut from outside."""
     body = Body(graph, [], {}, {}, set())
     inside = set(stage.nodes)
@@ -83,7 +83,7 @@ def body_of(graph: Graph, region: Region, stage: Stage) -> Body:
         for index, slot in enumerate(member.operands):
             if slot is None:
                 continue
-            maker = tile_local(graph, region, member, index)
+            maker = makers[position][index]
             if maker is None or maker not in inside:
                 key = (node.operands[index], slot)
                 if key not in cut:

@@ -15,7 +15,7 @@ from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
-from .stages import Output, Stage, find_copies, find_stages
+from .stages import Output, Stage, find_copies, find_makers, find_stages
 
 # Rough speeds of one core, only to compare plans with each other.
 _FLOPS_PER_SECOND = 4e10
@@ -133,10 +133,11 @@ def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Ca
     return stays
 
 
-def _vanished(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
+def _vanished(
+    graph: Graph, region: Region, copies: set[int], outputs: list[Output], is_big: Callable[[int], bool]
+) -> set[int]:
     """Big tensors of the region that nobody needs whole any more."""
     written = {graph.nodes[output.node].results[output.result] for output in outputs}
-    copies = find_copies(graph, region)
     gone = set()
     for position in region.members:
         for value in graph.nodes[position].results:
@@ -155,11 +156,13 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if not region.members:
         producer = graph.nodes[seed.producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
-    stages = find_stages(graph, region, is_big)
+    makers = find_makers(graph, region)
+    copies = find_copies(graph, makers)
+    stages = find_stages(graph, region, makers, copies, is_big)
     if len(stages) > _MOST_STAGES:
         return Refusal(f"it would take {len(stages)} loops, one after the other", seed.producer)
     outputs = [output for stage in stages for output in stage.outputs]
-    vanished = _vanished(graph, region, outputs, is_big)
+    vanished = _vanished(graph, region, copies, outputs, is_big)
     if region.seed not in vanished:
         return _why_whole(graph, region, outputs)
     loops = []
@@ -169,7 +172,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         borders = find_borders(graph, region, stage)
         if len(borders) > _MOST_BORDERS:
             return Refusal("its slices are shifted against each other in too many ways", seed.producer)
-        body = body_of(graph, region, stage)
+        body = body_of(graph, region, makers, stage)
         per_index = max(bytes_per_index(body), 1)
         too_big = max(too_big, -(-per_index // slice_bytes))
         longest = longest_tile(body, slice_bytes, slice_bytes // per_index)
@@ -188,7 +191,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         region.slots[region.seed],
         {position: region.members[position] for loop in loops for position in loop.stage.nodes},
         tuple(loops),
-        frozenset(find_copies(graph, region)),
+        frozenset(copies),
         frozenset(vanished),
         remaining,
         peak,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exla_opt.analysis.factors import Slot
 from exla_opt.analysis.graph import Graph, Node
 
-from .regions import CHEAP, Member, Region
+from .regions import CHEAP, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,87 +33,96 @@ class Stage:
     outputs: tuple[Output, ...]
 
 
-def tile_local(graph: Graph, region: Region, member: Member, operand: int) -> int | None:
-    """The position of the member that makes this operand as the very tile it is read in, if there is one."""
-    slot = member.operands[operand]
-    tensor = graph.tensors[graph.nodes[member.node].operands[operand]]
-    maker = region.members.get(tensor.producer)
-    if slot is None or maker is None or maker.results[tensor.result_index] != slot:
-        return None
-    return maker.node
+Makers = dict[int, tuple[int | None, ...]]
 
 
-def _stage_numbers(graph: Graph, region: Region, copies: set[int]) -> dict[int, int]:
+def find_makers(graph: Graph, region: Region) -> Makers:
+    """For every member and operand the position of the member that makes it as the very tile it is read in, if any."""
+    made: dict[int, tuple[int, Slot]] = {}
+    for position, member in region.members.items():
+        for value, slot in zip(graph.nodes[position].results, member.results, strict=True):
+            if slot is not None:
+                made[value] = (position, slot)
+
+    def maker(value: int, slot: Slot | None) -> int | None:
+        found = made.get(value) if slot is not None else None
+        return found[0] if found and found[1] == slot else None
+
+    return {
+        position: tuple(map(maker, graph.nodes[position].operands, member.operands))
+        for position, member in region.members.items()
+    }
+
+
+def _stage_numbers(graph: Graph, region: Region, makers: Makers, copies: set[int]) -> dict[int, int]:
     """The earliest stage of every member: one walk in program order over readiness of whole values."""
-    ready = [0] * len(graph.tensors)
+    ready: dict[int, int] = {}  # what is not in it is there before the first loop
     stages: dict[int, int] = {}
     first, last = min(region.members), max(region.members)
     for node in graph.nodes[first : last + 1]:  # nothing before the first member waits for one
-        member = region.members.get(node.position)
-        after = max((ready[value] for value in (*node.operands, *node.captures)), default=0)
-        if member is not None:
-            stages[node.position] = _member_stage(graph, region, member, node, ready, stages)
+        after = 0
+        for value in (*node.operands, *node.captures):
+            if value in ready and ready[value] > after:
+                after = ready[value]
+        if node.position in region.members:
+            stages[node.position] = _member_stage(node, makers[node.position], ready, stages)
             if node.position not in copies:  # the original of a copy stays: it is ready when its operands are
                 after = stages[node.position] + 1
-        for value in node.results:
-            ready[value] = after
+        if after:
+            ready.update(dict.fromkeys(node.results, after))
     return stages
 
 
-def _member_stage(
-    graph: Graph, region: Region, member: Member, node: Node, ready: list[int], stages: dict[int, int]
-) -> int:
-    stage = max((ready[value] for value in node.captures), default=0)
-    for index, value in enumerate(node.operands):
-        maker = tile_local(graph, region, member, index)
-        stage = max(stage, ready[value] if maker is None else stages[maker])
+def _member_stage(node: Node, makers: tuple[int | None, ...], ready: dict[int, int], stages: dict[int, int]) -> int:
+    stage = max((ready.get(value, 0) for value in node.captures), default=0)
+    for value, maker in zip(node.operands, makers, strict=True):
+        stage = max(stage, ready.get(value, 0) if maker is None else stages[maker])
     return stage
 
 
-def _needed_whole(graph: Graph, region: Region, value: int) -> bool:
+def _needed_whole(graph: Graph, makers: Makers, value: int) -> bool:
     """Whether some reader outside the region, or a member that does not cut it, needs the complete tensor."""
-    for user, index in graph.tensors[value].users:
-        member = region.members.get(user)
-        if member is None or index < 0 or tile_local(graph, region, member, index) is None:
-            return True
-    return False
+    return any(
+        index < 0 or user not in makers or makers[user][index] is None for user, index in graph.tensors[value].users
+    )
 
 
-def _own_outputs(graph: Graph, region: Region, position: int) -> list[Output]:
+def _own_outputs(graph: Graph, region: Region, makers: Makers, position: int) -> list[Output]:
     member = region.members[position]
     outputs = []
     for index, (value, slot) in enumerate(zip(graph.nodes[position].results, member.results, strict=True)):
         if slot is None:
             outputs.append(Output(position, index, None))
-        elif _needed_whole(graph, region, value):
+        elif _needed_whole(graph, makers, value):
             outputs.append(Output(position, index, slot))
     return outputs
 
 
-def find_copies(graph: Graph, region: Region) -> set[int]:
+def find_copies(graph: Graph, makers: Makers) -> set[int]:
     """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
     copies: set[int] = set()
-    for position, member in sorted(region.members.items()):
+    for position in sorted(makers):
         if graph.nodes[position].name not in CHEAP:
             continue
-        makers = (tile_local(graph, region, member, index) for index in range(len(member.operands)))
-        if all(maker is None or maker in copies for maker in makers):
+        if all(maker is None or maker in copies for maker in makers[position]):
             copies.add(position)
     return copies
 
 
-def find_stages(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> list[Stage]:
+def find_stages(
+    graph: Graph, region: Region, makers: Makers, copies: set[int], is_big: Callable[[int], bool]
+) -> list[Stage]:
     """The loops of a region, first to last.
 
+    makers, copies: what `find_makers` and `find_copies` found.
     is_big: whether a tensor is too big to be kept between two loops.
     """
-    copies = find_copies(graph, region)
-    numbers = _stage_numbers(graph, region, copies)
+    numbers = _stage_numbers(graph, region, makers, copies)
     outputs: dict[int, dict[tuple[int, int], Output]] = {}
     for position, number in numbers.items():
         if position in copies:
             continue  # the original stays where it is for whoever else reads it
-        for output in _own_outputs(graph, region, position):
+        for output in _own_outputs(graph, region, makers, position):
             if graph.tensors[graph.nodes[position].results[output.result]].users:
                 outputs.setdefault(number, {})[position, output.result] = output
 
@@ -129,9 +138,7 @@ def find_stages(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> 
             if position in needed:
                 continue
             needed.add(position)
-            member = region.members[position]
-            for index, value in enumerate(graph.nodes[position].operands):
-                maker = tile_local(graph, region, member, index)
+            for value, maker in zip(graph.nodes[position].operands, makers[position], strict=True):
                 if maker is None:
                     continue
                 home = numbers[maker]

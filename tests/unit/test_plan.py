@@ -16,7 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.passes.tensor_splitter.pieces import balanced_tile, cut_pieces
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
 from exla_opt.passes.tensor_splitter.regions import Region, grow
-from exla_opt.passes.tensor_splitter.stages import Output, find_copies, find_stages
+from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_stages
 from exla_opt.sizes import format_size, parse_size
 
 COUNTS = st.integers(min_value=1, max_value=10**6)
@@ -102,6 +102,11 @@ def is_big(graph: Graph, value: int) -> bool:
     return graph.tensors[value].type.shape in ((64, 32), (32, 64))
 
 
+def stages_of(graph: Graph, region: Region) -> list[Stage]:
+    makers = find_makers(graph, region)
+    return find_stages(graph, region, makers, find_copies(graph, makers), lambda value: is_big(graph, value))
+
+
 EXP = f"%x = stablehlo.exponential %a : {MATRIX}"
 ROW_SUM = f"%s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : ({MATRIX}, tensor<f32>) -> tensor<64xf32>"
 SPREAD = f"%t = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<64xf32>) -> {MATRIX}"
@@ -133,7 +138,7 @@ def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
     graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
     region = region_of(graph, 1, 0)
     assert sorted(region.members) == [1, 2, 3, 4]
-    (stage,) = find_stages(graph, region, lambda value: is_big(graph, value))
+    (stage,) = stages_of(graph, region)
     assert stage.nodes == (1, 2, 3, 4)
     assert stage.outputs == (Output(4, 0, Slot(0, 64)),)
 
@@ -142,7 +147,7 @@ def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
     graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
     region = region_of(graph, 1, 1)
     assert region.members[2].factor.kind is Kind.REDUCING
-    first, second = find_stages(graph, region, lambda value: is_big(graph, value))
+    first, second = stages_of(graph, region)
     assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
     assert second.outputs == (Output(4, 0, Slot(1, 32)),)
     assert 1 in second.nodes, "the big tensor is made again, not kept"
@@ -154,7 +159,7 @@ def test_a_cheap_op_of_outside_values_is_only_repeated() -> None:
         f"%t = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<64xf32>) -> {MATRIX}",
         f"%y = stablehlo.add %a, %t : {MATRIX}",
     )
-    assert find_copies(graph, region_of(graph, 2, 0)) == {1}
+    assert find_copies(graph, find_makers(graph, region_of(graph, 2, 0))) == {1}
 
 
 def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
