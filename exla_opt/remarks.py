@@ -23,6 +23,7 @@ class Remark:
     bytes: the tensor's size.
     location: where the op stands, as in `model.py:12:3`, or the op's own name.
     message: the sentence.
+    stopped_by, stopped_at: the op that stands in the way and its location, where that is another op.
     """
 
     kind: Kind
@@ -31,3 +32,10 @@ class Remark:
     bytes: int
     location: str
     message: str
+    stopped_by: str = ""
+    stopped_at: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence, with the op that stands in the way."""
+        return f"{self.message} ({self.stopped_by} at {self.stopped_at})" if self.stopped_by else self.message

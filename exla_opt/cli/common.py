@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -27,8 +29,21 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody reads or types there; a standard stream that is closed is None."""
+    return stream is not None and stream.isatty()
+
+
 class Command(click.Command):
     """A command that ends with 0 (done), 1 (the input's or our fault) or 2 (usage), and never with a traceback."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; what --help and the like cannot print is one line as well."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            click.echo(_explain(error, self.name or "exla-opt"), err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; print InputError as it is and anything unexpected as one line."""
@@ -46,6 +61,8 @@ def _explain(error: Exception, command: str) -> str:
 
     if isinstance(error, InputError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+        return f"{error.filename or '<stdout>'}: error: cannot write: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
     return (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size
+from exla_opt.cli.common import Command, Size, is_terminal
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
@@ -100,10 +100,10 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     start = time.perf_counter()
     if flags["report"] and flags["quiet"]:
         raise click.UsageError("--report and --quiet exclude each other")
-    if emit != "text" and output == "-" and sys.stdout.isatty():
+    if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     options = _options(flags)
-    if source == "-" and sys.stdin.isatty():
+    if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
     _run(source, output, emit, options, flags, start)
 
@@ -160,7 +160,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     begin = time.perf_counter()
     read = read_module(source, new_context())
     parsing = time.perf_counter() - begin
-    wants_report = not flags["quiet"] and (flags["report"] or sys.stderr.isatty())
+    wants_report = not flags["quiet"] and (flags["report"] or is_terminal(sys.stderr))
     # Measured after inlining where that comes first: a call hides what it makes.
     before = [summarise(read.module)] if wants_report and names[:1] != ("normalise",) else []
 

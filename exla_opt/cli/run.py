@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,6 +47,12 @@ Exit status: 0 done and, with --compare, equal; 1 not equal, or a module or
 its inputs cannot be read, compiled or run; 2 wrong usage."""
 
 
+def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no tolerance", ctx, param)
+    return value
+
+
 @click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", metavar="FILE")
 @click.option("--compare", "other", metavar="OTHER", help="Run OTHER on the same inputs; FILE's results must equal it.")
@@ -53,8 +60,12 @@ its inputs cannot be read, compiled or run; 2 wrong usage."""
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the random inputs, used without --inputs [0].")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where to run [cpu].")
 @click.option("--repeat", type=click.IntRange(min=1), default=5, help="Timed runs after the warm-up [5].")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every float result.")
-@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every float result.")
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), callback=_finite, help="Relative tolerance for all float results."
+)
+@click.option(
+    "--atol", type=click.FloatRange(min=0), callback=_finite, help="Absolute tolerance for all float results."
+)
 @click.option("--no-run", is_flag=True, help="Only compile, and print the memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
 @click.version_option(__version__, message="exla-run %(version)s")
@@ -71,7 +82,7 @@ def main(
     json_file: str | None,
 ) -> None:
     """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
-    results are apart. The last line is then PASSED or FAILED.
+    results are apart. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
 
     FILE and OTHER are MLIR text, MLIR bytecode or StableHLO portable artifacts, gzipped or not; one of them may
     be - for standard input.

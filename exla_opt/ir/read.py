@@ -25,6 +25,8 @@ _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
 _TF_DIALECTS = ("tf", "tf_executor", "tf_saved_model", "mhlo_disc")
 _UNKNOWN_DIALECT = r"^Dialect `(\w+)' not found|[!#]\"?(\w+)\"?<.* created with unregistered dialect"
 _HEX_SIZE = "the constant's hex data does not have the size of its type"
+_DYNAMIC = "dynamic shape {}: exla-opt needs to know every size"
+_SPECIALISE = "export with concrete sizes, or specialise the module with stablehlo-refine-shapes"
 _EXPORT_HELP = "export StableHLO: jax.jit(f).lower(...).as_text(), or TensorFlow's get_compiler_ir(stage='stablehlo')"
 
 
@@ -43,7 +45,7 @@ def read_module(source: str, context: ir.Context) -> Source:
     Raises InputError when the file cannot be read, is no module, or is one that exla-opt cannot take:
     without a public function, with dynamic shapes, or with constants that were elided in printing.
     """
-    name = "<stdin>" if source == "-" else source
+    name = "<stdin>" if source == "-" else source or "''"
     try:
         data = _read_bytes(source)
     except InputError as error:
@@ -69,6 +71,8 @@ def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
 
 def _read_bytes(source: str) -> bytes:
     if source == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed")
         return sys.stdin.buffer.read()
     try:
         with open(source, "rb") as file:
@@ -146,12 +150,13 @@ def _parse_portable(data: bytes, version: tuple[int, ...], context: ir.Context) 
 def _captured_stderr() -> Iterator[list[str]]:
     """Catch what C++ writes to file descriptor 2: the deserialiser prints its errors instead of raising them."""
     printed: list[str] = []
-    sys.stderr.flush()
     try:
         saved = os.dup(2)
     except OSError:  # standard error is closed: nothing to keep clean
         yield printed
         return
+    if sys.stderr is not None:
+        sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
@@ -178,11 +183,20 @@ def _explain(error: ir.MLIRError, data: bytes) -> InputError:
     elif message.startswith("operation being parsed with an unregistered dialect"):
         _explain_dialect(plain, _generic_dialect(plain, data))
     elif found := re.match(r"(?:custom op|unregistered operation) '([\w.]+)' (?:is unknown|found in dialect)", message):
-        plain.message = f"unknown operation '{found[1]}'"
-        plain.help = f"jaxlib {jaxlib_version} has no such op; if it is a new one, upgrade jaxlib"
+        _explain_operation(plain, found[1])
+    elif found := re.search(r"must be ranked tensor.* but got '(tensor<\*x\w+>)'", message, re.DOTALL):
+        plain.message, plain.help = _DYNAMIC.format(found[1]), _SPECIALISE
     elif _is_at_end(plain, data):
         plain.help = "the text ends here; the file may be cut short"
     return plain
+
+
+def _explain_operation(error: InputError, name: str) -> None:
+    error.message = f"unknown operation '{name}'"
+    if "." in name:
+        error.help = f"jaxlib {jaxlib_version} has no such op; if it is a new one, upgrade jaxlib"
+    else:
+        error.help = f"operations are written as in stablehlo.add; if this file is no MLIR, {_EXPORT_HELP}"
 
 
 def _explain_hex(error: InputError) -> None:
@@ -203,7 +217,7 @@ def _is_at_end(error: InputError, data: bytes) -> bool:
 
 def _explain_dialect(error: InputError, dialect: str) -> None:
     error.message = f"unknown dialect '{dialect}'" if dialect else "operation of an unknown dialect"
-    error.help = _EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO, with chlo, func and sdy"
+    error.help = _EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO and what else jaxlib knows"
 
 
 def _generic_dialect(error: InputError, data: bytes) -> str:
@@ -219,6 +233,12 @@ def _check(module: ir.Module, data: bytes) -> None:
     operations = [view.operation for view in module.body.operations]
     if not operations:
         raise InputError("the module is empty: it has no function")
+    modules = sum(op.name == "builtin.module" for op in operations)
+    if modules:
+        raise InputError(
+            f"the file holds {modules} modules" if modules > 1 else "the module holds another module",
+            help="give exla-opt one module at a time, with its functions directly in it",
+        )
     functions = [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
     if not functions:
         raise InputError("the module has no function with a body")
@@ -254,8 +274,8 @@ def _check_shapes(function: ir.Operation) -> None:
         ):
             raise error_at(
                 op.location,
-                f"dynamic shape {kind}: exla-opt needs to know every size",
-                help="export with concrete sizes, or specialise the module with stablehlo-refine-shapes",
+                _DYNAMIC.format(kind),
+                help=_SPECIALISE,
             )
         static.add(kind)
 

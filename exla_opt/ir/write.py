@@ -28,6 +28,8 @@ def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
     """
     data = serialise(module, emit)
     if destination == "-":
+        if sys.stdout is None:
+            raise InputError("standard output is closed", file="<stdout>")
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -36,8 +38,12 @@ def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
         except OSError as error:
             raise InputError(f"cannot write: {error.strerror}", file="<stdout>") from None
         return
+    if destination.endswith("/") or not destination:
+        raise InputError("cannot write output file: this names no file", file=destination or "''")
     try:
         _write_file(destination, data)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"cannot write output file: {error.strerror}", file=destination) from None
 
@@ -83,12 +89,12 @@ def has_own_locations(module: ir.Module) -> bool:
 
 
 def _write_file(destination: str, data: bytes) -> None:
-    path = os.path.realpath(destination)  # a link stays a link
-    mode = _mode(path)
-    if mode is not None and not stat.S_ISREG(mode):  # a device or a named pipe cannot be replaced
-        with open(path, "wb") as file:
+    mode = _mode(destination)
+    if mode is not None and not stat.S_ISREG(mode):  # a device or a pipe cannot be replaced
+        with open(destination, "wb") as file:
             file.write(data)
         return
+    path = os.path.realpath(destination)  # a link stays a link
     handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:

@@ -54,7 +54,10 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
         verdict = "ok" if one.passed else "differs"
         figures = [_format_extreme(one.absolute), _format_extreme(one.relative)]
         rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", verdict])
-    if rows:
+    if console.is_terminal and _table(heads, rows).__rich_measure__(console, console.options).minimum > console.width:
+        for row in rows:  # too wide for the terminal: a table for each result
+            _print_table(console, [heads[0], row[0]], list(zip(heads[1:], row[1:], strict=True)))
+    elif rows:
         _print_table(console, heads, rows)
     for number, one in enumerate(comparisons):
         if not one.passed:
@@ -119,15 +122,19 @@ def _ratio(values: Sequence[float]) -> list[str]:
     return [f"{first / second:.3g}" if second else "1" if not first else "-"]
 
 
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table()
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")  # Text: a [ in a file's name is not markup
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A drawn table on a terminal, aligned words anywhere else, so that logs and grep can read it."""
     if console.is_terminal:
-        table = Table()
-        for head in heads:
-            table.add_column(Text(head), overflow="fold")  # Text: a [ in a file's name is not markup
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
+        console.print(_table(heads, rows))
         return
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
     for row in (heads, *rows):

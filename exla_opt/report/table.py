@@ -41,7 +41,7 @@ def _details(title: str, remarks: Sequence[Remark]) -> Table:
         tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}")
         if count > 1:
             tensor.append(f", {count} times")
-        table.add_row(tensor, Group(Text(remark.message), Text(remark.location, style="dim")))
+        table.add_row(tensor, Group(Text(remark.text), Text(remark.location, style="dim")))
     return table
 
 

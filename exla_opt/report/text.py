@@ -14,17 +14,18 @@ _INPUT = "<stdin>:"
 
 def name_input(remarks: Sequence[Remark], name: str) -> list[Remark]:
     """The remarks with `name` for the input, so that `name:line:col` is a line of the file that was read."""
-    return [
-        replace(r, location=f"{name}:{r.location.removeprefix(_INPUT)}") if r.location.startswith(_INPUT) else r
-        for r in remarks
-    ]
+
+    def named(location: str) -> str:
+        return f"{name}:{location.removeprefix(_INPUT)}" if location.startswith(_INPUT) else location
+
+    return [replace(r, location=named(r.location), stopped_at=named(r.stopped_at)) for r in remarks]
 
 
 def remark_lines(remarks: Sequence[Remark]) -> list[str]:
     """One line a missed remark, `file:line:col: remark: ...`; repeated ones once."""
     lines = [
         f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}) "
-        f"{' '.join(remark.message.split())} [{remark.pass_name}]"
+        f"{' '.join(remark.text.split())} [{remark.pass_name}]"
         for remark in remarks
         if remark.kind is Kind.MISSED
     ]

@@ -12,7 +12,7 @@ from exla_opt.analysis.memory import materialised, peak_bytes
 from exla_opt.options import Options
 
 from .accumulate import reassociates
-from .body import operation_of
+from .body import MOST_SLICES_ALIVE, operation_of
 from .extent import block_peak, interleaves
 from .plan import Plan, Refusal, is_returned, make_plan
 from .regions import Region, grow, updates_carry
@@ -169,8 +169,8 @@ class _Chooser:
         if not choice.plans or graph.tile:
             return
         peak = block_peak(graph, choice.plans)
-        if peak <= self.threshold:
-            return
+        if peak <= max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes):
+            return  # no more than what a loop's own body may take
         best = None
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]

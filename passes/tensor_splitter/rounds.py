@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.factors import read_rules
@@ -93,11 +95,12 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
-    message = f"not split: {refusal.reason}"
-    if refusal.node is not None and refusal.node != graph.tensors[value].producer:
-        node = graph.nodes[refusal.node]
-        message += f" ({node.name} at {describe(node.op)})"
-    return _remark(graph, value, Kind.MISSED, message)
+    remark = _remark(graph, value, Kind.MISSED, f"not split: {refusal.reason}")
+    if refusal.node is None or refusal.node == graph.tensors[value].producer:
+        return remark
+    node = graph.nodes[refusal.node]
+    where = describe(node.op)
+    return remark if where == remark.location else replace(remark, stopped_by=node.name, stopped_at=where)
 
 
 def _remark(graph: Graph, value: int, kind: Kind, message: str) -> Remark:

@@ -495,6 +495,14 @@ INDEXING = [
         Row("stablehlo.dynamic_update_slice", f"9x4xf32 6x4xf32 {kind}~{start}:{start + 1} {kind}", "9x4xf32", "c1.0 i1")
         for kind, start in (("i32", 3), ("i32", 17), ("i64", -4))
     ],
+    *[
+        Row(name, f"300xf32 {update} {kind}=90", result, expected, ints("slice_sizes", 200) if not update else "", note=f"narrow {kind}")
+        for kind in ("i8", "ui8")
+        for name, update, result, expected in (
+            ("stablehlo.dynamic_slice", "", "200xf32", "i0"),
+            ("stablehlo.dynamic_update_slice", "200xf32", "300xf32", "c1.0"),
+        )
+    ],
     Row("stablehlo.dynamic_update_slice", "9x4xf32 1x4xf32 i32=3 i32=0", "9x4xf32", "i1", note="one row"),
     Row(
         "stablehlo.gather", "9x4xf32 6x1xi32~-3:14", "6x4xf32", "i0 i1", note="rows",
@@ -523,6 +531,10 @@ INDEXING = [
     Row(
         "stablehlo.gather", "9x4xf32 6xi32~-3:14", "6x3x4xf32", "i0 i1 i2", note="partial window, no vector",
         attributes=gather_numbers("1, 2", "", "0", 1) + ", " + ints("slice_sizes", 3, 4),
+    ),
+    Row(
+        "stablehlo.gather", "300xf32 4x1xi8~80:120", "4x200xf32", "i0 i1", note="partial window, narrow index",
+        attributes=gather_numbers("1", "", "0", 1) + ", " + ints("slice_sizes", 200),
     ),
     Row(
         "stablehlo.gather", "6x9xf32 6x5x1xi32~-3:14", "6x5xf32", "i0 i1", note="batching",

@@ -236,6 +236,50 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
     assert done.stderr == "<stdout>: error: cannot write: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("option", ["--help", "--list-passes"])
+def test_help_on_a_full_disk_is_told_in_one_line(option: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([EXLA_OPT, option], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "<stdout>: error: cannot write: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "sentence"),
+    [
+        ("<&-", "<stdin>: error: standard input is closed\n"),
+        (">&-", "<stdout>: error: standard output is closed\n"),
+        ("2>&- >/dev/null", ""),
+    ],
+)
+def test_closed_standard_streams(redirection: str, sentence: str) -> None:
+    command = f"{EXLA_OPT} - {redirection}"
+    done = subprocess.run(["bash", "-c", command], input=KERNEL, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1 if sentence else 0, sentence)
+
+
+def test_the_output_file_may_be_a_pipe() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{EXLA_OPT} -o /dev/stdout | head -n 1"], input=KERNEL.encode(), capture_output=True, timeout=60
+    )
+    assert done.stdout.startswith(b"module @kernel")
+
+
+@pytest.mark.parametrize("name", ["", "directory/"])
+def test_an_output_that_names_no_file(name: str) -> None:
+    done = opt("-o", name, stdin=KERNEL)
+    assert done.returncode == 1
+    assert done.stderr == f"{name or repr(name)}: error: cannot write output file: this names no file\n"
+
+
+def test_remarks_name_the_file_also_where_something_stands_in_the_way(tmp_path: Path) -> None:
+    file = tmp_path / "sort.mlir"
+    file.write_text(SORT)
+    done = opt(str(file), "--size-threshold=1KB")
+    assert f"{file}:" in done.stderr
+    assert "<stdin>" not in done.stderr
+
+
 def test_a_closed_pipe_is_no_drama() -> None:
     big = KERNEL.replace("module @kernel", f'module @kernel attributes {{mhlo.x = "{"x" * 1_000_000}"}}')
     done = subprocess.run(
