@@ -756,6 +756,7 @@ LINEAR = [
     Row("chlo.top_k", "9xf32~special", "3xf32 3xi32", "r0.0", "k = 3 : i64"),
     Row("chlo.top_k", "6x9xf32~ties", "6x4xf32 6x4xi32", "i0 r0.1", "k = 4 : i64"),
     Row("chlo.top_k", "6x5xf32~special", "6x5xf32 6x5xi32", "i0", "k = 5 : i64"),
+    Row("chlo.top_k", "6x8xf32~ties", "6x4xf32 6x4xi32", "i0", "k = 4 : i64", note="as long as two tiles joined"),
     Row("stablehlo.cholesky", "6x4x4xf32~spd", "6x4x4xf32", "i0", "lower = true", close=True),
     Row("stablehlo.cholesky", "6x4x4xf64~spd", "6x4x4xf64", "i0", "lower = false", close=True),
     Row("stablehlo.cholesky", "6x4x4xcomplex<f32>~spd", "6x4x4xcomplex<f32>", "i0", "lower = true", close=True),

@@ -64,7 +64,7 @@ def chlo_top_k(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Rows by themselves; along a row the best of the tile and of those before it, once the first tile has k."""
     row, count = shapes.operands[0], shapes.results[0][-1]
     factors = top_k(op, shapes)
-    if count < 1 or row[-1] < 2 * count:
+    if count < 1 or row[-1] <= 2 * count:  # two times k is what two tiles are joined to
         return factors
     along = Slot(len(row) - 1, row[-1])
     return (*factors, Factor(Kind.REDUCING, row[-1], (along,), (None, None), least=count))
