@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from exla_opt.options import Options
-from exla_opt.passes import normalise, tensor_splitter
+from exla_opt.passes import euclidean_distance, normalise, tensor_splitter
 from exla_opt.remarks import Remark
 
 PassFunction = Callable[[ir.Module, Options], list[Remark]]
@@ -19,10 +19,11 @@ AfterPass = Callable[[str, ir.Module], None]
 # Every pass by its name on the command line, in the order in which they are meant to run.
 PASSES: dict[str, PassFunction] = {
     "normalise": normalise.run,
+    "euclidean-distance": euclidean_distance.run,
     "tensor-splitter": tensor_splitter.run,
 }
 
-DEFAULT_PASSES = ("normalise", "tensor-splitter", "normalise")
+DEFAULT_PASSES = ("normalise", "euclidean-distance", "tensor-splitter", "normalise")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,14 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
     inline_calls(module)
-    _clean_up(module)
+    clean_up(module)
     if _capture_invariants(module):
-        _clean_up(module)
+        clean_up(module)
     return []
 
 
-def _clean_up(module: ir.Module) -> None:
+def clean_up(module: ir.Module) -> None:
+    """Drop dead ops and merge equal ones."""
     with module.context:
         passmanager.PassManager.parse(_CLEAN_UP).run(module.operation)
 

@@ -134,3 +134,35 @@ def clamp(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
 def wide_float() -> ir.Type:
     """The type in which sums of narrower floats are kept."""
     return ir.F32Type.get()
+
+
+def sum_along(value: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """The sum over some dimensions, from zero."""
+    kind = tensor_of(value)
+    shape = [size for dim, size in enumerate(kind.shape) if dim not in dims]
+    scalar = with_shape(kind, [])
+    made = stablehlo.ReduceOp([with_shape(kind, shape)], [value], [zeros(scalar)], list(dims))
+    block = made.body.blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        stablehlo.return_([stablehlo.add(*block.arguments)])
+    result: ir.Value = made.operation.results[0]
+    return result
+
+
+def dot(
+    left: ir.Value,
+    right: ir.Value,
+    batch: tuple[Sequence[int], Sequence[int]],
+    contracted: tuple[Sequence[int], Sequence[int]],
+    shape: Sequence[int],
+) -> ir.Value:
+    """A dot_general in the highest precision.
+
+    batch, contracted: dimensions of left and of right. shape: that of the result.
+    """
+    (left_batch, right_batch), (left_contracted, right_contracted) = batch, contracted
+    numbers = stablehlo.DotDimensionNumbers.get(
+        list(left_batch), list(right_batch), list(left_contracted), list(right_contracted)
+    )
+    highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
+    return stablehlo.dot_general(with_shape(tensor_of(left), shape), left, right, numbers, precision_config=highest)

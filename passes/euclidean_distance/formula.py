@@ -1,0 +1,229 @@
+"""Writes a candidate's formula: smaller tensors, contractions, and their sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.op_rules.bodies import float_bits
+from exla_opt.ir import build
+
+from .candidates import Candidate
+from .contraction import Step
+from .expression import Expression, Place, maker, splat_number
+from .terms import Factor, Term
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A value whose dimensions are those of `dims`, in increasing order."""
+
+    value: ir.Value
+    dims: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes the formulas of one block, first to last; what two of them share is made once.
+
+    written: what stands for the result of a reduce, which itself is left for dead code.
+    """
+
+    written: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    small: dict[Expression, _Tensor] = field(default_factory=dict)
+    factors: dict[Factor, _Tensor] = field(default_factory=dict)
+    means: dict[tuple[Expression, frozenset[int]], _Tensor] = field(default_factory=dict)
+
+    def write(self, candidate: Candidate) -> None:
+        """Put the candidate's sum in the place of its reduce."""
+        root = candidate.root
+        with ir.InsertionPoint(root), root.location:
+            value = _Sum(candidate, self).value()
+        root.results[0].replace_all_uses_with(value)
+        self.written[root.results[0]] = value
+
+    def tensor(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+        """The expression on no more dimensions than it depends on."""
+        found = self.small.get(expression)
+        if found is None:
+            found = self.small[expression] = self._small(expression, sizes)
+        return found
+
+    def _small(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+        kind = build.tensor_of(expression.value)
+        if expression.name == "constant":
+            return _Tensor(_number(expression.constant, kind.element_type), ())
+        if not expression.name:
+            return _squeezed(self.written.get(expression.value, expression.value), expression.place)
+        dims = tuple(sorted(expression.dims))
+        operands = [_repeated(self.tensor(child, sizes), dims, sizes) for child in expression.children]
+        op = maker(expression.value)
+        assert op is not None
+        made = op.clone(ip=ir.InsertionPoint.current).operation
+        for index, operand in enumerate(operands):
+            made.operands[index] = operand
+        made.results[0].set_type(build.with_shape(kind, [sizes[dim] for dim in dims]))
+        return _Tensor(made.results[0], dims)
+
+    def factor(self, factor: Factor, sizes: dict[int, int]) -> _Tensor:
+        """The factor's tensor; of narrow floats in float32."""
+        found = self.factors.get(factor)
+        if found is None:
+            found = self.factors[factor] = self._factor(factor, sizes)
+        return found
+
+    def _factor(self, factor: Factor, sizes: dict[int, int]) -> _Tensor:
+        tensor = self.wide(factor.expression, sizes)
+        if factor.centre is not None:
+            mean = _repeated(self.mean(factor.centre, factor.over, sizes), tensor.dims, sizes)
+            moved = stablehlo.add if factor.sign > 0 else stablehlo.subtract
+            return _Tensor(moved(tensor.value, mean), tensor.dims)
+        if factor.inverted:
+            return _Tensor(stablehlo.divide(build.splat(tensor.value.type, 1), tensor.value), tensor.dims)
+        return tensor
+
+    def wide(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+        tensor = self.tensor(expression, sizes)
+        element = build.tensor_of(tensor.value).element_type
+        return _Tensor(build.convert(tensor.value, wide_element(element)), tensor.dims)
+
+    def mean(self, expression: Expression, over: frozenset[int], sizes: dict[int, int]) -> _Tensor:
+        """The mean over some dimensions of what is finite: one point at infinity must not take the others along."""
+        key = (expression, over)
+        if key not in self.means:
+            tensor = self.wide(expression, sizes)
+            finite = stablehlo.select(stablehlo.is_finite(tensor.value), tensor.value, build.zeros(tensor.value.type))
+            added = _summed(_Tensor(finite, tensor.dims), frozenset(tensor.dims) - over)
+            count = build.splat(added.value.type, prod(sizes[dim] for dim in over))
+            self.means[key] = _Tensor(stablehlo.divide(added.value, count), added.dims)
+        return self.means[key]
+
+
+def wide_element(element: ir.Type) -> ir.Type:
+    """The type to compute in: sums of narrow floats would lose what the difference had kept."""
+    return build.wide_float() if 0 < float_bits(element) < 32 else element
+
+
+class _Sum:
+    """One candidate's terms, contracted and added up."""
+
+    def __init__(self, candidate: Candidate, writer: Writer):
+        self.candidate = candidate
+        self.writer = writer
+        self.sizes = candidate.sizes
+        self.dims = tuple(sorted(candidate.output))
+        self.kind = build.tensor_of(candidate.root.results[0])
+        self.element = wide_element(self.kind.element_type)
+
+    def value(self) -> ir.Value:
+        terms = list(zip(self.candidate.terms, self.candidate.steps, strict=True))
+        if not self.candidate.square:
+            return self.finished(self.added(terms))
+        squares = [pair for pair in terms if pair[0].is_square]
+        others = [pair for pair in terms if not pair[0].is_square]
+        whole = self.added(squares)
+        if not others:
+            return self.finished(whole)
+        positive = stablehlo.maximum(stablehlo.add(whole, self.added(others)), build.zeros(whole.type))
+        # At infinity the terms would cancel to NaN; what was far away there still is.
+        return self.finished(stablehlo.select(stablehlo.is_finite(whole), positive, whole))
+
+    def finished(self, value: ir.Value) -> ir.Value:
+        """In the type of the reduce, with its init added."""
+        result = build.convert(value, self.kind.element_type)
+        if build.shape_of(result) != list(self.kind.shape):
+            result = stablehlo.reshape(self.kind, result)
+        init = self.candidate.root.operands[1]
+        made_by = maker(init)
+        if made_by is not None and made_by.name == "stablehlo.constant" and splat_number(made_by) == 0:
+            return result
+        return stablehlo.add(result, build.broadcast(init, list(self.kind.shape)))
+
+    def added(self, terms: list[tuple[Term, tuple[Step, ...]]]) -> ir.Value:
+        total: ir.Value | None = None
+        for term, steps in terms:
+            value = self.contracted(term, steps)
+            total = value if total is None else stablehlo.add(total, value)
+        if total is None:
+            shape = [self.sizes[dim] for dim in self.dims]
+            return build.zeros(ir.RankedTensorType.get(shape, self.element))
+        return total
+
+    def contracted(self, term: Term, steps: tuple[Step, ...]) -> ir.Value:
+        tensors = [self.writer.factor(factor, self.sizes) for factor in term.factors]
+        for step in steps:
+            tensors.append(self.step(step, [tensors[number] for number in step.operands]))
+        missing = set(self.sizes) - self.candidate.output - {dim for f in term.factors for dim in f.expression.dims}
+        coefficient = term.coefficient * prod(self.sizes[dim] for dim in missing)
+        if not tensors:
+            return _repeated(_Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
+        last = tensors[-1]
+        value = last.value
+        if coefficient != 1:
+            value = stablehlo.multiply(value, build.splat(value.type, coefficient))
+        return _repeated(_Tensor(value, last.dims), self.dims, self.sizes)
+
+    def step(self, step: Step, operands: list[_Tensor]) -> _Tensor:
+        if step.kind == "reduce":
+            return _summed(operands[0], step.dims)
+        dims = tuple(sorted(step.dims))
+        if step.kind == "multiply":
+            left, right = (_repeated(operand, dims, self.sizes) for operand in operands)
+            return _Tensor(stablehlo.multiply(left, right), dims)
+        return _dot(operands[0], operands[1], step.dims, self.sizes)
+
+
+def _number(number: float, element: ir.Type) -> ir.Value:
+    return build.splat(ir.RankedTensorType.get([], element), number)
+
+
+def _squeezed(value: ir.Value, place: Place) -> _Tensor:
+    """The tensor itself, without its dimensions of size 1, the others in increasing order."""
+    placed = [dim for dim in place if dim is not None]
+    if len(placed) != len(place):
+        kind = build.tensor_of(value)
+        sizes = [size for size, dim in zip(kind.shape, place, strict=True) if dim is not None]
+        value = stablehlo.reshape(build.with_shape(kind, sizes), value)
+    return _sorted(value, placed)
+
+
+def _sorted(value: ir.Value, dims: list[int]) -> _Tensor:
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    if order != list(range(len(dims))):
+        value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(order))
+    return _Tensor(value, tuple(sorted(dims)))
+
+
+def _repeated(tensor: _Tensor, dims: tuple[int, ...], sizes: dict[int, int]) -> ir.Value:
+    if tensor.dims == dims:
+        return tensor.value
+    kind = build.with_shape(build.tensor_of(tensor.value), [sizes[dim] for dim in dims])
+    where = ir.DenseI64ArrayAttr.get([dims.index(dim) for dim in tensor.dims])
+    return stablehlo.broadcast_in_dim(kind, tensor.value, where)
+
+
+def _summed(tensor: _Tensor, dims: frozenset[int]) -> _Tensor:
+    kept = tuple(dim for dim in tensor.dims if dim in dims)
+    away = [place for place, dim in enumerate(tensor.dims) if dim not in dims]
+    return _Tensor(build.sum_along(tensor.value, away), kept)
+
+
+def _dot(left: _Tensor, right: _Tensor, dims: frozenset[int], sizes: dict[int, int]) -> _Tensor:
+    """Summed over what both have and `dims` has not, as exactly as the sum of products was."""
+    free = [sorted(set(one.dims) - set(other.dims)) for one, other in ((left, right), (right, left))]
+    if free[0] and free[1] and free[0][0] > free[1][0]:
+        return _dot(right, left, dims, sizes)
+    batch = sorted(set(left.dims) & set(right.dims) & dims)
+    contracted = sorted((set(left.dims) & set(right.dims)) - dims)
+    order = [*batch, *free[0], *free[1]]
+    value = build.dot(
+        left.value,
+        right.value,
+        ([left.dims.index(dim) for dim in batch], [right.dims.index(dim) for dim in batch]),
+        ([left.dims.index(dim) for dim in contracted], [right.dims.index(dim) for dim in contracted]),
+        [sizes[dim] for dim in order],
+    )
+    return _sorted(value, order)
