@@ -16,6 +16,9 @@ from .contraction import Step
 from .expression import Expression, Place, maker, splat_number
 from .terms import Factor, Term
 
+# So many numbers for each pair of points are few.
+_SHORT = 32
+
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
@@ -34,8 +37,8 @@ class Writer:
 
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
     small: dict[Expression, _Tensor] = field(default_factory=dict)
-    factors: dict[Factor, _Tensor] = field(default_factory=dict)
-    means: dict[tuple[Expression, frozenset[int]], _Tensor] = field(default_factory=dict)
+    factors: dict[tuple[Factor, ir.Type], _Tensor] = field(default_factory=dict)
+    means: dict[tuple[Expression, frozenset[int], ir.Type], _Tensor] = field(default_factory=dict)
 
     def write(self, candidate: Candidate) -> None:
         """Put the candidate's sum in the place of its reduce."""
@@ -68,33 +71,34 @@ class Writer:
         made.results[0].set_type(build.with_shape(kind, [sizes[dim] for dim in dims]))
         return _Tensor(made.results[0], dims)
 
-    def factor(self, factor: Factor, sizes: dict[int, int]) -> _Tensor:
-        """The factor's tensor; of narrow floats in float32."""
-        found = self.factors.get(factor)
+    def factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+        """The factor's tensor, computed in the type `element`."""
+        key = (factor, element)
+        found = self.factors.get(key)
         if found is None:
-            found = self.factors[factor] = self._factor(factor, sizes)
+            found = self.factors[key] = self._factor(factor, element, sizes)
         return found
 
-    def _factor(self, factor: Factor, sizes: dict[int, int]) -> _Tensor:
-        tensor = self.wide(factor.expression, sizes)
+    def _factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+        tensor = self.wide(factor.expression, element, sizes)
         if factor.centre is not None:
-            mean = _repeated(self.mean(factor.centre, factor.over, sizes), tensor.dims, sizes)
+            mean = _repeated(self.mean(factor.centre, factor.over, element, sizes), tensor.dims, sizes)
             moved = stablehlo.add if factor.sign > 0 else stablehlo.subtract
             return _Tensor(moved(tensor.value, mean), tensor.dims)
         if factor.inverted:
             return _Tensor(stablehlo.divide(build.splat(tensor.value.type, 1), tensor.value), tensor.dims)
         return tensor
 
-    def wide(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+    def wide(self, expression: Expression, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+        """The expression's tensor, converted."""
         tensor = self.tensor(expression, sizes)
-        element = build.tensor_of(tensor.value).element_type
-        return _Tensor(build.convert(tensor.value, wide_element(element)), tensor.dims)
+        return _Tensor(build.convert(tensor.value, element), tensor.dims)
 
-    def mean(self, expression: Expression, over: frozenset[int], sizes: dict[int, int]) -> _Tensor:
+    def mean(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> _Tensor:
         """The mean over some dimensions of what is finite: one point at infinity must not take the others along."""
-        key = (expression, over)
+        key = (of, over, element)
         if key not in self.means:
-            tensor = self.wide(expression, sizes)
+            tensor = self.wide(of, element, sizes)
             finite = stablehlo.select(stablehlo.is_finite(tensor.value), tensor.value, build.zeros(tensor.value.type))
             added = _summed(_Tensor(finite, tensor.dims), frozenset(tensor.dims) - over)
             count = build.splat(added.value.type, prod(sizes[dim] for dim in over))
@@ -102,9 +106,19 @@ class Writer:
         return self.means[key]
 
 
-def wide_element(element: ir.Type) -> ir.Type:
-    """The type to compute in: sums of narrow floats would lose what the difference had kept."""
-    return build.wide_float() if 0 < float_bits(element) < 32 else element
+def wide_element(element: ir.Type, sizes: dict[int, int]) -> ir.Type:
+    """The type to compute in: what is multiplied out cancels where the difference did not.
+
+    Narrow floats are summed in float32. So are float32 themselves, in float64, where there are few numbers for each
+    pair of points: then that is cheap, and the result as exact as before.
+    """
+    bits = float_bits(element)
+    if bits == 0 or bits > 32:
+        return element
+    if bits < 32:
+        return build.wide_float()
+    pairs = prod(sorted(sizes.values())[-2:])
+    return ir.F64Type.get() if prod(sizes.values()) <= _SHORT * pairs else element
 
 
 class _Sum:
@@ -116,7 +130,7 @@ class _Sum:
         self.sizes = candidate.sizes
         self.dims = tuple(sorted(candidate.output))
         self.kind = build.tensor_of(candidate.root.results[0])
-        self.element = wide_element(self.kind.element_type)
+        self.element = wide_element(self.kind.element_type, candidate.sizes)
 
     def value(self) -> ir.Value:
         terms = list(zip(self.candidate.terms, self.candidate.steps, strict=True))
@@ -153,7 +167,7 @@ class _Sum:
         return total
 
     def contracted(self, term: Term, steps: tuple[Step, ...]) -> ir.Value:
-        tensors = [self.writer.factor(factor, self.sizes) for factor in term.factors]
+        tensors = [self.writer.factor(factor, self.element, self.sizes) for factor in term.factors]
         for step in steps:
             tensors.append(self.step(step, [tensors[number] for number in step.operands]))
         missing = set(self.sizes) - self.candidate.output - {dim for f in term.factors for dim in f.expression.dims}

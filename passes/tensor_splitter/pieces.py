@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from exla_opt.analysis.graph import Graph
-
 from .regions import Region
-from .stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,11 @@ def cut_pieces(borders: list[int], longest: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def find_borders(graph: Graph, region: Region, stage: Stage) -> list[int]:
+def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
     """The region indices at which some tensor begins or ends; between two of them all ops look alike."""
     low, high = region.low, region.high
     borders = {low, high}
-    for position in stage.nodes:
+    for position in nodes:
         member = region.members[position]
         for slot in (*member.operands, *member.results):
             if slot is not None:

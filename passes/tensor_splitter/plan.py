@@ -13,6 +13,7 @@ from exla_opt.analysis.factors import Kind, Slot
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
+from .equality import find_equality
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
 from .stages import Output, Stage, find_copies, find_makers, find_stages
@@ -159,28 +160,34 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
     stages = find_stages(graph, region, makers, copies, is_big)
+    if not stages:
+        return Refusal("nobody reads what is made of it", seed.producer)
     if len(stages) > _MOST_STAGES:
         return Refusal(f"it would take {len(stages)} loops, one after the other", seed.producer)
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
     if region.seed not in vanished:
         return _why_whole(graph, region, outputs)
-    loops = []
-    too_big = 1
-    peak = 0
-    for stage in stages:
-        borders = find_borders(graph, region, stage)
-        if len(borders) > _MOST_BORDERS:
-            return Refusal("its slices are shifted against each other in too many ways", seed.producer)
-        body = body_of(graph, region, makers, stage)
-        per_index = max(bytes_per_index(body), 1)
-        too_big = max(too_big, -(-per_index // slice_bytes))
-        longest = longest_tile(body, slice_bytes, slice_bytes // per_index)
-        loop = LoopPlan(stage, cut_pieces(borders, longest))
-        if short := _too_short(region, loop):
-            return Refusal(f"{graph.nodes[short].name} needs longer tiles", short)
-        loops.append(loop)
-        peak = max(peak, body_peak(body, loop.tile) // too_big)
+    bodies = [body_of(graph, region, makers, stage) for stage in stages]
+    per_index = [max(bytes_per_index(body), 1) for body in bodies]
+    too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
+    borders = [find_borders(region, stage.nodes) for stage in stages]
+    longest = [
+        longest_tile(body, slice_bytes, slice_bytes // most) for body, most in zip(bodies, per_index, strict=True)
+    ]
+    equal = find_equality(graph, region) if len(stages) > 1 else None
+    if equal is not None:
+        if too_big > 1:
+            return Refusal("a comparison for equality needs it bit by bit, and one index of it is too big", equal)
+        # What is made again in another loop has the same bits only in tiles of the same shape.
+        borders = [find_borders(region, tuple(region.members))] * len(stages)
+        longest = [min(longest)] * len(stages)
+    if any(len(each) > _MOST_BORDERS for each in borders):
+        return Refusal("its slices are shifted against each other in too many ways", seed.producer)
+    loops = [LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
+    if short := next((node for loop in loops if (node := _too_short(region, loop))), None):
+        return Refusal(f"{graph.nodes[short].name} needs longer tiles", short)
+    peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, loops, strict=True))
     if all(loop.trips < 2 for loop in loops):
         return Refusal("XLA fuses it into its readers: all of it that is ever in memory fits one slice", seed.producer)
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}

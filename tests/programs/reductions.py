@@ -55,6 +55,20 @@ def double_softmax(x: Array, y: Array) -> Array:
     return (jax.nn.softmax(k, axis=0) * jax.nn.softmax(k, axis=1)).sum(1)
 
 
+def clipped_softmax(x: Array, y: Array) -> Array:
+    return jnp.clip(jax.nn.softmax(big(x, y), axis=0), 0.0023, 0.0027).sum(1)
+
+
+def nearest(x: Array, y: Array) -> Array:
+    return ((x[:, None] - y[None]) ** 2).sum(-1).min(1)
+
+
+def both_maxima(x: Array, y: Array) -> Any:
+    k = big(x, y)
+    k = k / k.sum(0)
+    return k.max(0), k.max(1), k.min()
+
+
 def cumulative_rows(x: Array, y: Array) -> Array:
     return jnp.cumsum(big(x, y), axis=1).max(1)
 
@@ -142,6 +156,9 @@ PROGRAMS: list[Program] = [
     Program("odd_starts", odd_starts, XY),
     *both("column_softmax", column_softmax, XY),
     Program("double_softmax", double_softmax, XY),
+    *both("clipped_softmax", clipped_softmax, XY),
+    *both("nearest", nearest, XY),
+    *both("both_maxima", both_maxima, XY),
     *both("cumulative_rows", cumulative_rows, XY),
     Program("cumulative_columns", cumulative_columns, XY),
     Program("cumulative_max", cumulative_max, XY),

@@ -75,10 +75,14 @@ def test_a_size_reads_back_as_what_was_written(count: int, unit: int) -> None:
 MATRIX = "tensor<64x32xf32>"
 
 
+MODULES: list[ir.Module] = []  # a graph refers to the ops of its module, which must outlive it
+
+
 @pytest.fixture(autouse=True)
 def in_context() -> Iterator[None]:
     with new_context():
         yield
+        MODULES.clear()
 
 
 def graph_of(*lines: str, returns: str = MATRIX) -> Graph:
@@ -88,6 +92,7 @@ def graph_of(*lines: str, returns: str = MATRIX) -> Graph:
         f"func.func @main(%a: {MATRIX}, %b: {MATRIX}, %r: tensor<64xf32>, %c: tensor<32xf32>) -> {returns} {{\n"
         f"%zero = stablehlo.constant dense<0.0> : tensor<f32>\n{body}\nreturn %y : {returns}\n}}"
     )
+    MODULES.append(module)
     return read_graphs(module, read_rules(module))[0]
 
 
@@ -187,6 +192,42 @@ def test_a_plan_is_one_loop_whose_tiles_fit() -> None:
     assert (loop.tile, loop.trips) == (8, 8)
     assert plan.remaining == 0 and plan.too_big == 1
     assert plan == planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024), "a plan is a value"
+
+
+MAXIMA = f"%m = stablehlo.reduce(%x init: %zero) applies stablehlo.maximum across dimensions = [0] : ({MATRIX}, tensor<f32>) -> tensor<32xf32>"
+SPREAD_DOWN = f"%t = stablehlo.broadcast_in_dim %m, dims = [1] : (tensor<32xf32>) -> {MATRIX}"
+PICK = f"%k = stablehlo.select %h, %x, %t : tensor<64x32xi1>, {MATRIX}"
+WIDE = MATRIX.replace("f32", "f64")
+WIDENED = f"%w = stablehlo.convert %k : ({MATRIX}) -> {WIDE}"
+SORTED = f'%p = "stablehlo.sort"(%w) <{{dimension = 1 : i64}}> ({{\n^bb0(%d: tensor<f64>, %e: tensor<f64>):\n%l = stablehlo.compare LT, %d, %e : (tensor<f64>, tensor<f64>) -> tensor<i1>\nstablehlo.return %l : tensor<i1>\n}}) : ({WIDE}) -> {WIDE}'
+FIRST = f"%y = stablehlo.slice %p [0:64, 0:1] : ({WIDE}) -> tensor<64x1xf64>"
+COMPARING = (PICK, WIDENED, SORTED, FIRST)
+
+
+def compared(direction: str, other: str) -> str:
+    return f"%h = stablehlo.compare {direction}, %x, {other}, FLOAT : ({MATRIX}, {MATRIX}) -> tensor<64x32xi1>"
+
+
+def tiles(*lines: str, slice_bytes: int = 2048) -> list[int]:
+    plan = planned(graph_of(*lines, returns="tensor<64x1xf64>"), 1, 0, slice_bytes)
+    assert isinstance(plan, Plan), plan
+    return [loop.tile for loop in plan.loops]
+
+
+def test_loops_around_a_comparison_for_equality_have_the_same_tiles() -> None:
+    """Made again in a tile of another shape, the element that was the maximum may not be equal to it."""
+    first, second = tiles(EXP, MAXIMA, SPREAD_DOWN, compared("LT", "%t"), *COMPARING)
+    assert first > second, "the second body holds more: on its own it has shorter tiles"
+    assert tiles(EXP, MAXIMA, SPREAD_DOWN, compared("EQ", "%t"), *COMPARING) == [second, second]
+    not_a_number = compared("NE", "%x")
+    assert tiles(EXP, MAXIMA, SPREAD_DOWN, not_a_number, *COMPARING) == [first, second]
+
+
+def test_a_comparison_for_equality_is_not_cut_in_two_directions() -> None:
+    graph = graph_of(EXP, MAXIMA, SPREAD_DOWN, compared("EQ", "%t"), *COMPARING, returns="tensor<64x1xf64>")
+    refusal = planned(graph, 1, 0, 64)
+    assert isinstance(refusal, Refusal) and refusal.node == 4
+    assert "equality" in refusal.reason
 
 
 def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:
