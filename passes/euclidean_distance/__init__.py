@@ -13,6 +13,7 @@ numbers, a full tensor in the formula, and what would not become smaller.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from jaxlib.mlir import ir
 
@@ -42,11 +43,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         found = [_legal(root, reader, options) for root in roots]
         kept, blocked = without_blocked([each for each in found if isinstance(each, Candidate)])
         refused = [each for each in found if isinstance(each, Refusal)] + blocked
-        remarks += [
-            _remark(each.root, types, Kind.MISSED, f"not multiplied out: {each.reason}")
-            for each in refused
-            if looks_like_one(each.root, reader)
-        ]
+        remarks += [_missed(each, types) for each in refused if looks_like_one(each.root, reader)]
         writer = Writer()
         for candidate in kept:
             terms = len(candidate.terms)
@@ -90,6 +87,12 @@ def _sums(block: ir.Block) -> list[ir.Operation]:
         and len(view.operation.results) == 1
         and len(view.operation.attributes) == 1
     ]
+
+
+def _missed(refusal: Refusal, types: Types) -> Remark:
+    remark = _remark(refusal.root, types, Kind.MISSED, f"not multiplied out: {refusal.reason}")
+    op = refusal.stopped_by
+    return remark if op is None else replace(remark, stopped_by=op.name, stopped_at=describe(op))
 
 
 def _remark(root: ir.Operation, types: Types, kind: Kind, message: str) -> Remark:

@@ -35,10 +35,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the sum at `root` stays as it is."""
+    """Why the sum at `root` stays as it is, and the op that stops it where that is another."""
 
     root: ir.Operation
     reason: str
+    stopped_by: ir.Operation | None = None
 
 
 def candidate_of(root: ir.Operation, reader: Reader) -> Candidate | Refusal:
@@ -102,7 +103,7 @@ def without_blocked(candidates: list[Candidate]) -> tuple[list[Candidate], list[
             return kept, refused
         for number, op in blocked.items():
             reason = f"{op.name} needs a tensor of its full shape as well"
-            refused.append(Refusal(kept[number].root, reason))
+            refused.append(Refusal(kept[number].root, reason, op))
         kept = [each for number, each in enumerate(kept) if number not in blocked]
 
 

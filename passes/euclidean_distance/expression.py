@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.op_rules.attributes import integers, is_splat
+from exla_opt.analysis.op_rules.bodies import float_bits
 from exla_opt.ir import build
 
 Place = tuple[int | None, ...]
@@ -109,7 +110,9 @@ def _place_below(op: ir.Operation, name: str, place: Place) -> Place | None:
             below[source] = place[dim]
         return tuple(below)
     if name == "convert":
-        return place if op.operands[0].type == op.results[0].type else None
+        source, result = (build.tensor_of(value).element_type for value in (op.operands[0], op.results[0]))
+        widens = 0 < float_bits(source) < float_bits(result)  # exact: the number stays what it was
+        return place if source == result or widens else None
     if [size for size in before if size != 1] != [size for size in after if size != 1]:
         return None
     kept = iter([dim for dim, size in zip(place, after, strict=True) if size != 1])

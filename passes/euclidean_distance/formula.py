@@ -62,7 +62,10 @@ class Writer:
         if not expression.name:
             return _squeezed(self.written.get(expression.value, expression.value), expression.place)
         dims = tuple(sorted(expression.dims))
-        operands = [_repeated(self.tensor(child, sizes), dims, sizes) for child in expression.children]
+        operands = [
+            build.convert(_repeated(self.tensor(child, sizes), dims, sizes), kind.element_type)
+            for child in expression.children
+        ]
         op = maker(expression.value)
         assert op is not None
         made = op.clone(ip=ir.InsertionPoint.current).operation

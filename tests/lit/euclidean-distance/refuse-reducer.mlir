@@ -1,0 +1,16 @@
+// RUN: %exla-opt %s --passes=euclidean-distance --size-threshold=64KB 2>&1 | filecheck %s
+
+// The largest squared difference is no sum.
+
+// CHECK: refuse-reducer.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: its reducer is maximum, not add [euclidean-distance]
+// CHECK-NOT: stablehlo.dot_general
+
+func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> tensor<100x80xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<100x40xf32>) -> tensor<100x80x40xf32>
+  %1 = stablehlo.broadcast_in_dim %b, dims = [1, 2] : (tensor<80x40xf32>) -> tensor<100x80x40xf32>
+  %2 = stablehlo.subtract %0, %1 : tensor<100x80x40xf32>
+  %3 = stablehlo.multiply %2, %2 : tensor<100x80x40xf32>
+  %4 = stablehlo.reduce(%3 init: %zero) applies stablehlo.maximum across dimensions = [2] : (tensor<100x80x40xf32>, tensor<f32>) -> tensor<100x80xf32>
+  return %4 : tensor<100x80xf32>
+}
