@@ -149,20 +149,22 @@ def sum_along(value: ir.Value, dims: Sequence[int]) -> ir.Value:
     return result
 
 
+def precision(name: str) -> ir.Attribute:
+    """The precision_config of a dot_general, the same for both operands: DEFAULT, HIGH or HIGHEST."""
+    return ir.ArrayAttr.get([stablehlo.PrecisionAttr.get(name)] * 2)
+
+
 def dot(
     left: ir.Value,
     right: ir.Value,
     batch: tuple[Sequence[int], Sequence[int]],
     contracted: tuple[Sequence[int], Sequence[int]],
     shape: Sequence[int],
+    precision: ir.Attribute,
 ) -> ir.Value:
-    """A dot_general in the highest precision.
-
-    batch, contracted: dimensions of left and of right. shape: that of the result.
-    """
+    """A dot_general. batch, contracted: dimensions of left and of right. shape: that of the result."""
     (left_batch, right_batch), (left_contracted, right_contracted) = batch, contracted
     numbers = stablehlo.DotDimensionNumbers.get(
         list(left_batch), list(right_batch), list(left_contracted), list(right_contracted)
     )
-    highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
-    return stablehlo.dot_general(with_shape(tensor_of(left), shape), left, right, numbers, precision_config=highest)
+    return stablehlo.dot_general(with_shape(tensor_of(left), shape), left, right, numbers, precision_config=precision)

@@ -7,11 +7,11 @@ from math import prod
 
 from jaxlib.mlir import ir
 
+from exla_opt.analysis.contraction import Step, largest, plan_steps
 from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.analysis.op_rules.bodies import body_of, componentwise, float_bits
 from exla_opt.ir import build
 
-from .contraction import Step, largest, plan_steps
 from .expression import Expression, Reader
 from .terms import Expansion, Term, is_square
 

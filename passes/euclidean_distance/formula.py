@@ -8,24 +8,17 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from exla_opt.analysis.contraction import Step
 from exla_opt.analysis.op_rules.bodies import float_bits
 from exla_opt.ir import build
+from exla_opt.ir.contract import Tensor, repeated, squeezed, summed, take_step
 
 from .candidates import Candidate
-from .contraction import Step
-from .expression import Expression, Place, maker, splat_number
+from .expression import Expression, maker, splat_number
 from .terms import Factor, Term
 
 # So many numbers for each pair of points are few.
 _SHORT = 32
-
-
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    """A value whose dimensions are those of `dims`, in increasing order."""
-
-    value: ir.Value
-    dims: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -36,9 +29,9 @@ class Writer:
     """
 
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    small: dict[Expression, _Tensor] = field(default_factory=dict)
-    factors: dict[tuple[Factor, ir.Type], _Tensor] = field(default_factory=dict)
-    means: dict[tuple[Expression, frozenset[int], ir.Type], _Tensor] = field(default_factory=dict)
+    small: dict[Expression, Tensor] = field(default_factory=dict)
+    factors: dict[tuple[Factor, ir.Type], Tensor] = field(default_factory=dict)
+    means: dict[tuple[Expression, frozenset[int], ir.Type], Tensor] = field(default_factory=dict)
 
     def write(self, candidate: Candidate) -> None:
         """Put the candidate's sum in the place of its reduce."""
@@ -48,22 +41,22 @@ class Writer:
         root.results[0].replace_all_uses_with(value)
         self.written[root.results[0]] = value
 
-    def tensor(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+    def tensor(self, expression: Expression, sizes: dict[int, int]) -> Tensor:
         """The expression on no more dimensions than it depends on."""
         found = self.small.get(expression)
         if found is None:
             found = self.small[expression] = self._small(expression, sizes)
         return found
 
-    def _small(self, expression: Expression, sizes: dict[int, int]) -> _Tensor:
+    def _small(self, expression: Expression, sizes: dict[int, int]) -> Tensor:
         kind = build.tensor_of(expression.value)
         if expression.name == "constant":
-            return _Tensor(_number(expression.constant, kind.element_type), ())
+            return Tensor(_number(expression.constant, kind.element_type), ())
         if not expression.name:
-            return _squeezed(self.written.get(expression.value, expression.value), expression.place)
+            return squeezed(self.written.get(expression.value, expression.value), expression.place)
         dims = tuple(sorted(expression.dims))
         operands = [
-            build.convert(_repeated(self.tensor(child, sizes), dims, sizes), kind.element_type)
+            build.convert(repeated(self.tensor(child, sizes), dims, sizes), kind.element_type)
             for child in expression.children
         ]
         op = maker(expression.value)
@@ -72,9 +65,9 @@ class Writer:
         for index, operand in enumerate(operands):
             made.operands[index] = operand
         made.results[0].set_type(build.with_shape(kind, [sizes[dim] for dim in dims]))
-        return _Tensor(made.results[0], dims)
+        return Tensor(made.results[0], dims)
 
-    def factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+    def factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> Tensor:
         """The factor's tensor, computed in the type `element`."""
         key = (factor, element)
         found = self.factors.get(key)
@@ -82,30 +75,30 @@ class Writer:
             found = self.factors[key] = self._factor(factor, element, sizes)
         return found
 
-    def _factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+    def _factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> Tensor:
         tensor = self.wide(factor.expression, element, sizes)
         if factor.centre is not None:
-            mean = _repeated(self.mean(factor.centre, factor.over, element, sizes), tensor.dims, sizes)
+            mean = repeated(self.mean(factor.centre, factor.over, element, sizes), tensor.dims, sizes)
             moved = stablehlo.add if factor.sign > 0 else stablehlo.subtract
-            return _Tensor(moved(tensor.value, mean), tensor.dims)
+            return Tensor(moved(tensor.value, mean), tensor.dims)
         if factor.inverted:
-            return _Tensor(stablehlo.divide(build.splat(tensor.value.type, 1), tensor.value), tensor.dims)
+            return Tensor(stablehlo.divide(build.splat(tensor.value.type, 1), tensor.value), tensor.dims)
         return tensor
 
-    def wide(self, expression: Expression, element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+    def wide(self, expression: Expression, element: ir.Type, sizes: dict[int, int]) -> Tensor:
         """The expression's tensor, converted."""
         tensor = self.tensor(expression, sizes)
-        return _Tensor(build.convert(tensor.value, element), tensor.dims)
+        return Tensor(build.convert(tensor.value, element), tensor.dims)
 
-    def mean(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> _Tensor:
+    def mean(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> Tensor:
         """The mean over some dimensions of what is finite: one point at infinity must not take the others along."""
         key = (of, over, element)
         if key not in self.means:
             tensor = self.wide(of, element, sizes)
             finite = stablehlo.select(stablehlo.is_finite(tensor.value), tensor.value, build.zeros(tensor.value.type))
-            added = _summed(_Tensor(finite, tensor.dims), frozenset(tensor.dims) - over)
+            added = summed(Tensor(finite, tensor.dims), frozenset(tensor.dims) - over)
             count = build.splat(added.value.type, prod(sizes[dim] for dim in over))
-            self.means[key] = _Tensor(stablehlo.divide(added.value, count), added.dims)
+            self.means[key] = Tensor(stablehlo.divide(added.value, count), added.dims)
         return self.means[key]
 
 
@@ -133,6 +126,7 @@ class _Sum:
         self.sizes = candidate.sizes
         self.dims = tuple(sorted(candidate.output))
         self.kind = build.tensor_of(candidate.root.results[0])
+        self.precision = build.precision("HIGHEST")
         self.element = wide_element(self.kind.element_type, candidate.sizes)
 
     def value(self) -> ir.Value:
@@ -172,75 +166,17 @@ class _Sum:
     def contracted(self, term: Term, steps: tuple[Step, ...]) -> ir.Value:
         tensors = [self.writer.factor(factor, self.element, self.sizes) for factor in term.factors]
         for step in steps:
-            tensors.append(self.step(step, [tensors[number] for number in step.operands]))
+            tensors.append(take_step(step, [tensors[number] for number in step.operands], self.sizes, self.precision))
         missing = set(self.sizes) - self.candidate.output - {dim for f in term.factors for dim in f.expression.dims}
         coefficient = term.coefficient * prod(self.sizes[dim] for dim in missing)
         if not tensors:
-            return _repeated(_Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
+            return repeated(Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
         last = tensors[-1]
         value = last.value
         if coefficient != 1:
             value = stablehlo.multiply(value, build.splat(value.type, coefficient))
-        return _repeated(_Tensor(value, last.dims), self.dims, self.sizes)
-
-    def step(self, step: Step, operands: list[_Tensor]) -> _Tensor:
-        if step.kind == "reduce":
-            return _summed(operands[0], step.dims)
-        dims = tuple(sorted(step.dims))
-        if step.kind == "multiply":
-            left, right = (_repeated(operand, dims, self.sizes) for operand in operands)
-            return _Tensor(stablehlo.multiply(left, right), dims)
-        return _dot(operands[0], operands[1], step.dims, self.sizes)
+        return repeated(Tensor(value, last.dims), self.dims, self.sizes)
 
 
 def _number(number: float, element: ir.Type) -> ir.Value:
     return build.splat(ir.RankedTensorType.get([], element), number)
-
-
-def _squeezed(value: ir.Value, place: Place) -> _Tensor:
-    """The tensor itself, without its dimensions of size 1, the others in increasing order."""
-    placed = [dim for dim in place if dim is not None]
-    if len(placed) != len(place):
-        kind = build.tensor_of(value)
-        sizes = [size for size, dim in zip(kind.shape, place, strict=True) if dim is not None]
-        value = stablehlo.reshape(build.with_shape(kind, sizes), value)
-    return _sorted(value, placed)
-
-
-def _sorted(value: ir.Value, dims: list[int]) -> _Tensor:
-    order = sorted(range(len(dims)), key=dims.__getitem__)
-    if order != list(range(len(dims))):
-        value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(order))
-    return _Tensor(value, tuple(sorted(dims)))
-
-
-def _repeated(tensor: _Tensor, dims: tuple[int, ...], sizes: dict[int, int]) -> ir.Value:
-    if tensor.dims == dims:
-        return tensor.value
-    kind = build.with_shape(build.tensor_of(tensor.value), [sizes[dim] for dim in dims])
-    where = ir.DenseI64ArrayAttr.get([dims.index(dim) for dim in tensor.dims])
-    return stablehlo.broadcast_in_dim(kind, tensor.value, where)
-
-
-def _summed(tensor: _Tensor, dims: frozenset[int]) -> _Tensor:
-    kept = tuple(dim for dim in tensor.dims if dim in dims)
-    away = [place for place, dim in enumerate(tensor.dims) if dim not in dims]
-    return _Tensor(build.sum_along(tensor.value, away), kept)
-
-
-def _dot(left: _Tensor, right: _Tensor, dims: frozenset[int], sizes: dict[int, int]) -> _Tensor:
-    """Summed over what both have and `dims` has not, as exactly as the sum of products was."""
-    free = [sorted(set(one.dims) - set(other.dims)) for one, other in ((left, right), (right, left))]
-    if free[0] and free[1] and free[0][0] > free[1][0]:
-        return _dot(right, left, dims, sizes)
-    batch = sorted(set(left.dims) & set(right.dims) & dims)
-    contracted = sorted((set(left.dims) & set(right.dims)) - dims)
-    order = [*batch, *free[0], *free[1]]
-    value = build.dot(
-        left.value,
-        right.value,
-        ([left.dims.index(dim) for dim in batch], [right.dims.index(dim) for dim in batch]),
-        ([left.dims.index(dim) for dim in contracted], [right.dims.index(dim) for dim in contracted]),
-        [sizes[dim] for dim in order],
-    )
-    return _sorted(value, order)
