@@ -46,6 +46,10 @@ def plan_steps(
         steps.append(Step(kind, used, dims))
         return made
 
+    def summed(number: int) -> int:
+        kept = live[number] & _wanted(live, number, output)
+        return number if kept == live[number] else add("reduce", (number,), kept)
+
     def simplify() -> None:
         while True:
             lonely = next((number for number, dims in live.items() if dims - _wanted(live, number, output)), None)
@@ -61,11 +65,13 @@ def plan_steps(
     numbers = sorted(live)
     for pair in _path([live[number] for number in numbers], output, sizes, most_elements):
         one, other = (numbers[place] for place in pair)
+        numbers = [number for number in numbers if number not in (one, other)]
+        one, other = summed(one), summed(other)
         rest = output.union(*(dims for number, dims in live.items() if number not in (one, other)))
         union = live[one] | live[other]
         kind: Literal["multiply", "dot"] = "multiply" if live[one] == live[other] or union <= rest else "dot"
         made = add(kind, (one, other), union if kind == "multiply" else union & rest)
-        numbers = [number for number in numbers if number not in (one, other)] + [made]
+        numbers.append(made)
     simplify()
     return steps
 
@@ -122,6 +128,5 @@ def largest(steps: Sequence[Step], sizes: Mapping[int, int]) -> int:
 def flops(steps: Sequence[Step], operands: Sequence[Dims], sizes: Mapping[int, int]) -> int:
     """The scalar multiplications (of a reduce: additions) of the steps."""
     dims = [*operands, *(step.dims for step in steps)]
-    return sum(
-        prod(sizes[dim] for dim in frozenset().union(*(dims[number] for number in step.operands))) for step in steps
-    )
+    unions = (frozenset[int]().union(*(dims[number] for number in step.operands)) for step in steps)
+    return sum(prod(sizes[dim] for dim in union) for union in unions)

@@ -110,9 +110,9 @@ def _place_below(op: ir.Operation, name: str, place: Place) -> Place | None:
             below[source] = place[dim]
         return tuple(below)
     if name == "convert":
-        source, result = (build.tensor_of(value).element_type for value in (op.operands[0], op.results[0]))
-        widens = 0 < float_bits(source) < float_bits(result)  # exact: the number stays what it was
-        return place if source == result or widens else None
+        narrow, made = (build.tensor_of(moved).element_type for moved in (op.operands[0], op.results[0]))
+        widens = 0 < float_bits(narrow) < float_bits(made)  # exact: the number stays what it was
+        return place if narrow == made or widens else None
     if [size for size in before if size != 1] != [size for size in after if size != 1]:
         return None
     kept = iter([dim for dim, size in zip(place, after, strict=True) if size != 1])
