@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from exla_opt.options import Options
-from exla_opt.passes import euclidean_distance, normalise, tensor_splitter
+from exla_opt.passes import euclidean_distance, matrix_chain_order, normalise, tensor_splitter
 from exla_opt.remarks import Remark
 
 PassFunction = Callable[[ir.Module, Options], list[Remark]]
@@ -20,10 +20,11 @@ AfterPass = Callable[[str, ir.Module], None]
 PASSES: dict[str, PassFunction] = {
     "normalise": normalise.run,
     "euclidean-distance": euclidean_distance.run,
+    "matrix-chain-order": matrix_chain_order.run,
     "tensor-splitter": tensor_splitter.run,
 }
 
-DEFAULT_PASSES = ("normalise", "euclidean-distance", "tensor-splitter", "normalise")
+DEFAULT_PASSES = ("normalise", "euclidean-distance", "matrix-chain-order", "tensor-splitter", "normalise")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ numbers, a full tensor in the formula, and what would not become smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import CONTROL_FLOW, TensorType, Types
+from exla_opt.analysis.graph import TensorType, Types
 from exla_opt.analysis.op_rules.bodies import float_bits
 from exla_opt.ir import build
+from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.passes import normalise
@@ -37,7 +37,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     types = Types()
     remarks: list[Remark] = []
     changed = False
-    for block in _blocks(module):
+    for block in list(all_blocks(module)):
         reader = Reader(block)
         roots = [root for root in _sums(block) if types.of(root.operands[0]).bytes > options.size_threshold]
         found = [_legal(root, reader, options) for root in roots]
@@ -60,22 +60,6 @@ def _legal(root: ir.Operation, reader: Reader, options: Options) -> Candidate | 
     if float_bits(build.tensor_of(root.results[0]).element_type) and not options.reassociate:
         return Refusal(root, "--no-reassociate forbids to sum in another order")
     return candidate_of(root, reader)
-
-
-def _blocks(module: ir.Module) -> Iterator[ir.Block]:
-    """The blocks of all functions and of the control flow in them."""
-    stack = [module.operation]
-    while stack:
-        op = stack.pop()
-        for region in op.regions:
-            for block in region.blocks:
-                if op.name != "builtin.module":
-                    yield block
-                stack += [
-                    view.operation
-                    for view in block.operations
-                    if view.operation.name in CONTROL_FLOW or view.operation.name == "func.func"
-                ]
 
 
 def _sums(block: ir.Block) -> list[ir.Operation]:
