@@ -17,7 +17,7 @@ from exla_opt.sizes import format_size
 def print_report(console: Console, before: Summary, after: Summary, remarks: Sequence[Remark]) -> None:
     """Print the before/after table, then what was split and what was not; fits in 60 columns."""
     console.print(_overview(before, after))
-    for kind, title in ((Kind.PASSED, "Split"), (Kind.MISSED, "Not split")):
+    for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
         chosen = [remark for remark in remarks if remark.kind is kind]
         if chosen:
             console.print(_details(title, chosen))

@@ -110,12 +110,12 @@ def test_the_report_fits(columns: int) -> None:
     assert re.search(r"Largest tensor outside loops │ 4MB │", text)
     assert "1000x1000xf32" in text
     assert re.search(r"Loops │ 0 │ 1 \(\+1\)", text)
-    assert "Not split" not in text
+    assert "Not changed" not in text
 
 
 def test_the_report_names_what_was_not_split() -> None:
     text = opt("--size-threshold=100KB", "--report", stdin=SORT, columns=60).stderr
-    assert "Not split" in text
+    assert "Not changed" in text
     assert "<stdin>:" in text
 
 

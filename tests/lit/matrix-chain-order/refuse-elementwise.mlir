@@ -1,0 +1,14 @@
+// RUN: %exla-opt %s --passes=matrix-chain-order | filecheck %s
+
+// An exponential between two dots is no product.
+
+// CHECK: stablehlo.dot_general {{.*}} -> tensor<400x300xf32>
+// CHECK-NEXT: stablehlo.exponential
+// CHECK-NEXT: stablehlo.dot_general {{.*}} -> tensor<400xf32>
+
+func.func @main(%a: tensor<400x8xf32>, %b: tensor<300x8xf32>, %v: tensor<300xf32>) -> tensor<400xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<400x8xf32>, tensor<300x8xf32>) -> tensor<400x300xf32>
+  %1 = stablehlo.exponential %0 : tensor<400x300xf32>
+  %2 = stablehlo.dot_general %1, %v, contracting_dims = [1] x [0] : (tensor<400x300xf32>, tensor<300xf32>) -> tensor<400xf32>
+  return %2 : tensor<400xf32>
+}

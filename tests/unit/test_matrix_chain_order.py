@@ -1,0 +1,276 @@
+"""Products in another order: upstream's cases by name, and random products, executed; costs in scalar
+multiplications of dots (two vectors over the same index are multiplied and summed, which is none)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.passes.matrix_chain_order.cost import Cost, is_better
+from exla_opt.pipeline import run_pipeline
+from tests.execute import assert_equal_results
+
+
+def rewrite(text: str, options: Options | None = None) -> str:
+    with new_context() as context:
+        module = parse_module("<product>", text.encode(), context).module
+        run_pipeline(module, ("matrix-chain-order",), options or Options())
+        return serialise(module, "text").decode()
+
+
+def plain(text: str) -> str:
+    with new_context() as context:
+        return serialise(parse_module("<product>", text.encode(), context).module, "text").decode()
+
+
+def multiplications(text: str) -> int:
+    """The scalar multiplications of all dots of a module."""
+    total = 0
+
+    def add(op: ir.Operation) -> ir.WalkResult:
+        nonlocal total
+        if op.name == "stablehlo.dot_general":
+            numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+            left = ir.RankedTensorType(op.operands[0].type).shape
+            result = ir.RankedTensorType(op.results[0].type).shape
+            total += prod(result) * prod(left[dim] for dim in numbers.lhs_contracting_dimensions)
+        return ir.WalkResult.ADVANCE
+
+    with new_context() as context:
+        ir.Module.parse(text, context).operation.walk(add)
+    return total
+
+
+class Writer:
+    """Writes @main op by op; values are names, their shapes are kept."""
+
+    def __init__(self, **arguments: str):
+        self.shapes = {name: tuple(map(int, sizes.split("x"))) for name, sizes in arguments.items()}
+        self.arguments = ", ".join(f"%{name}: {self.kind(shape)}" for name, shape in self.shapes.items())
+        self.lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>"]
+
+    @staticmethod
+    def kind(shape: tuple[int, ...]) -> str:
+        return f"tensor<{'x'.join(map(str, (*shape, 'f32')))}>"
+
+    def add(self, shape: tuple[int, ...], text: str) -> str:
+        name = f"v{len(self.lines)}"
+        self.shapes[name] = shape
+        self.lines.append(f"%{name} = stablehlo.{text}")
+        return name
+
+    def dot(self, left: str, right: str, one: int | None = None, other: int = 0) -> str:
+        """The sum over dimension `one` of left (its last by default) and `other` of right."""
+        a, b = self.shapes[left], self.shapes[right]
+        one = len(a) - 1 if one is None else one
+        shape = tuple(size for dim, size in enumerate(a) if dim != one)
+        shape += tuple(size for dim, size in enumerate(b) if dim != other)
+        kinds = f"({self.kind(a)}, {self.kind(b)}) -> {self.kind(shape)}"
+        return self.add(shape, f"dot_general %{left}, %{right}, contracting_dims = [{one}] x [{other}] : {kinds}")
+
+    def transpose(self, value: str) -> str:
+        shape = self.shapes[value]
+        kinds = f"({self.kind(shape)}) -> {self.kind(shape[::-1])}"
+        return self.add(shape[::-1], f"transpose %{value}, dims = [1, 0] : {kinds}")
+
+    def plus(self, left: str, right: str) -> str:
+        return self.add(self.shapes[left], f"add %{left}, %{right} : {self.kind(self.shapes[left])}")
+
+    def total(self, value: str, dim: int) -> str:
+        shape = self.shapes[value]
+        rest = tuple(size for place, size in enumerate(shape) if place != dim)
+        kinds = f"({self.kind(shape)}, tensor<f32>) -> {self.kind(rest)}"
+        body = f"reduce(%{value} init: %zero) applies stablehlo.add across dimensions = [{dim}] : {kinds}"
+        return self.add(rest, body)
+
+    def reshape(self, value: str, *shape: int) -> str:
+        return self.add(shape, f"reshape %{value} : ({self.kind(self.shapes[value])}) -> {self.kind(shape)}")
+
+    def outer(self, left: str, right: str) -> str:
+        a, b = self.shapes[left], self.shapes[right]
+        kinds = f"({self.kind(a)}, {self.kind(b)}) -> {self.kind(a + b)}"
+        return self.add(a + b, f"dot_general %{left}, %{right}, contracting_dims = [] x [] : {kinds}")
+
+    def main(self, *results: str) -> str:
+        kinds = ", ".join(self.kind(self.shapes[result]) for result in results)
+        lines = "\n  ".join(self.lines)
+        names = ", ".join(f"%{result}" for result in results)
+        return f"func.func @main({self.arguments}) -> ({kinds}) {{\n  {lines}\n  return {names} : {kinds}\n}}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program, its cost as it is written and as it should become."""
+
+    name: str
+    text: str
+    before: int
+    after: int
+
+
+def left_to_right(writer: Writer, *values: str) -> str:
+    product = values[0]
+    for value in values[1:]:
+        product = writer.dot(product, value)
+    return product
+
+
+def _chain(name: str, after: int, **arguments: str) -> Case:
+    writer = Writer(**arguments)
+    text = writer.main(left_to_right(writer, *arguments))
+    return Case(name, text, multiplications(text), after)
+
+
+def _cases() -> list[Case]:
+    cases = [
+        _chain("PureOptimalMatrixChain", 30_000, a="10x20", b="20x30", c="30x40", d="40x30"),
+        _chain("PureMatrixChain", 26_000, a="40x20", b="20x30", c="30x10", d="10x30"),
+    ]
+
+    def add(name: str, writer: Writer, result: str | tuple[str, ...], after: int) -> None:
+        text = writer.main(*((result,) if isinstance(result, str) else result))
+        cases.append(Case(name, text, multiplications(text), after))
+
+    w = Writer(a="40x20", b="20x30", c="30x10", d="10x30", e="40x30")
+    add("MatrixChainAsSubgraph", w, w.plus(left_to_right(w, "a", "b", "c", "d"), "e"), 26_000)
+
+    w = Writer(a="40x20", b="20x30", c="30x10", d="10", e="40", f="1")
+    product = w.dot(left_to_right(w, "a", "b", "c", "d"), "e")
+    add("MatrixVectorChainAsSubgraph", w, w.plus(w.reshape(product, 1), "f"), 1_700)
+
+    w = Writer(a="40x20", b="20x30", c="30x10", d="10x30", e="10x30")
+    shared = left_to_right(w, "a", "b", "c")
+    add("ReusedSameSubMatrixAfterOptimizationChain", w, w.plus(w.dot(shared, "d"), w.dot(shared, "e")), 38_000)
+
+    w = Writer(a="40x20", b="20x30", c="30x10", d="10x30", e="30x30")
+    shared = w.dot("a", "b")
+    result = w.plus(w.dot(w.dot(shared, "c"), "d"), w.dot(shared, "e"))
+    add("ReusedDiffSubMatrixAfterOptimizationChain", w, result, 68_000)
+
+    for name in ("ComplexChainWithRewrittenTranspose", "ComplexChainWithTranspose"):
+        w = Writer(a="40x20", b="20x30", c="30x10", d="30x10", g="10x20", h="20x10", e="10x30", f="40x30")
+        shared, other = left_to_right(w, "a", "b", "c"), left_to_right(w, "d", "g", "h")
+        turned = w.dot(shared, w.transpose(other)) if name.endswith("WithTranspose") else w.dot(shared, other, 1, 1)
+        add(name, w, w.plus(w.plus(turned, w.dot(shared, "e")), "f"), 43_000)
+
+    w = Writer(a="40x20", b="20x30", c="30x10", d="15x10", e="20x15", f="30x20")
+    nested = w.dot("f", w.dot("e", "d"))
+    add("NestedRewrittenTransposeChain", w, w.dot(left_to_right(w, "a", "b", "c"), nested, 1, 1), 35_000)
+
+    w = Writer(a="20x30", b="30", c="20x15", d="10x15")
+    add("OptimalMatrixVectorTransDotChain", w, w.dot("d", w.dot(w.dot("a", "b"), "c")), 1_050)
+    w = Writer(a="20x30", b="30", c="20x15", d="10x15")
+    add("MatrixVectorTransDotChain", w, w.dot(w.dot("d", "c", 1, 1), w.dot("a", "b")), 1_050)
+
+    w = Writer(a="40x20", b="20x30", c="30x10")
+    add("ReduceSumDotChain", w, w.total(w.dot("a", w.dot("b", "c")), 1), 1_400)
+    w = Writer(a="40x20", b="20x30", c="30x10", v="15")
+    summed = w.reshape(w.total(w.reshape(w.dot("a", w.dot("b", "c")), 40, 10), 1), 40)
+    add("ReduceSumOuterDotChain", w, w.outer(summed, "v"), 1_400)
+
+    w = Writer(a="1000x2", b="1000x2", c="1000x2")
+    add("MatrixVectorDotLhs", w, w.dot(w.dot("a", "b", 1, 1), "c"), 8_000)
+    w = Writer(a="1000x2", b="1000x2", c="1000x2")
+    add("MatrixVectorDotRhs", w, w.dot("a", w.dot("b", "c", 1, 1), 0), 8_000)
+    return cases
+
+
+CASES = _cases()
+
+
+def test_all_of_upstreams_cases_are_here() -> None:
+    assert len({case.name for case in CASES}) == 13 + 2
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_upstreams_case(case: Case) -> None:
+    after = rewrite(case.text)
+    assert multiplications(after) == case.after
+    assert rewrite(after) == after, "a second run changes it"
+    if case.before == case.after:
+        assert after == plain(case.text), "what was optimal is left as it was"
+    assert_equal_results(case.text, after)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_random_products(seed: int) -> None:
+    """Chains with transposes, sums, shared parts and batches never cost more than before, and stay equal."""
+    choose = random.Random(seed)
+    sizes = [choose.choice([1, 2, 5, 9, 16]) for _ in range(8)]
+    writer = Writer(**{f"a{k}": f"{sizes[k]}x{sizes[k + 1]}" for k in range(7)})
+    values = [f"a{k}" for k in range(7)]
+    for _ in range(choose.randint(2, 9)):
+        left = choose.choice(values)
+        if choose.random() < 0.2 and len(writer.shapes[left]) == 2:
+            values.append(writer.transpose(left))
+            continue
+        if choose.random() < 0.1 and len(writer.shapes[left]) > 1:
+            values.append(writer.total(left, choose.randrange(len(writer.shapes[left]))))
+            continue
+        pairs = [
+            (right, one, other)
+            for right in values
+            for one, size in enumerate(writer.shapes[left])
+            for other, length in enumerate(writer.shapes[right])
+            if size == length and len(writer.shapes[left]) + len(writer.shapes[right]) <= 5
+        ]
+        if pairs:
+            right, one, other = choose.choice(pairs)
+            values.append(writer.dot(left, right, one, other))
+    text = writer.main(*values[-2:])
+    with new_context() as context:
+        module = parse_module("<product>", text.encode(), context).module
+        run_pipeline(module, ("normalise",), Options())
+        before = serialise(module, "text").decode()
+    after = rewrite(before)
+    assert multiplications(after) <= multiplications(before)
+    assert rewrite(after) == after
+    assert_equal_results(before, after)
+
+
+def test_batches_and_scalar_factors() -> None:
+    text = """
+func.func @main(%q: tensor<3x50x4xf32>, %k: tensor<3x60x4xf32>, %v: tensor<3x60x4xf32>) -> tensor<3x50x4xf32> {
+  %half = stablehlo.constant dense<0.5> : tensor<3x50x60xf32>
+  %0 = stablehlo.dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (tensor<3x50x4xf32>, tensor<3x60x4xf32>) -> tensor<3x50x60xf32>
+  %1 = stablehlo.multiply %half, %0 : tensor<3x50x60xf32>
+  %2 = stablehlo.dot_general %1, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<3x50x60xf32>, tensor<3x60x4xf32>) -> tensor<3x50x4xf32>
+  return %2 : tensor<3x50x4xf32>
+}
+"""
+    after = rewrite(text)
+    assert "50x60" not in after and "60x50" not in after
+    assert_equal_results(text, after)
+
+
+def test_floats_stay_in_order_where_that_is_asked_for() -> None:
+    case = next(case for case in CASES if case.name == "PureMatrixChain")
+    assert rewrite(case.text, Options(reassociate=False)) == plain(case.text)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "measure", "better"),
+    [
+        (Cost(100, 50), Cost(200, 10), "flops", True),
+        (Cost(190, 5), Cost(200, 10), "flops", False),
+        (Cost(900, 5), Cost(200, 10), "bytes", True),
+        (Cost(100, 50), Cost(200, 10), "both", True),  # larger, but it fits
+        (Cost(100, 5000), Cost(200, 10), "both", False),  # larger than what fits
+        (Cost(200, 900), Cost(200, 5000), "both", True),  # as fast, and smaller where it did not fit
+        (Cost(200, 5), Cost(200, 10), "both", False),
+    ],
+)
+def test_which_cost_is_better(new: Cost, old: Cost, measure: str, better: bool) -> None:
+    assert is_better(new, old, 1000, measure) is better  # type: ignore[arg-type]
