@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from exla_opt.options import Options
-from exla_opt.passes import euclidean_distance, matrix_chain_order, normalise, tensor_splitter
+from exla_opt.passes import euclidean_distance, matrix_chain_order, normalise, rce, reshape_sinker, tensor_splitter
 from exla_opt.remarks import Remark
 
 PassFunction = Callable[[ir.Module, Options], list[Remark]]
@@ -19,12 +19,23 @@ AfterPass = Callable[[str, ir.Module], None]
 # Every pass by its name on the command line, in the order in which they are meant to run.
 PASSES: dict[str, PassFunction] = {
     "normalise": normalise.run,
+    "rce": rce.run,
     "euclidean-distance": euclidean_distance.run,
     "matrix-chain-order": matrix_chain_order.run,
+    "reshape-sinker": reshape_sinker.run,
     "tensor-splitter": tensor_splitter.run,
 }
 
-DEFAULT_PASSES = ("normalise", "euclidean-distance", "matrix-chain-order", "tensor-splitter", "normalise")
+DEFAULT_PASSES = (
+    "normalise",
+    "rce",
+    "euclidean-distance",
+    "matrix-chain-order",
+    "reshape-sinker",
+    "rce",
+    "tensor-splitter",
+    "normalise",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,17 +22,10 @@ __all__ = ["Factor", "Kind", "OpRule", "Slot", "read_rules", "walk"]
 _CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 
 # Ops whose Shardy rule, under the guards of `factors_of`, is a true statement about slices (each was run in slices).
-_TRUSTED = frozenset(
+_TRUSTED = pointwise.STABLEHLO_POINTWISE | frozenset(
     "stablehlo." + name
     for name in (
-        # one element, or pairs of elements, at a time
-        "abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros divide "
-        "exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply "
-        "negate not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select "
-        "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor "
-        # shape
-        "broadcast_in_dim reshape transpose gather scatter "
-        # contraction, order, linear algebra
+        "bitcast_convert broadcast_in_dim reshape transpose gather scatter "
         "dot dot_general sort cholesky fft batch_norm_inference"
     ).split()
 )

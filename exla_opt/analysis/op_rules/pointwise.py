@@ -1,4 +1,4 @@
-"""Ops that treat every element alike, and for which Shardy has no rule."""
+"""Ops that treat every element alike: their names, and rules for those for which Shardy has none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from jaxlib.mlir import ir
 from .attributes import integers, is_splat
 from .model import Einsum, Factor, Shape, Shapes, factors_of, numbered
 
+# One element, or pairs of elements, at a time.
+STABLEHLO_POINTWISE = frozenset(
+    "stablehlo." + name
+    for name in (
+        "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential "
+        "exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or "
+        "popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
+        "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
+    ).split()
+)
 # The broadcasting ops are apart: their operands may have other ranks.
 CHLO_POINTWISE = frozenset(
     "chlo." + name
