@@ -178,7 +178,9 @@ def reduce_of_units(op: ir.Operation) -> ir.Value | None:
     """reduce(x, init) over sizes of 1 = init o reshape(x), where o is the op of the body"""
     name = _monoid(op)
     shape = build.shape_of(op.operands[0])
-    if name is None or any(shape[dim] != 1 for dim in integers(op, "dimensions", [])):
+    dims = integers(op, "dimensions", [])
+    # Over no dimension at all XLA does not count the init, and the specification says neither yes nor no.
+    if name is None or not dims or any(shape[dim] != 1 for dim in dims):
         return None
     value = stablehlo.reshape(op.results[0].type, op.operands[0])
     if _is_identity(name, op.operands[1]):

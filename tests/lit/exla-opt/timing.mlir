@@ -7,7 +7,13 @@
 // CHECK: ----Wall Time----  ----Name----
 // CHECK-NEXT: %)  Parser
 // CHECK-NEXT: %)  normalise
+// CHECK-NEXT: %)  rce
+// CHECK-NEXT: %)  euclidean-distance
+// CHECK-NEXT: %)  matrix-chain-order
+// CHECK-NEXT: %)  reshape-sinker
+// CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  tensor-splitter
+// CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
 // CHECK-NEXT: %)  Rest

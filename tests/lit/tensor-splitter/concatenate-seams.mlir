@@ -1,5 +1,5 @@
 // Along the dimension that a concatenate joins, the tiles end at the seams: one loop for each part.
-// RUN: %exla-opt %s --size-threshold=100KB --split-size=20KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=100KB --split-size=20KB | filecheck %s
 
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: tensor<700x100xf32>

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
 // The split dimension is the one that the last dot sums over: partial sums are added up.
 

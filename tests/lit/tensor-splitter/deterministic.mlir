@@ -1,5 +1,5 @@
-// RUN: env PYTHONHASHSEED=1 %exla-opt %s --size-threshold=64KB --split-size=32KB -o %t.one
-// RUN: env PYTHONHASHSEED=2 %exla-opt %s --size-threshold=64KB --split-size=32KB -o %t.other
+// RUN: env PYTHONHASHSEED=1 %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB -o %t.one
+// RUN: env PYTHONHASHSEED=2 %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB -o %t.other
 // RUN: diff %t.one %t.other
 // RUN: filecheck %s < %t.one
 

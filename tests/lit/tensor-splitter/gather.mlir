@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
 // The label's logit of every row (a gather with a batching dimension): labels are sliced with the rows.
 

@@ -1,7 +1,7 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB -o %t.once
-// RUN: %exla-opt %t.once --size-threshold=64KB --split-size=32KB 2>%t.remarks | diff %t.once -
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB -o %t.once
+// RUN: %exla-opt %t.once --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB 2>%t.remarks | diff %t.once -
 // RUN: diff %t.remarks /dev/null
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | %exla-opt - --size-threshold=64KB --split-size=32KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | %exla-opt - --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
 // A second run finds nothing more to do, and changes not a byte.
 

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
 // A row of padding between every two rows: a tile of the result holds half as many rows of the operand.
 

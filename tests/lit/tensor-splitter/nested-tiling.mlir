@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=40KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=40KB | filecheck %s
 
 // One index of the first dimension is still too big, and the last is sorted: a loop over the second inside the loop.
 

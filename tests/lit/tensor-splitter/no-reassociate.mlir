@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --no-reassociate 2>&1 | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB --no-reassociate 2>&1 | filecheck %s
 
 // A sum of floats may not be made in pieces; a maximum may, for it rounds nothing.
 

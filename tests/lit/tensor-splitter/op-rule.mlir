@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --op-rule='my_kernel=([i,j],[j])->([i])' | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB --op-rule='my_kernel=([i,j],[j])->([i])' | filecheck %s
 
 // The rule on the command line says that rows of the custom call are independent, and its columns are needed whole.
 

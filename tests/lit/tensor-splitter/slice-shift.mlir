@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --no-reassociate | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB --no-reassociate | filecheck %s
 
 // Next-token shift: one reader leaves the last row out, another the first; no tile is masked or read twice.
 

@@ -1,5 +1,5 @@
 // Along the row the best of each tile compete with the best so far, those found first before their equals.
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=20KB | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=20KB | filecheck %s
 
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: tensor<50021xf32>
