@@ -1,0 +1,84 @@
+"""Every pass alone, all orders of the five passes, and the pipeline twice: equal results."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module, read_module
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, PASSES, run_pipeline
+from exla_opt.runtime.compare import compare
+from tests.execute import random_arguments, run_module
+from tests.programs.model import Program, export_program, gradient
+from tests.unit.test_samples import FOLDER, arrays
+
+OPTIONS = Options(size_threshold=8_000, split_size=4_000)
+REWRITES = tuple(name for name in PASSES if name != "normalise")
+SMALL = sorted(path for path in FOLDER.glob("*_small_*.mlir") if path.with_suffix(".npz").exists())
+Tensor = Any
+
+
+def kernel(x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+    squared = jnp.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)
+    return jnp.exp(-0.5 * squared) @ v, (x @ y.T) @ v
+
+
+def attention(x: Tensor, w: Tensor) -> Tensor:
+    q, k, v = (jnp.reshape(x.reshape(-1, 16) @ each, (2, 30, 4, 4)).transpose(0, 2, 1, 3) for each in w)
+    scores = jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k) / 2, axis=-1)
+    return jnp.einsum("bhqk,bhkd->bhqd", scores, v).transpose(0, 2, 1, 3).reshape(2, 30, 16)
+
+
+PROGRAMS = [
+    Program("kernel", gradient(kernel), "60x5xf32 50x5xf32 50xf32"),
+    Program("attention", gradient(attention), "2x30x16xf32 3x16x16xf32"),
+]
+
+
+def rewrite(text: str, passes: tuple[str, ...]) -> str:
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        run_pipeline(module, passes, OPTIONS)
+        return serialise(module, "text").decode()
+
+
+def test_there_are_five_rewrites() -> None:
+    assert len(REWRITES) == 5
+    assert set(REWRITES) < set(DEFAULT_PASSES)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_all_orders_of_the_passes(program: Program) -> None:
+    text = export_program(program)
+    outputs = {rewrite(text, ("normalise", *order)) for order in permutations(REWRITES)}
+    outputs |= {rewrite(text, ("normalise", name)) for name in REWRITES}
+    once = rewrite(text, DEFAULT_PASSES)
+    assert rewrite(once, DEFAULT_PASSES) == once
+    given = random_arguments(text)
+    expected = run_module(text, given)
+    for output in (*sorted(outputs), once):
+        for one, other in zip(expected, run_module(output, given), strict=True):
+            comparison = compare(one, other)
+            assert comparison.passed, comparison.problem
+
+
+@pytest.mark.skipif(not SMALL, reason="the sample modules are not beside this checkout")
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
+def test_each_pass_alone_on_a_sample(path: Path) -> None:
+    for name in REWRITES:
+        with new_context() as context:
+            module = read_module(str(path), context).module
+            run_pipeline(module, ("normalise", name), OPTIONS)
+            text = serialise(module, "text").decode()
+        results = run_module(text, arrays(path, "arg"))
+        for number, (expected, actual) in enumerate(zip(arrays(path, "out"), results, strict=True)):
+            comparison = compare(expected, actual)
+            assert comparison.passed, f"{name}, result {number}: {comparison.problem}"
