@@ -34,6 +34,7 @@ DEFAULT_PASSES = (
     "reshape-sinker",
     "rce",
     "tensor-splitter",
+    "reshape-sinker",
     "rce",
     "normalise",
 )

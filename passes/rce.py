@@ -23,6 +23,12 @@ from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.remarks import Remark
 
+# The integers that change no maximum and no minimum.
+_ENDS = {
+    **{("maximum", f"i{bits}"): (-(2 ** (bits - 1)),) for bits in (8, 16, 32, 64)},
+    **{("minimum", f"i{bits}"): (2 ** (bits - 1) - 1,) for bits in (8, 16, 32, 64)},
+    ("and", "i1"): (1, -1, True),
+}
 _RESHAPE, _TRANSPOSE, _BROADCAST = "stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim"
 
 
@@ -175,20 +181,14 @@ def concatenate_of_one(op: ir.Operation) -> ir.Value | None:
 
 
 def reduce_of_units(op: ir.Operation) -> ir.Value | None:
-    """reduce(x, init) over sizes of 1 = init o reshape(x), where o is the op of the body"""
+    """reduce(x, init) over sizes of 1 = reshape(x), where the init is the identity of the body"""
     name = _monoid(op)
     shape = build.shape_of(op.operands[0])
     dims = integers(op, "dimensions", [])
-    # Over no dimension at all XLA does not count the init, and the specification says neither yes nor no.
-    if name is None or not dims or any(shape[dim] != 1 for dim in dims):
+    # Any other init may be counted any number of times, says the specification: XLA leaves it out here.
+    if name is None or any(shape[dim] != 1 for dim in dims) or not _is_identity(name, op.operands[1]):
         return None
-    value = stablehlo.reshape(op.results[0].type, op.operands[0])
-    if _is_identity(name, op.operands[1]):
-        return value
-    init = build.broadcast(op.operands[1], build.shape_of(value))
-    combine = {"and": stablehlo.and_, "or": stablehlo.or_}.get(name) or getattr(stablehlo, name)
-    combined: ir.Value = combine(init, value)
-    return combined
+    return stablehlo.reshape(op.results[0].type, op.operands[0])
 
 
 def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
@@ -216,7 +216,8 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
 def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """reduce(broadcast(x)) over repeated elements = reduce(broadcast(x)) without them, for max, min, and, or"""
     inner = maker(op.operands[0], _BROADCAST)
-    if inner is None or _monoid(op) not in ("maximum", "minimum", "and", "or"):
+    name = _monoid(op)
+    if inner is None or name not in ("maximum", "minimum", "and", "or") or not _is_identity(name, op.operands[1]):
         return None
     shape, source = build.shape_of(inner.results[0]), build.shape_of(inner.operands[0])
     where = integers(inner, "broadcast_dimensions", [])
@@ -250,9 +251,14 @@ def _is_identity(name: str, init: ir.Value) -> bool:
     if not isinstance(splat, (ir.FloatAttr, ir.IntegerAttr)):
         return False
     value = splat.value
-    if name in ("maximum", "minimum"):
-        return bool(float_bits(element_type(init))) and value == (float("-inf") if name == "maximum" else float("inf"))
-    return name in ("add", "multiply", "or", "xor") and value == (1 if name == "multiply" else 0)
+    kind = element_type(init)
+    if name in ("add", "or", "xor"):
+        return bool(value == 0)
+    if name == "multiply":
+        return bool(value == 1)
+    if float_bits(kind):
+        return bool(value == {"maximum": float("-inf"), "minimum": float("inf")}.get(name))
+    return value in _ENDS.get((name, str(kind)), ())
 
 
 # One line of algebra each; those that make an op disappear come first.

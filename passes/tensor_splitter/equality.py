@@ -1,7 +1,8 @@
 """Comparisons for equality: they tell x from x made again, unless that has the very same bits.
 
-The gradient of a maximum asks which elements are equal to it. When the maximum is complete, a second loop makes the
-elements again; XLA rounds a division by a repeated row, or a dot, according to the shape of the tile.
+The gradient of a maximum asks which elements are equal to it. When the maximum is complete, a later loop makes the
+elements again, and XLA may round them otherwise there: a dot by the shape of the tile, a division by a repeated row by
+what it is fused with. Inside one loop both sides have the same x.
 """
 
 from __future__ import annotations
@@ -10,17 +11,31 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 
-from .regions import Region
+from .stages import Makers, Stage
 
 _MOVING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
 
 
-def find_equality(graph: Graph, region: Region) -> int | None:
-    """The first member that asks whether two computed floats are equal; None without one."""
-    return next((position for position in sorted(region.members) if _asks(graph, graph.nodes[position])), None)
+def find_unequal(graph: Graph, makers: Makers, stage: Stage) -> int | None:
+    """The first comparison of computed floats in a loop whose two sides read different values of earlier loops."""
+    read: dict[int, frozenset[int]] = {}  # of what the loop makes: the values of earlier loops that went into it
+
+    def sources(value: int, maker: int | None) -> frozenset[int]:
+        if maker is not None and value in read:
+            return read[value]
+        return frozenset((value,)) & stage.awaited
+
+    for position in stage.nodes:
+        node = graph.nodes[position]
+        of_each = [sources(value, maker) for value, maker in zip(node.operands, makers[position], strict=True)]
+        if _asks(graph, node) and of_each[0] != of_each[1]:
+            return position
+        read.update(dict.fromkeys(node.results, frozenset[int]().union(*of_each)))
+    return None
 
 
 def _asks(graph: Graph, node: Node) -> bool:
+    """Whether the op asks if two computed floats are equal."""
     if node.name != "stablehlo.compare":
         return False
     direction = stablehlo.ComparisonDirectionAttr(node.op.attributes["comparison_direction"]).value

@@ -13,10 +13,10 @@ from exla_opt.analysis.factors import Kind, Slot
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
-from .equality import find_equality
+from .equality import find_unequal
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
-from .stages import Output, Stage, find_copies, find_makers, find_stages
+from .stages import Makers, Output, Stage, find_copies, find_makers, find_stages
 
 # Rough speeds of one core, only to compare plans with each other.
 _FLOPS_PER_SECOND = 4e10
@@ -160,6 +160,10 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
     stages = find_stages(graph, region, makers, copies, is_big)
+    if _unequal(graph, makers, stages) is not None:
+        stages = find_stages(graph, region, makers, copies, is_big, keeps=False)
+    if unequal := _unequal(graph, makers, stages):
+        return Refusal("a comparison for equality would need the very bits that another loop has made", unequal)
     if not stages:
         return Refusal("nobody reads what is made of it", seed.producer)
     if len(stages) > _MOST_STAGES:
@@ -175,13 +179,6 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     longest = [
         longest_tile(body, slice_bytes, slice_bytes // most) for body, most in zip(bodies, per_index, strict=True)
     ]
-    equal = find_equality(graph, region) if len(stages) > 1 else None
-    if equal is not None:
-        if too_big > 1:
-            return Refusal("a comparison for equality needs it bit by bit, and one index of it is too big", equal)
-        # What is made again in another loop has the same bits only in tiles of the same shape.
-        borders = [find_borders(region, tuple(region.members))] * len(stages)
-        longest = [min(longest)] * len(stages)
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal("its slices are shifted against each other in too many ways", seed.producer)
     loops = [LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
@@ -205,6 +202,10 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         sum(_seconds(graph, region, loop, too_big) for loop in loops),
         too_big,
     )
+
+
+def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
+    return next((node for stage in stages if (node := find_unequal(graph, makers, stage)) is not None), None)
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

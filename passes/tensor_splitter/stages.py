@@ -26,11 +26,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One loop: the ops of its body in program order, and its outputs."""
+    """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to."""
 
     number: int
     nodes: tuple[int, ...]
     outputs: tuple[Output, ...]
+    awaited: frozenset[int] = frozenset()
 
 
 Makers = dict[int, tuple[int | None, ...]]
@@ -54,8 +55,13 @@ def find_makers(graph: Graph, region: Region) -> Makers:
     }
 
 
-def _stage_numbers(graph: Graph, region: Region, makers: Makers, copies: set[int]) -> dict[int, int]:
-    """The earliest stage of every member: one walk in program order over readiness of whole values."""
+def _stage_numbers(
+    graph: Graph, region: Region, makers: Makers, copies: set[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The earliest stage of every member, and the stage before which every whole value is ready (0 left out).
+
+    One walk in program order.
+    """
     ready: dict[int, int] = {}  # what is not in it is there before the first loop
     stages: dict[int, int] = {}
     first, last = min(region.members), max(region.members)
@@ -70,7 +76,7 @@ def _stage_numbers(graph: Graph, region: Region, makers: Makers, copies: set[int
                 after = stages[node.position] + 1
         if after:
             ready.update(dict.fromkeys(node.results, after))
-    return stages
+    return stages, ready
 
 
 def _member_stage(node: Node, makers: tuple[int | None, ...], ready: dict[int, int], stages: dict[int, int]) -> int:
@@ -110,14 +116,14 @@ def find_copies(graph: Graph, makers: Makers) -> set[int]:
 
 
 def find_stages(
-    graph: Graph, region: Region, makers: Makers, copies: set[int], is_big: Callable[[int], bool]
+    graph: Graph, region: Region, makers: Makers, copies: set[int], is_big: Callable[[int], bool], keeps: bool = True
 ) -> list[Stage]:
     """The loops of a region, first to last.
 
     makers, copies: what `find_makers` and `find_copies` found.
-    is_big: whether a tensor is too big to be kept between two loops.
+    is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
     """
-    numbers = _stage_numbers(graph, region, makers, copies)
+    numbers, ready = _stage_numbers(graph, region, makers, copies)
     outputs: dict[int, dict[tuple[int, int], Output]] = {}
     for position, number in numbers.items():
         if position in copies:
@@ -126,12 +132,13 @@ def find_stages(
             if graph.tensors[graph.nodes[position].results[output.result]].users:
                 outputs.setdefault(number, {})[position, output.result] = output
 
-    stages: list[tuple[int, list[int]]] = []
+    stages: list[tuple[int, list[int], set[int]]] = []
     computed: dict[int, set[int]] = {}
     for number in range(max(numbers.values(), default=-1) + 1):
         if number not in outputs:
             continue
         needed: set[int] = set()
+        awaited: set[int] = set()
         queue = [position for position, _ in outputs[number]]
         while queue:
             position = queue.pop()
@@ -140,18 +147,21 @@ def find_stages(
             needed.add(position)
             for value, maker in zip(graph.nodes[position].operands, makers[position], strict=True):
                 if maker is None:
+                    if value in ready:
+                        awaited.add(value)
                     continue
                 home = numbers[maker]
-                stored = home < number and maker in computed.get(home, ()) and maker not in copies
+                stored = keeps and home < number and maker in computed.get(home, ()) and maker not in copies
                 if stored and not is_big(value):
                     result = graph.tensors[value].result_index
                     slot = region.members[maker].results[result]
+                    awaited.add(value)
                     outputs[home].setdefault((maker, result), Output(maker, result, slot))
                     continue
                 queue.append(maker)
         computed[number] = needed
-        stages.append((number, sorted(needed)))
+        stages.append((number, sorted(needed), awaited))
     return [
-        Stage(number, tuple(nodes), tuple(output for _, output in sorted(outputs[number].items())))
-        for number, nodes in stages
+        Stage(number, tuple(nodes), tuple(out for _, out in sorted(outputs[number].items())), frozenset(awaited))
+        for number, nodes, awaited in stages
     ]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tests.programs.model import Program, both
+from tests.programs.model import Program, both, gradient
 
 Array = Any
 XY = "401x5xf32 307x5xf32"
@@ -59,7 +59,7 @@ def clipped_softmax(x: Array, y: Array) -> Array:
     return jnp.clip(jax.nn.softmax(big(x, y), axis=0), 0.0023, 0.0027).sum(1)
 
 
-def nearest(x: Array, y: Array) -> Array:
+def nearest_by_difference(x: Array, y: Array) -> Array:
     return ((x[:, None] - y[None]) ** 2).sum(-1).min(1)
 
 
@@ -157,8 +157,9 @@ PROGRAMS: list[Program] = [
     *both("column_softmax", column_softmax, XY),
     Program("double_softmax", double_softmax, XY),
     *both("clipped_softmax", clipped_softmax, XY),
-    *both("nearest", nearest, XY),
-    *both("both_maxima", both_maxima, XY),
+    *both("nearest_by_difference", nearest_by_difference, XY),
+    Program("both_maxima", both_maxima, XY),
+    Program("both_maxima_gradient", gradient(both_maxima), XY, 1.05, "a comparison for equality"),
     *both("cumulative_rows", cumulative_rows, XY),
     Program("cumulative_columns", cumulative_columns, XY),
     Program("cumulative_max", cumulative_max, XY),

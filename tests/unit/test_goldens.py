@@ -35,6 +35,8 @@ NOT_RUN = {
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
     "tensor-splitter/refuse-unknown-custom-call.mlir": "no kernel is registered for its custom call",
 }
+# Passes that tell nobody what they leave alone: nothing is wrong with it.
+SILENT = ("matrix-chain-order", "rce", "reshape-sinker")
 RUN = [name for name in GOLDENS if name not in NOT_RUN]
 
 
@@ -106,7 +108,7 @@ def test_what_is_not_run_cannot_be(name: str) -> None:
         run_module(text, random_arguments(text))
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDENS if "/refuse-" in name])
+@pytest.mark.parametrize("name", [name for name in GOLDENS if "/refuse-" in name and name.split("/")[0] not in SILENT])
 def test_a_refusal_checks_its_remark(name: str) -> None:
     text = (LIT / name).read_text()
-    assert re.search(r"^// CHECK.*: remark: .* not split: ", text, re.MULTILINE)
+    assert re.search(r"^// CHECK.*: remark: .* not (split|multiplied out): ", text, re.MULTILINE)

@@ -208,26 +208,29 @@ def compared(direction: str, other: str) -> str:
     return f"%h = stablehlo.compare {direction}, %x, {other}, FLOAT : ({MATRIX}, {MATRIX}) -> tensor<64x32xi1>"
 
 
-def tiles(*lines: str, slice_bytes: int = 2048) -> list[int]:
-    plan = planned(graph_of(*lines, returns="tensor<64x1xf64>"), 1, 0, slice_bytes)
-    assert isinstance(plan, Plan), plan
-    return [loop.tile for loop in plan.loops]
-
-
-def test_loops_around_a_comparison_for_equality_have_the_same_tiles() -> None:
-    """Made again in a tile of another shape, the element that was the maximum may not be equal to it."""
-    first, second = tiles(EXP, MAXIMA, SPREAD_DOWN, compared("LT", "%t"), *COMPARING)
-    assert first > second, "the second body holds more: on its own it has shorter tiles"
-    assert tiles(EXP, MAXIMA, SPREAD_DOWN, compared("EQ", "%t"), *COMPARING) == [second, second]
-    not_a_number = compared("NE", "%x")
-    assert tiles(EXP, MAXIMA, SPREAD_DOWN, not_a_number, *COMPARING) == [first, second]
-
-
-def test_a_comparison_for_equality_is_not_cut_in_two_directions() -> None:
-    graph = graph_of(EXP, MAXIMA, SPREAD_DOWN, compared("EQ", "%t"), *COMPARING, returns="tensor<64x1xf64>")
-    refusal = planned(graph, 1, 0, 64)
+@pytest.mark.parametrize("direction", ["EQ", "NE"])
+def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direction: str) -> None:
+    """Made again in a later loop, the element that was the maximum may not be equal to it."""
+    lines = (EXP, MAXIMA, SPREAD_DOWN)
+    graph = graph_of(*lines, compared(direction, "%t"), *COMPARING, returns="tensor<64x1xf64>")
+    refusal = planned(graph, 1, 0, 2048)
     assert isinstance(refusal, Refusal) and refusal.node == 4
     assert "equality" in refusal.reason
+
+
+@pytest.mark.parametrize(("direction", "other"), [("LT", "%t"), ("NE", "%x"), ("EQ", "%a")])
+def test_other_comparisons_are_split(direction: str, other: str) -> None:
+    lines = (EXP, MAXIMA, SPREAD_DOWN, compared(direction, other))
+    plan = planned(graph_of(*lines, *COMPARING, returns="tensor<64x1xf64>"), 1, 0, 2048)
+    assert isinstance(plan, Plan) and len(plan.loops) == 2
+
+
+def test_a_comparison_with_a_row_that_one_loop_completes_is_split() -> None:
+    rows = (MAXIMA.replace("[0]", "[1]").replace("tensor<32xf32>", "tensor<64xf32>"),)
+    spread = SPREAD_DOWN.replace("[1]", "[0]").replace("tensor<32xf32>", "tensor<64xf32>")
+    graph = graph_of(EXP, *rows, spread, compared("EQ", "%t"), *COMPARING, returns="tensor<64x1xf64>")
+    plan = planned(graph, 1, 0, 2048)
+    assert isinstance(plan, Plan) and len(plan.loops) == 1
 
 
 def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:

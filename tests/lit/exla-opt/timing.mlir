@@ -13,6 +13,7 @@
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  tensor-splitter
+// CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
