@@ -34,8 +34,7 @@ DEFAULT_PASSES = (
     "reshape-sinker",
     "rce",
     "tensor-splitter",
-    "reshape-sinker",
-    "rce",
+    "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )
 

@@ -1,7 +1,7 @@
 """rce: redundant reshapes, transposes, broadcasts, converts and the like -> nothing, or one op in the place of two.
 
     reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
-    broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x), with its init
+    broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
 
 Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero.
 Refuses nothing and says nothing: what does not fit stays. Terminates: every rewrite lowers the number of ops, or keeps

@@ -5,8 +5,8 @@
 
 Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
 Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way. Leaves alone
-a reshape that others read as well. Terminates: every rewrite moves a reshape or transpose behind one more op, or takes
-it away, and adds none.
+a reshape that others read as well. What meets on the way is merged as rce does. Terminates: every rewrite moves a
+reshape or transpose behind one more op, or takes it away, and adds none.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
 from exla_opt.ir import build
 from exla_opt.ir.rewrite import Pattern, apply_patterns, maker
 from exla_opt.options import Options
-from exla_opt.passes import normalise
+from exla_opt.passes import normalise, rce
 from exla_opt.remarks import Remark
 
 _RESHAPE, _TRANSPOSE = "stablehlo.reshape", "stablehlo.transpose"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Sink reshapes and transposes until none sinks further."""
+    """Sink reshapes and transposes until none sinks further; those that meet become one, or none."""
     patterns = make_patterns(options.size_threshold)
-    while apply_patterns(module, patterns):
+    changed = True
+    while changed:
+        changed = apply_patterns(module, patterns)
+        changed = apply_patterns(module, rce.PATTERNS) or changed
         normalise.clean_up(module)
     return []
 

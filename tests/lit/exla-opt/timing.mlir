@@ -14,7 +14,6 @@
 // CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  reshape-sinker
-// CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
 // CHECK-NEXT: %)  Rest
