@@ -4,8 +4,8 @@ before:  %1 = call @f(%0)   private @f   a while that carries a value it never c
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
 Applies to every function and every region. Inlines calls, takes the branches that constants choose, drops dead private
-functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations,
-signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
+locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
 """
 
 from __future__ import annotations

@@ -146,7 +146,11 @@ def _only_leaf_of(value: ir.Value, users: Sequence[int], trees: dict[int, Tree])
 
 def _read_through(tree: Tree, shared: Tree) -> Tree:
     inside = {shared.root.results[0], *tree.absorbed}
-    return read_tree(tree.root, lambda op: is_absorbed(op) or (len(op.results) == 1 and op.results[0] in inside))
+
+    def absorbs(op: ir.Operation, read_by_others: bool) -> bool:
+        return is_absorbed(op, read_by_others) or (len(op.results) == 1 and op.results[0] in inside)
+
+    return read_tree(tree.root, absorbs)
 
 
 def _pays(new: Sequence[Tree], old: Sequence[Tree], options: Options, types: Types) -> bool:

@@ -102,35 +102,45 @@ def _is_sum(op: ir.Operation) -> bool:
     return componentwise(body_of(op)) == ("add",) and splat_of(op.operands[1]) == 0
 
 
-def is_absorbed(op: ir.Operation) -> bool:
-    """Whether a product takes the op in: it costs nothing, or only the product reads it."""
+# Whether an op is taken into a product; told whether others read it too, through ops that cost nothing.
+Absorbs = Callable[[ir.Operation, bool], bool]
+
+
+def is_absorbed(op: ir.Operation, shared: bool) -> bool:
+    """Whether a product takes the op in by itself: it costs nothing, or only the product reads it."""
     if op.name in FREE:
         return True
-    return op.name in _REST and len(op.results) == 1 and len(list(islice(op.results[0].uses, 2))) == 1
+    return op.name in _REST and len(op.results) == 1 and not shared and not is_read_again(op)
 
 
-def read_tree(root: ir.Operation, absorbs: Callable[[ir.Operation], bool] = is_absorbed) -> Tree:
-    """The product that `root` makes. absorbs: whether an op that others read as well is taken into it."""
+def is_read_again(op: ir.Operation) -> bool:
+    """Whether the one result of the op is read more than once."""
+    return len(list(islice(op.results[0].uses, 2))) > 1
+
+
+def read_tree(root: ir.Operation, absorbs: Absorbs = is_absorbed) -> Tree:
+    """The product that `root` makes."""
     tree = _read_tree(root, absorbs, True)
     return _read_tree(root, absorbs, False) if tree.has_diagonal_leaf else tree
 
 
-def _read_tree(root: ir.Operation, absorbs: Callable[[ir.Operation], bool], diagonals: bool) -> Tree:
+def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
     tree = Tree(root, diagonals=diagonals)
     tree.place = tuple(map(tree.new_letter, build.shape_of(root.results[0])))
-    stack: list[tuple[ir.Value, Place, int]] = [(root.results[0], tree.place, 0)]
+    stack: list[tuple[ir.Value, Place, int, bool]] = [(root.results[0], tree.place, 0, False)]
     while stack:
-        value, place, depth = stack.pop()
+        value, place, depth, shared = stack.pop()
         op = maker_of(value)
-        if op is None or (op != root and (depth > _DEEPEST or op.block != root.block or not absorbs(op))):
+        if op is None or (op != root and (depth > _DEEPEST or op.block != root.block or not absorbs(op, shared))):
             parts = None
         else:
             parts = _parts(tree, op, place)
-        if parts is None:
+        if op is None or parts is None:
             tree.leaves.append((value, place))
-        else:
-            tree.absorbed.append(value)
-            stack += [(part, below, depth + 1) for part, below in reversed(parts)]
+            continue
+        tree.absorbed.append(value)
+        below = op.name in FREE and (shared or is_read_again(op))
+        stack += [(part, where, depth + 1, below) for part, where in reversed(parts)]
     if tree.repeats != 1 and not tree.scale(tree.repeats):
         tree.dots = 0  # no factor to be had: as good as no product
     return tree
