@@ -213,7 +213,7 @@ def _scaled_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.V
 
 def _dot_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
     algorithm = _algorithm(op)
-    if tree.dots and tree.algorithm != algorithm:
+    if tree.dots and not _same(tree.algorithm, algorithm):
         return None
     tree.algorithm = algorithm
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
@@ -242,6 +242,13 @@ def _algorithm(op: ir.Operation) -> ir.Attribute | None:
     if "algorithm" not in op.attributes:
         return None
     return op.attributes["algorithm"]
+
+
+def _same(one: ir.Attribute | None, other: ir.Attribute | None) -> bool:
+    """An attribute cannot be compared with None."""
+    if one is None or other is None:
+        return one is other
+    return bool(one == other)
 
 
 def _higher(precision: str, op: ir.Operation) -> str:
