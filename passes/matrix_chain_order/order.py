@@ -53,7 +53,7 @@ def choose_orders(block: ir.Block, options: Options, types: Types) -> tuple[list
 
 
 def _trees(block: ir.Block) -> list[Tree]:
-    """Every maximal product, last first."""
+    """Every maximal product, last first; sums and diagonals too, which a shared product may be read into."""
     inside: set[ir.Value] = set()
     trees = []
     for view in reversed(list(block.operations)):
@@ -62,8 +62,7 @@ def _trees(block: ir.Block) -> list[Tree]:
             continue
         tree = read_tree(op)
         inside.update(tree.absorbed)
-        if tree.dots:
-            trees.append(tree)
+        trees.append(tree)
     return trees
 
 
