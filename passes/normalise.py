@@ -1,17 +1,18 @@
 """normalise: one flat function without leftovers, which is what the other passes expect.
 
-before:  %1 = call @f(%0)   private @f   a while that carries a value it never changes   x + x twice
-after:   the body of @f in place   no @f   the value captured from outside   x + x once
+before:  %1 = call @f(%0)   private @f   a while that carries a value it never changes   x + x twice   case 0
+after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
-Applies to every function and every region. Inlines calls, drops dead private functions, dead ops and
-loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations,
-signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+Applies to every function and every region. Inlines calls, takes the branches that constants choose, drops dead private
+functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
+locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
 """
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir, passmanager
 
+from exla_opt.ir.branches import take_known_branches
 from exla_opt.ir.composites import restore_chlo_ops
 from exla_opt.ir.inline import inline_calls
 from exla_opt.options import Options
@@ -24,6 +25,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
     inline_calls(module)
+    take_known_branches(module)
     clean_up(module)
     if _capture_invariants(module):
         clean_up(module)

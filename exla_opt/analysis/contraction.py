@@ -104,12 +104,13 @@ def _path(
     from opt_einsum import paths  # here: most modules have no such product
 
     inputs, wanted, lengths = [frozenset(dims) for dims in operands], frozenset(output), dict(sizes)
+    search = paths.greedy if len(operands) > _MANY else paths.dynamic_programming
     if len(operands) <= _FEW:
-        found = paths.optimal(inputs, wanted, lengths, most_elements)
-    elif len(operands) <= _MANY:
-        found = paths.dynamic_programming(inputs, wanted, lengths, most_elements)
-    else:
-        found = paths.greedy(inputs, wanted, lengths, most_elements)
+        search = paths.optimal
+    try:
+        found = search(inputs, wanted, lengths, most_elements)
+    except RuntimeError:  # no order keeps within the limit
+        found = search(inputs, wanted, lengths, None)
     pairs: list[tuple[int, int]] = []
     left = len(operands)
     for chosen in found:

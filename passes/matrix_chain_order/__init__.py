@@ -3,10 +3,11 @@
     (A B') v        ->   A (B' v)                         diag(A B)   ->   sum_k A[i,k] B[k,i]
     sum_j (A B)_ij  ->   A (sum_j B_j)                    trace(A B)  ->   sum_ik A[i,k] B[k,i]
 
-Applies to every maximal product of dots, with the transposes, sums, batch dimensions, scalar factors and diagonals
-between them, in every block. A part that others read as well stays, unless making it again costs less. Leaves alone
-what another order does not make clearly cheaper, dots that change the element type or name an algorithm, and with
---no-reassociate all floats.
+Applies to every maximal product of dots, with the transposes, sums, broadcasts, batch dimensions, scalar factors and
+diagonals between them, in every block. A part that others read as well stays, unless making it again costs less.
+Leaves alone what another order does not make clearly cheaper, floats of less than 32 bits (each order rounds other
+intermediate tensors), dots that change the element type, dots of another algorithm than the rest of their product,
+and with --no-reassociate all floats. Integers are exact in any order.
 """
 
 from __future__ import annotations
@@ -21,31 +22,58 @@ from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
-from .order import Order, choose_orders
+from .order import Kept, Order, choose_orders
 from .product import Writer
 
 NAME = "matrix-chain-order"
 
 
+# A product that is made again, or no more, may open a better order for its neighbours; each round costs less than the
+# one before it, and two are nearly always enough.
+_ROUNDS = 8
+
+
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Reorder every product that becomes clearly cheaper; returns what was reordered."""
+    """Reorder every product that becomes clearly cheaper; returns what was reordered, and what big was refused."""
     types = Types()
     remarks: list[Remark] = []
+    for _ in range(_ROUNDS):
+        passed, missed = _round(module, options, types)
+        remarks += passed
+        if not passed:
+            break
+        normalise.clean_up(module)  # takes away the products that nobody needs any more
+    return remarks + missed
+
+
+def _round(module: ir.Module, options: Options, types: Types) -> tuple[list[Remark], list[Remark]]:
+    passed: list[Remark] = []
+    missed: list[Remark] = []
     for block in list(all_blocks(module)):
         writer = Writer()
-        for order in choose_orders(block, options, types):
-            remarks.append(_remark(order, types))
+        orders, kept = choose_orders(block, options, types)
+        missed += [_missed(each, types) for each in kept if each.order.old.largest > options.size_threshold]
+        for order in orders:
+            passed.append(_passed(order, types))
             writer.write(order)
-    if remarks:
-        normalise.clean_up(module)  # takes away the products that nobody needs any more
-    return remarks
+    return passed, missed
 
 
-def _remark(order: Order, types: Types) -> Remark:
+def _passed(order: Order, types: Types) -> Remark:
+    return _remark(Kind.PASSED, order, types, f"multiplied in another order: {_gain(order, 'become')}")
+
+
+def _missed(kept: Kept, types: Types) -> Remark:
+    message = f"not multiplied in another order: {kept.reason}; {_gain(kept.order, 'would become')}"
+    return _remark(Kind.MISSED, kept.order, types, message)
+
+
+def _gain(order: Order, become: str) -> str:
+    old, new = format_size(order.old.largest), format_size(order.new.largest)
+    return f"{order.old.flops:,} operations {become} {order.new.flops:,}, {old} between them at most {become} {new}"
+
+
+def _remark(kind: Kind, order: Order, types: Types, message: str) -> Remark:
     root = order.tree.root
     tensor = types.of(root.results[0])
-    message = (
-        f"multiplied in another order: {order.old.flops:,} operations become {order.new.flops:,}, "
-        f"the largest tensor between {format_size(order.old.largest)} becomes {format_size(order.new.largest)}"
-    )
-    return Remark(Kind.PASSED, NAME, str(tensor), tensor.bytes, describe(root), message)
+    return Remark(kind, NAME, str(tensor), tensor.bytes, describe(root), message)

@@ -25,8 +25,8 @@ def is_better(new: Cost, old: Cost, threshold: int, measure: Measure = "both") -
     threshold: bytes up to which a tensor fits. By "both", fewer operations win unless they need a larger tensor that
     does not fit; and where the old one did not fit, a smaller one wins that costs no more.
     """
-    fewer = new.flops * CLEARLY <= old.flops
-    smaller = new.largest * CLEARLY <= old.largest
+    fewer = new.flops < old.flops and new.flops * CLEARLY <= old.flops
+    smaller = new.largest < old.largest and new.largest * CLEARLY <= old.largest
     if measure == "flops":
         return fewer
     if measure == "bytes":

@@ -8,6 +8,8 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.analysis.op_rules.attributes import integer, integers, is_splat
 from exla_opt.ir import build
 
+from .factor import Number
+
 
 def maker(value: ir.Value, name: str) -> ir.Operation | None:
     """The op of this name that makes the value; None when another does."""
@@ -16,7 +18,7 @@ def maker(value: ir.Value, name: str) -> ir.Operation | None:
     return op if op is not None and op.name == f"stablehlo.{name}" else None
 
 
-def splat_of(value: ir.Value) -> float | None:
+def splat_of(value: ir.Value) -> Number | None:
     """The number that the tensor is everywhere: a constant, repeated or not. None for all others."""
     while (spread := maker(value, "broadcast_in_dim")) is not None:
         value = spread.operands[0]
@@ -24,7 +26,7 @@ def splat_of(value: ir.Value) -> float | None:
     if op is None or isinstance(build.tensor_of(value).element_type, ir.ComplexType) or not is_splat(op):
         return None
     number = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return float(number.value) if isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) else None
+    return number.value if isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) else None
 
 
 def masked_diagonal(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
@@ -32,34 +34,48 @@ def masked_diagonal(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
     op = maker(value, "select")
     if op is None or splat_of(op.operands[2]) != 0:
         return None
-    equal = maker(op.operands[0], "compare")
+    mask, where = op.operands[0], list(range(len(build.shape_of(value))))
+    while (spread := maker(mask, "broadcast_in_dim")) is not None:  # the same mask for every matrix of a batch
+        dims = integers(spread, "broadcast_dimensions", [])
+        if build.shape_of(spread.operands[0]) != [build.shape_of(mask)[dim] for dim in dims]:
+            return None
+        mask, where = spread.operands[0], [where[dim] for dim in dims]
+    equal = maker(mask, "compare")
     if equal is None or stablehlo.ComparisonDirectionAttr(equal.attributes["comparison_direction"]).value != "EQ":
         return None
-    dims = [_counts_along(operand) for operand in equal.operands]
-    if None in dims or dims[0] == dims[1]:
+    one, other = (_counts_along(operand) for operand in equal.operands)
+    if one is None or other is None or one == other:
         return None
     shape = build.shape_of(value)
-    one, other = (dim for dim in dims if dim is not None)
+    one, other = where[one], where[other]
     return (op.operands[1], (one, other)) if shape[one] == shape[other] else None
 
 
 def _counts_along(value: ir.Value) -> int | None:
     """The dimension along which an integer tensor counts 0, 1, 2, ...; None when it does not."""
-    while True:
+    along = list(range(len(build.shape_of(value))))  # the dimension of `value` that each one below becomes
+    longest = max(build.shape_of(value), default=0)
+    while _holds(value, longest):
         if (op := maker(value, "add")) is not None and splat_of(op.operands[1]) == 0:
             value = op.operands[0]
         elif (op := maker(value, "select")) is not None and _is_negative(op.operands[0], op.operands[2]):
             value = op.operands[2]
-        elif (op := maker(value, "convert")) is not None and isinstance(_element(op.operands[0]), ir.IntegerType):
+        elif (op := maker(value, "convert")) is not None:
             value = op.operands[0]
+        elif (op := maker(value, "broadcast_in_dim")) is not None:
+            value, along = op.operands[0], [along[dim] for dim in integers(op, "broadcast_dimensions", [])]
         elif (op := maker(value, "iota")) is not None:
-            return integer(op, "iota_dimension") if isinstance(_element(value), ir.IntegerType) else None
+            dim = integer(op, "iota_dimension")
+            return along[dim] if build.shape_of(value)[dim] > 1 else None
         else:
             return None
+    return None
 
 
-def _element(value: ir.Value) -> ir.Type:
-    return build.tensor_of(value).element_type
+def _holds(value: ir.Value, longest: int) -> bool:
+    """Whether the tensor is one of integers wide enough to count to `longest`."""
+    kind = build.tensor_of(value).element_type
+    return isinstance(kind, ir.IntegerType) and longest < 2 ** (kind.width - 1)
 
 
 def _is_negative(mask: ir.Value, value: ir.Value) -> bool:
@@ -70,18 +86,28 @@ def _is_negative(mask: ir.Value, value: ir.Value) -> bool:
     return bool(stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value == "LT")
 
 
-def diagonal_of(op: ir.Operation) -> ir.Value | None:
-    """The square matrix whose diagonal a gather reads; None when it reads anything else."""
+def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
+    """The tensor of which a gather reads the diagonal of two dimensions, and these dimensions.
+
+    The diagonal is the last dimension of the result, behind those that are read whole. None when the gather reads
+    anything else.
+    """
     if op.name != "stablehlo.gather":
         return None
-    matrix, places = op.operands
-    shape = build.shape_of(matrix)
+    tensor, places = op.operands
+    shape = build.shape_of(tensor)
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
-    whole = list(numbers.collapsed_slice_dims) == [0, 1] and sorted(numbers.start_index_map) == [0, 1]
-    if len(shape) != 2 or shape[0] != shape[1] or not whole or integers(op, "slice_sizes", []) != [1, 1]:
+    collapsed = list(numbers.collapsed_slice_dims)
+    if len(collapsed) != 2 or sorted(numbers.start_index_map) != collapsed or list(numbers.operand_batching_dims):
+        return None
+    one, other = collapsed
+    whole = [1 if dim in collapsed else size for dim, size in enumerate(shape)]
+    if shape[one] != shape[other] or integers(op, "slice_sizes", []) != whole:
         return None
     joined = maker(places, "concatenate")
-    if joined is None or build.shape_of(places) != [shape[0], 2] or numbers.index_vector_dim != 1:
+    if joined is None or build.shape_of(places) != [shape[one], 2] or numbers.index_vector_dim != 1:
+        return None
+    if list(numbers.offset_dims) != list(range(len(shape) - 2)):
         return None
     columns = [maker(column, "broadcast_in_dim") or maker(column, "reshape") for column in joined.operands]
     if len(columns) != 2 or any(
@@ -89,4 +115,4 @@ def diagonal_of(op: ir.Operation) -> ir.Value | None:
         for column in columns
     ):
         return None
-    return matrix
+    return tensor, (one, other)

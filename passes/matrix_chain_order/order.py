@@ -9,14 +9,14 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.contraction import Step, flops, largest, plan_steps
 from exla_opt.analysis.graph import Types
-from exla_opt.analysis.op_rules.bodies import element_type, float_bits
 from exla_opt.options import Options
 
 from .cost import CLEARLY, Cost, is_better
-from .tree import Tree, is_root, letters_of, read_tree
+from .legal import refusal
+from .tree import FREE, Tree, is_absorbed, is_root, letters_of, read_tree
 
-# Ops that cost next to nothing: a product reads through them even where others read them too.
-_FREE = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.negate"})
+# A product that others read is not taken into one that would then have more leaves than this.
+_MOST_LEAVES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +29,41 @@ class Order:
     new: Cost
 
 
-def choose_orders(block: ir.Block, options: Options, types: Types) -> list[Order]:
-    """The products of a block that another order makes clearly cheaper, in program order."""
-    trees = _absorb_shared(_trees(block), options, types)
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A product that another order would make for less, and why it keeps the one it has."""
+
+    order: Order
+    reason: str
+
+
+def choose_orders(block: ir.Block, options: Options, types: Types) -> tuple[list[Order], list[Kept]]:
+    """The products of a block that another order makes clearly cheaper, in program order; those refused apart."""
+    legal: list[Tree] = []
+    kept: list[Kept] = []
+    for tree in _trees(block):
+        reason = refusal(tree, options)
+        if reason is None:
+            legal.append(tree)
+        elif (order := best_order(tree, options, types)) is not None:
+            kept.append(Kept(order, reason))
+    trees = _absorb_shared(legal, options, types)
     orders = [order for tree in trees if (order := best_order(tree, options, types)) is not None]
-    return orders[::-1]
+    return orders[::-1], kept[::-1]
 
 
 def _trees(block: ir.Block) -> list[Tree]:
-    """Every maximal product, last first."""
+    """Every maximal product, last first; sums and diagonals too, which a shared product may be read into."""
     inside: set[ir.Value] = set()
     trees = []
     for view in reversed(list(block.operations)):
         op = view.operation
         if not is_root(op) or op.results[0] in inside:
             continue
-        tree = read_tree(op, _is_absorbed)
+        tree = read_tree(op)
         inside.update(tree.absorbed)
-        if tree.dots:
-            trees.append(tree)
+        trees.append(tree)
     return trees
-
-
-def _is_absorbed(op: ir.Operation) -> bool:
-    if op.name in _FREE:
-        return True
-    return len(op.results) == 1 and len(list(op.results[0].uses)) == 1
 
 
 def cost_of(tree: Tree, types: Types) -> Cost:
@@ -64,15 +73,14 @@ def cost_of(tree: Tree, types: Types) -> Cost:
 
 def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
     """The cheapest order found, if it is clearly better than the one that stands."""
-    if any(len(letters_of(place)) < sum(letter is not None for letter in place) for _, place in tree.leaves):
-        return None  # the diagonal of a matrix that is there already
-    if not options.reassociate and float_bits(element_type(tree.root.results[0])):
+    if not tree.dots or tree.has_diagonal_leaf:
         return None
     size = max(types.of(tree.root.results[0]).element_bytes, 1)
     old = cost_of(tree, types)
     dims = [letters_of(place) for _, place in tree.leaves]
+    fits = options.size_threshold // size
     best: Order | None = None
-    for limit in {max(tree.largest, options.size_threshold // size), options.size_threshold // size}:
+    for limit in sorted({max(tree.largest, fits), fits}):
         steps = plan_steps(dims, tree.output, tree.sizes, limit)
         new = Cost(flops(steps, dims, tree.sizes), largest(steps[:-1], tree.sizes) * size)
         if is_better(new, old if best is None else best.new, options.size_threshold):
@@ -81,32 +89,72 @@ def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
 
 
 def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tree]:
-    """Take a product that several others read into them, where making it again for each costs less than keeping it."""
+    """Take a product that others read as well into its readers, where making it again costs less.
+
+    Either it pays for a reader by itself, and the product stays for the others; or it pays only for all together,
+    since then nobody needs the product any more.
+    """
     current = dict(enumerate(trees))
     readers: dict[ir.Value, list[int]] = {}
-    for number, tree in current.items():
-        for leaf, _ in tree.leaves:
+
+    def read(number: int) -> None:
+        for leaf, _ in current[number].leaves:
             readers.setdefault(leaf, []).append(number)
+
+    for number in current:
+        read(number)
     for number, shared in enumerate(trees):
         value = shared.root.results[0]
-        users = sorted(set(readers.get(value, ())))
-        if len(users) < 2 or len(readers[value]) != len(list(value.uses)):
+        users = [user for user in sorted(set(readers.get(value, ()))) if _may_read(current.get(user), value)]
+        if not users:
             continue
-        wider = [_read_through(current[user], shared) for user in users]
-        before = _flops([current[number], *(current[user] for user in users)], options, types)
-        if _flops(wider, options, types) * CLEARLY > before:
-            continue
-        for user, tree in zip(users, wider, strict=True):
-            current[user] = tree
-            for leaf, _ in shared.leaves:
-                readers.setdefault(leaf, []).append(user)
-        del current[number]
+        wider = {user: _read_through(current[user], shared) for user in users}
+        wider = {user: tree for user, tree in wider.items() if tree.dots and len(tree.leaves) <= _MOST_LEAVES}
+        paying = [user for user in wider if _pays([wider[user]], [current[user]], options, types)]
+        together = False
+        if len(paying) < len(users) == len(wider) and _only_leaf_of(value, users, current):
+            narrow = [current[number], *(current[user] for user in users)]
+            together = _pays(list(wider.values()), narrow, options, types)
+        for user in users if together else paying:
+            if not together:  # the narrow one is what stands: the shared product is made anyway
+                wider[user].flops, wider[user].largest = current[user].flops, current[user].largest
+            current[user] = wider[user]
+            read(user)
+        if together or (len(paying) == len(users) and _only_leaf_of(value, users, current)):
+            del current[number]
     return list(current.values())
+
+
+def _may_read(tree: Tree | None, value: ir.Value) -> bool:
+    return tree is not None and len(tree.leaves) < _MOST_LEAVES and any(leaf == value for leaf, _ in tree.leaves)
+
+
+def _only_leaf_of(value: ir.Value, users: Sequence[int], trees: dict[int, Tree]) -> bool:
+    """Whether every op that reads the value belongs to one of these products, so that it goes with them."""
+    inside = {made for user in users for made in trees[user].absorbed}
+    stack = [value]
+    while stack:
+        for use in stack.pop().uses:
+            op = use.owner.operation
+            if len(op.results) != 1 or op.results[0] not in inside:
+                return False
+            if op.name in FREE:
+                stack.append(op.results[0])
+    return True
 
 
 def _read_through(tree: Tree, shared: Tree) -> Tree:
     inside = {shared.root.results[0], *tree.absorbed}
-    return read_tree(tree.root, lambda op: _is_absorbed(op) or op.results[0] in inside)
+
+    def absorbs(op: ir.Operation, read_by_others: bool) -> bool:
+        return is_absorbed(op, read_by_others) or (len(op.results) == 1 and op.results[0] in inside)
+
+    return read_tree(tree.root, absorbs)
+
+
+def _pays(new: Sequence[Tree], old: Sequence[Tree], options: Options, types: Types) -> bool:
+    after, before = _flops(new, options, types), _flops(old, options, types)
+    return after < before and after * CLEARLY <= before
 
 
 def _flops(trees: Sequence[Tree], options: Options, types: Types) -> int:

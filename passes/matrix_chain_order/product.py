@@ -11,8 +11,9 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.contract import Tensor, repeated, squeezed, take_step
 
+from .factor import Number
 from .order import Order
-from .tree import Tree, letters_of
+from .tree import Tree, letters_of, maker_of
 
 
 @dataclass(slots=True)
@@ -38,7 +39,11 @@ class Writer:
         if scaled is not None:
             tensors[scaled] = _scaled(tensors[scaled], tree.coefficient)
         for step in order.steps:
-            tensors.append(take_step(step, [tensors[number] for number in step.operands], tree.sizes, precision))
+            made = take_step(step, [tensors[number] for number in step.operands], tree.sizes, precision)
+            dot = maker_of(made.value) if step.kind == "dot" else None
+            if dot is not None and tree.algorithm is not None:
+                dot.attributes["algorithm"] = tree.algorithm
+            tensors.append(made)
         last = tensors[-1] if scaled is not None else _scaled(tensors[-1], tree.coefficient)
         value = repeated(last, [letter for letter in tree.place if letter is not None], tree.sizes)
         kind = tree.root.results[0].type
@@ -52,7 +57,7 @@ def _place_of_factor(tree: Tree) -> int | None:
     return smallest if elements[smallest] < prod(tree.sizes[letter] for letter in tree.output) else None
 
 
-def _scaled(tensor: Tensor, coefficient: float) -> Tensor:
+def _scaled(tensor: Tensor, coefficient: Number) -> Tensor:
     if coefficient == 1:
         return tensor
     return Tensor(stablehlo.multiply(tensor.value, build.splat(tensor.value.type, coefficient)), tensor.dims)

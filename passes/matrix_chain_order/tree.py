@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 
 from jaxlib.mlir import ir
@@ -18,9 +19,14 @@ from exla_opt.analysis.op_rules.bodies import body_of, componentwise
 from exla_opt.ir import build
 
 from .diagonal import diagonal_of, masked_diagonal, splat_of
+from .factor import Number, product
 
 Place = tuple[int | None, ...]
 _DEEPEST = 200
+# Ops that cost next to nothing: a product reads through them even where others read them too.
+FREE = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.negate", "stablehlo.broadcast_in_dim"})
+_REST = frozenset("stablehlo." + name for name in ("dot_general", "reduce", "multiply", "divide", "gather"))
+_DOT_ATTRIBUTES = {"dot_dimension_numbers", "precision_config", "algorithm"}
 
 
 @dataclass(slots=True)
@@ -30,7 +36,7 @@ class Tree:
     root: the op. place: the letters of the result's dimensions, None for those of size 1. leaves: tensors and the
     letters of theirs. absorbed: the values between the leaves and the root. sizes: of the letters. coefficient: a
     scalar factor. flops, largest: what the product costs as it stands, in scalar multiplications and additions, and
-    in elements of its largest intermediate tensor.
+    in elements of its largest intermediate tensor. precision, algorithm: of the dots, the highest and the only one.
     """
 
     root: ir.Operation
@@ -38,16 +44,36 @@ class Tree:
     leaves: list[tuple[ir.Value, Place]] = field(default_factory=list)
     absorbed: list[ir.Value] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
-    coefficient: float = 1.0
+    coefficient: Number = 1
     flops: int = 0
     largest: int = 0
     precision: str = "DEFAULT"
+    algorithm: ir.Attribute | None = None
     dots: int = 0
+    diagonals: bool = True
 
     @property
     def output(self) -> Dims:
         """The letters of the result."""
         return frozenset(letter for letter in self.place if letter is not None)
+
+    @property
+    def has_diagonal_leaf(self) -> bool:
+        """Whether the diagonal of a tensor that is there already is asked for."""
+        return any(len(letters_of(place)) < sum(letter is not None for letter in place) for _, place in self.leaves)
+
+    @property
+    def repeats(self) -> int:
+        """How often the product is added to itself: the size of the summed letters that no leaf has."""
+        known = self.output.union(*(letters_of(place) for _, place in self.leaves))
+        return prod(size for letter, size in self.sizes.items() if letter not in known)
+
+    def scale(self, number: Number) -> bool:
+        """Take a scalar factor into the product; False where that is not allowed."""
+        scaled = product(build.tensor_of(self.root.results[0]).element_type, self.coefficient, number)
+        if scaled is not None:
+            self.coefficient = scaled
+        return scaled is not None
 
     def new_letter(self, size: int) -> int | None:
         """A letter for a dimension; None for one of size 1."""
@@ -66,9 +92,8 @@ def _is_dot(op: ir.Operation) -> bool:
     if op.name != "stablehlo.dot_general":
         return False
     types = {build.tensor_of(value).element_type for value in (*op.operands, *op.results)}
-    known = {"dot_dimension_numbers", "precision_config"}
     names = {op.attributes[place].name for place in range(len(op.attributes))}
-    return len(types) == 1 and names <= known
+    return len(types) == 1 and names <= _DOT_ATTRIBUTES
 
 
 def _is_sum(op: ir.Operation) -> bool:
@@ -77,27 +102,52 @@ def _is_sum(op: ir.Operation) -> bool:
     return componentwise(body_of(op)) == ("add",) and splat_of(op.operands[1]) == 0
 
 
-def read_tree(root: ir.Operation, absorbs: Callable[[ir.Operation], bool]) -> Tree:
-    """The product that `root` makes. absorbs: whether an op that others read as well is taken into it."""
-    tree = Tree(root)
+# Whether an op is taken into a product; told whether others read it too, through ops that cost nothing.
+Absorbs = Callable[[ir.Operation, bool], bool]
+
+
+def is_absorbed(op: ir.Operation, shared: bool) -> bool:
+    """Whether a product takes the op in by itself: it costs nothing, or only the product reads it."""
+    if op.name in FREE:
+        return True
+    return op.name in _REST and len(op.results) == 1 and not shared and not is_read_again(op)
+
+
+def is_read_again(op: ir.Operation) -> bool:
+    """Whether the one result of the op is read more than once."""
+    return len(list(islice(op.results[0].uses, 2))) > 1
+
+
+def read_tree(root: ir.Operation, absorbs: Absorbs = is_absorbed) -> Tree:
+    """The product that `root` makes."""
+    tree = _read_tree(root, absorbs, True)
+    return _read_tree(root, absorbs, False) if tree.has_diagonal_leaf else tree
+
+
+def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
+    tree = Tree(root, diagonals=diagonals)
     tree.place = tuple(map(tree.new_letter, build.shape_of(root.results[0])))
-    stack: list[tuple[ir.Value, Place, int]] = [(root.results[0], tree.place, 0)]
+    stack: list[tuple[ir.Value, Place, int, bool]] = [(root.results[0], tree.place, 0, False)]
     while stack:
-        value, place, depth = stack.pop()
-        op = _maker(value)
-        if op is None or (op != root and (depth > _DEEPEST or op.block != root.block or not absorbs(op))):
+        value, place, depth, shared = stack.pop()
+        op = maker_of(value)
+        if op is None or (op != root and (depth > _DEEPEST or op.block != root.block or not absorbs(op, shared))):
             parts = None
         else:
             parts = _parts(tree, op, place)
-        if parts is None:
+        if op is None or parts is None:
             tree.leaves.append((value, place))
-        else:
-            tree.absorbed.append(value)
-            stack += [(part, below, depth + 1) for part, below in reversed(parts)]
+            continue
+        tree.absorbed.append(value)
+        below = op.name in FREE and (shared or is_read_again(op))
+        stack += [(part, where, depth + 1, below) for part, where in reversed(parts)]
+    if tree.repeats != 1 and not tree.scale(tree.repeats):
+        tree.dots = 0  # no factor to be had: as good as no product
     return tree
 
 
-def _maker(value: ir.Value) -> ir.Operation | None:
+def maker_of(value: ir.Value) -> ir.Operation | None:
+    """The op that makes the value; None for an argument of a block."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
@@ -105,44 +155,67 @@ def _maker(value: ir.Value) -> ir.Operation | None:
 def _parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
     """The tensors that the op multiplies and the letters of their dimensions; None for an op that is no part."""
     name = op.name.rpartition(".")[2]
-    if _is_dot(op):
-        return _dot_parts(tree, op, place)
-    if _is_sum(op):
-        return _sum_parts(tree, op, place)
+    if name == "dot_general":
+        return _dot_parts(tree, op, place) if _is_dot(op) else None
+    if name == "reduce":
+        return _sum_parts(tree, op, place) if _is_sum(op) else None
     if name == "transpose":
         permutation = integers(op, "permutation", [])
-        below = [place[permutation.index(dim)] for dim in range(len(place))]
+        return [(op.operands[0], tuple(place[permutation.index(dim)] for dim in range(len(place))))]
+    if name == "broadcast_in_dim":
+        dims = integers(op, "broadcast_dimensions", [])
+        sizes = build.shape_of(op.operands[0])
+        below = [None if size == 1 else place[dim] for dim, size in zip(dims, sizes, strict=True)]
         return [(op.operands[0], tuple(below))]
-    if name == "negate":
-        tree.coefficient = -tree.coefficient
-        return [(op.operands[0], place)]
-    if name == "multiply":
-        return _scaled(tree, op, place) or [(operand, place) for operand in op.operands]
-    if name == "divide" and (number := splat_of(op.operands[1])):
-        tree.coefficient /= number
-        return [(op.operands[0], place)]
     if name == "reshape":
-        before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
-        if [size for size in before if size != 1] != [size for size in after if size != 1]:
-            return None
-        kept = iter([letter for letter, size in zip(place, after, strict=True) if size != 1])
-        return [(op.operands[0], tuple(None if size == 1 else next(kept) for size in before))]
-    diagonal = diagonal_of(op)
-    if diagonal is not None and len(place) == 1:
-        return [(diagonal, (place[0], place[0]))]
-    return None
+        return _reshape_parts(op, place)
+    if name == "gather":
+        return _diagonal_parts(op, place) if tree.diagonals else None
+    return _scaled_parts(tree, op, place)
 
 
-def _scaled(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
+def _reshape_parts(op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
+    before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
+    if [size for size in before if size != 1] != [size for size in after if size != 1]:
+        return None
+    kept = iter([letter for letter, size in zip(place, after, strict=True) if size != 1])
+    return [(op.operands[0], tuple(None if size == 1 else next(kept) for size in before))]
+
+
+def _diagonal_parts(op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
+    found = diagonal_of(op)
+    if found is None:
+        return None
+    matrix, (one, other) = found
+    rest = iter(place[:-1])
+    size = len(build.shape_of(matrix))
+    below = [place[-1] if dim in (one, other) else next(rest) for dim in range(size)]
+    return [(matrix, tuple(below))]
+
+
+def _scaled_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
+    """Of a multiplication element by element, by a scalar or not, of a division by a scalar, or of a negation."""
+    name = op.name.rpartition(".")[2]
+    exact = isinstance(build.tensor_of(op.results[0]).element_type, ir.IntegerType)
+    if name == "negate":
+        return [(op.operands[0], place)] if tree.scale(-1) else None
+    if name == "divide":
+        number = None if exact else splat_of(op.operands[1])  # integers are cut off after each division
+        return [(op.operands[0], place)] if number and tree.scale(1 / number) else None
+    if name != "multiply":
+        return None
     for index in (0, 1):
         number = splat_of(op.operands[index])
         if number is not None:
-            tree.coefficient *= number
-            return [(op.operands[1 - index], place)]
-    return None
+            return [(op.operands[1 - index], place)] if tree.scale(number) else None
+    return [(operand, place) for operand in op.operands]
 
 
-def _dot_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]]:
+def _dot_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
+    algorithm = _algorithm(op)
+    if tree.dots and not _same(tree.algorithm, algorithm):
+        return None
+    tree.algorithm = algorithm
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     left, right = (build.shape_of(operand) for operand in op.operands)
     places: list[list[int | None]] = [[None] * len(left), [None] * len(right)]
@@ -165,6 +238,19 @@ def _dot_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Valu
     return [(operand, tuple(where)) for operand, where in zip(op.operands, places, strict=True)]
 
 
+def _algorithm(op: ir.Operation) -> ir.Attribute | None:
+    if "algorithm" not in op.attributes:
+        return None
+    return op.attributes["algorithm"]
+
+
+def _same(one: ir.Attribute | None, other: ir.Attribute | None) -> bool:
+    """An attribute cannot be compared with None."""
+    if one is None or other is None:
+        return one is other
+    return bool(one == other)
+
+
 def _higher(precision: str, op: ir.Operation) -> str:
     order = ["DEFAULT", "HIGH", "HIGHEST"]
     if "precision_config" not in op.attributes:
@@ -177,20 +263,21 @@ def _sum_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Valu
     """The sum of a tensor; of one in which only the diagonal counts, its diagonal."""
     shape = build.shape_of(op.operands[0])
     away = integers(op, "dimensions", [])
+    value, twin = op.operands[0], None
+    found = masked_diagonal(value) if tree.diagonals else None
+    if found is not None and not set(found[1]).isdisjoint(away):
+        value, twin = found[0], sorted(found[1], key=lambda dim: dim in away)  # what is summed over comes last
     letters = iter(place)
-    below: list[int | None] = [
-        tree.new_letter(size) if dim in away else next(letters) for dim, size in enumerate(shape)
-    ]
+    below: list[int | None] = []
+    for dim, size in enumerate(shape):
+        if dim not in away:
+            below.append(next(letters))
+        else:
+            below.append(None if twin is not None and dim == twin[1] else tree.new_letter(size))
+    if twin is not None:
+        below[twin[1]] = below[twin[0]]
     tree.flops += prod(shape)
     tree.largest = max(tree.largest, prod(shape))
-    found = masked_diagonal(op.operands[0])
-    if found is None:
-        return [(op.operands[0], tuple(below))]
-    value, (one, other) = found
-    kept, gone = (one, other) if other in away else (other, one)
-    if gone not in away:
-        return [(op.operands[0], tuple(below))]
-    below[gone] = below[kept]
     return [(value, tuple(below))]
 
 

@@ -4,9 +4,12 @@ multiplications of dots (two vectors over the same index are multiplied and summ
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +21,9 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes.matrix_chain_order.cost import Cost, is_better
+from exla_opt.passes.matrix_chain_order.factor import product
 from exla_opt.pipeline import run_pipeline
+from exla_opt.remarks import Kind
 from tests.execute import assert_equal_results
 
 
@@ -274,3 +279,145 @@ def test_floats_stay_in_order_where_that_is_asked_for() -> None:
 )
 def test_which_cost_is_better(new: Cost, old: Cost, measure: str, better: bool) -> None:
     assert is_better(new, old, 1000, measure) is better  # type: ignore[arg-type]
+
+
+def matrix_vector(kind: str, *between: str) -> str:
+    """((A B) between) v of one element type; each line of `between` makes %n from %(n - 1), %0 being A B, and may read %k."""
+    lines = "\n  ".join(between)
+    return f"""
+func.func @main(%a: tensor<40x4x{kind}>, %b: tensor<4x30x{kind}>, %v: tensor<30x{kind}>) -> tensor<40x{kind}> {{
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<40x4x{kind}>, tensor<4x30x{kind}>) -> tensor<40x30x{kind}>
+  {lines}
+  %last = stablehlo.dot_general %{len(between) // 2}, %v, contracting_dims = [1] x [0] : (tensor<40x30x{kind}>, tensor<30x{kind}>) -> tensor<40x{kind}>
+  return %last : tensor<40x{kind}>
+}}
+"""
+
+
+def scaled(kind: str, *steps: tuple[str, str]) -> str:
+    """A B is multiplied or divided by one constant after another before it meets v."""
+    lines = []
+    for number, (name, value) in enumerate(steps):
+        lines.append(f"%k{number} = stablehlo.constant dense<{value}> : tensor<40x30x{kind}>")
+        lines.append(f"%{number + 1} = stablehlo.{name} %{number}, %k{number} : tensor<40x30x{kind}>")
+    return matrix_vector(kind, *lines)
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        ("i8", [("multiply", "100"), ("multiply", "77")]),
+        ("ui8", [("multiply", "200"), ("multiply", "200")]),
+        ("i64", [("multiply", "4611686018427387905"), ("multiply", "4611686018427387905")]),
+        ("f64", [("multiply", "3.0"), ("divide", "7.0")]),
+    ],
+)
+def test_scalar_factors(kind: str, steps: list[tuple[str, str]]) -> None:
+    text = scaled(kind, *steps)
+    after = rewrite(text)
+    assert "tensor<40x30x" not in after
+    assert_equal_results(text, after)
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        ("i32", [("divide", "3")]),
+        ("f32", [("multiply", "1.0e20")]),
+        ("f32", [("multiply", "0.0")]),
+        ("f32", [("multiply", "0x7F800000")]),
+        ("f32", [("divide", "0.0")]),
+    ],
+)
+def test_factors_that_stay(kind: str, steps: list[tuple[str, str]]) -> None:
+    text = scaled(kind, *steps)
+    assert rewrite(text) == plain(text)
+
+
+def test_a_factor_is_exact_or_near_one() -> None:
+    with new_context():
+        byte, unsigned = ir.IntegerType.get_signless(8), ir.IntegerType.get_unsigned(8)
+        assert [product(byte, 100, 2), product(unsigned, 100, 2), product(unsigned, -1, 1)] == [-56, 200, 255]
+        assert product(ir.IntegerType.get_signless(1), 1, 1) is None
+        assert product(ir.F32Type.get(), 2, 0.25) == 0.5
+        assert [product(ir.F32Type.get(), 1.0, bad) for bad in (0.0, 1e20, float("inf"), float("nan"))] == [None] * 4
+
+
+@pytest.mark.parametrize("kind", ["i1", "i8", "ui32", "i64", "f32", "f64", "complex<f32>"])
+def test_element_types(kind: str) -> None:
+    text = matrix_vector(kind)
+    after = rewrite(text)
+    assert "tensor<40x30x" not in after
+    assert_equal_results(text, after)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16", "f8E4M3FN"])
+def test_narrow_floats_keep_their_order(kind: str) -> None:
+    assert rewrite(matrix_vector(kind)) == plain(matrix_vector(kind))
+
+
+@pytest.mark.parametrize("kind", ["f32", "complex<f64>"])
+def test_a_refusal_has_a_remark_where_something_big_stays(kind: str) -> None:
+    for threshold, count in ((100, 1), (10**6, 0)):
+        with new_context() as context:
+            module = parse_module("<product>", matrix_vector(kind).encode(), context).module
+            options = Options(threshold, reassociate=False)
+            remarks = run_pipeline(module, ("matrix-chain-order",), options).remarks
+        assert [remark.kind for remark in remarks] == [Kind.MISSED] * count
+        assert all("--no-reassociate" in remark.message for remark in remarks)
+
+
+def test_products_of_nothing() -> None:
+    text = matrix_vector("f32").replace("40x4x", "40x0x").replace("4x30x", "0x30x")
+    after = rewrite(text)
+    assert rewrite(after) == after
+    assert_equal_results(text, after)
+
+
+A, B = jax.ShapeDtypeStruct((60, 8), "float32"), jax.ShapeDtypeStruct((8, 60), "float32")
+MANY_A, MANY_B = jax.ShapeDtypeStruct((3, 60, 8), "float32"), jax.ShapeDtypeStruct((3, 8, 60), "float32")
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds"),
+    [
+        (lambda a, b: jnp.diag(a @ b), (A, B)),
+        (lambda a, b: jnp.diagonal(a @ b), (A, B)),
+        (lambda a, b: jnp.diag(a @ b @ a @ b), (A, B)),
+        (lambda a, b: jnp.trace(a @ b), (A, B)),
+        (lambda a, b: jnp.einsum("ii->i", a @ b), (A, B)),
+        (lambda a, b: jnp.einsum("ii->", a @ b), (A, B)),
+        (lambda a, b: jnp.sum((a @ b) * (a @ b)), (A, B)),
+        (lambda a, b: (a @ b) @ ((a @ b) @ b[0]), (A, B)),
+        (lambda a, b: jnp.diagonal(a @ b, axis1=1, axis2=2), (MANY_A, MANY_B)),
+        (lambda a, b: jax.vmap(jnp.diag)(a @ b), (MANY_A, MANY_B)),
+        (lambda a, b: jax.vmap(jnp.trace)(a @ b), (MANY_A, MANY_B)),
+        (lambda a, b: jnp.einsum("bii->bi", a @ b), (MANY_A, MANY_B)),
+    ],
+)
+def test_what_jax_writes(function: Callable[..., jax.Array], kinds: tuple[jax.ShapeDtypeStruct, ...]) -> None:
+    """No matrix of 60 x 60 is left of diagonals, traces, squared norms and repeated products."""
+    text = jax.jit(function).lower(*kinds).as_text()
+    with new_context() as context:
+        module = parse_module("<product>", text.encode(), context).module
+        run_pipeline(module, ("normalise", "matrix-chain-order"), Options())
+        after = serialise(module, "text").decode()
+    assert "60x60xf32" not in after
+    assert_equal_results(text, after)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: jnp.diag(a @ b, 1),
+        lambda a, b: jnp.sum(jnp.eye(60) * (a @ b), axis=1),
+        lambda a, b: jnp.diag(jnp.exp(a @ b)),
+    ],
+)
+def test_what_only_looks_like_a_diagonal(function: Callable[..., jax.Array]) -> None:
+    text = jax.jit(function).lower(A, B).as_text()
+    with new_context() as context:
+        module = parse_module("<product>", text.encode(), context).module
+        run_pipeline(module, ("normalise",), Options())
+        before = serialise(module, "text").decode()
+    assert rewrite(before) == before
