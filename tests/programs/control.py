@@ -214,6 +214,6 @@ PROGRAMS: list[Program] = [
     Program("carried_elementwise", carried_elementwise, "300x5xf32", 1.0, "carries it from one step to the next"),
     Program("built_by_steps", built_by_steps, "300x5xf32", 0.6),
     Program("branch_inside_loop", branch_inside_loop, "300x5xf32 300xf32"),
-    *both("conditional_norm", conditional_norm, XY, 0.6),
+    *both("conditional_norm", conditional_norm, XY, 0.8),
     Program("associative", associative, XY),
 ]

@@ -159,7 +159,7 @@ PROGRAMS: list[Program] = [
     *both("clipped_softmax", clipped_softmax, XY),
     *both("nearest_by_difference", nearest_by_difference, XY),
     Program("both_maxima", both_maxima, XY),
-    Program("both_maxima_gradient", gradient(both_maxima), XY, 1.05, "a comparison for equality"),
+    Program("both_maxima_gradient", gradient(both_maxima), XY, 1.3, "a comparison for equality"),
     *both("cumulative_rows", cumulative_rows, XY),
     Program("cumulative_columns", cumulative_columns, XY),
     Program("cumulative_max", cumulative_max, XY),
