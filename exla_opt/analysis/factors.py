@@ -68,7 +68,7 @@ _REASONS = {
     "stablehlo.fft": "stablehlo.fft couples all elements of the dimensions that it transforms",
     "stablehlo.gather": "stablehlo.gather may read any row of the dimensions that it indexes",
     "stablehlo.optimization_barrier": "stablehlo.optimization_barrier holds several tensors together",
-    "stablehlo.reduce_window": "stablehlo.reduce_window has windows that overlap, are padded or leave gaps",
+    "stablehlo.reduce_window": "stablehlo.reduce_window has windows that overlap: each tile reads its operand whole",
     "stablehlo.scatter": "stablehlo.scatter may write any row of the dimensions that it indexes",
     "stablehlo.sort": "stablehlo.sort compares all elements along the dimension that it sorts",
     "stablehlo.triangular_solve": "stablehlo.triangular_solve couples all rows of the matrix",

@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.factors import Factor, Kind
-from exla_opt.analysis.op_rules.attributes import is_splat
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type, float_bits
+from exla_opt.analysis.factors import Factor, Kind, Slot
+from exla_opt.analysis.op_rules.bodies import (
+    IDENTITY,
+    body_of,
+    componentwise,
+    counts_once,
+    element_type,
+    float_bits,
+)
 from exla_opt.ir import build
 
-# What an element may be combined with any number of times without changing the result needs no other start.
-_IDENTITY = {"add": 0, "multiply": 1, "xor": 0}
 # The operand of a contraction may be narrower than any type that a sum of it should be kept in.
 _KEPT_NARROW = frozenset({"stablehlo.einsum"})
 
@@ -48,7 +52,7 @@ def reassociates(op: ir.Operation, factor: Factor) -> bool:
         return False
     if op.name in ("stablehlo.dynamic_update_slice", "chlo.top_k"):
         return False
-    if op.name not in ("stablehlo.reduce", "stablehlo.scatter"):
+    if op.name not in ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"):
         return True
     names = componentwise(body_of(op))
     if names is None:
@@ -65,6 +69,8 @@ def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value]
     given = list(op.operands) if operands is None else list(operands)
     if factor.kind is Kind.CHAIN:
         return [given[index] for index in factor.chained]
+    if factor.kind is Kind.SCAN:
+        return _before_scan(factor, given[len(op.results) :], op.results)
     types = state_types(op, factor)
     if op.name != "stablehlo.reduce":
         return [build.zeros(kind) for kind in types]
@@ -90,6 +96,44 @@ def combine(
     if op.name != "stablehlo.reduce" or is_widened(op, factor):
         return [stablehlo.add(before, new) for before, new in zip(state, partial, strict=True)]
     return _run_body(body_of(op), [*state, *partial])
+
+
+def _before_scan(factor: Factor, inits: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
+    """What the first slice of a scan goes on from: its inits, which count once or do not matter."""
+    return [
+        build.broadcast(init, _with_one(result, slot))
+        for init, result, slot in zip(inits, results, factor.results, strict=True)
+    ]
+
+
+def _with_one(value: ir.Value, slot: Slot | None) -> list[int]:
+    assert slot is not None
+    shape = build.shape_of(value)
+    shape[slot.dim] = 1
+    return shape
+
+
+def resume(
+    op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    """One slice of a scan that goes on from the slices before it, and the state after it: its last elements."""
+    spread = [_spread(value, like) for value, like in zip(state, partial, strict=True)]
+    made = _run_body(body_of(op), [*spread, *partial])
+    return made, [_last_of(value, slot) for value, slot in zip(made, factor.results, strict=True)]
+
+
+def _spread(value: ir.Value, like: ir.Value) -> ir.Value:
+    """A tensor with dimensions of 1 repeated to the shape of another."""
+    kind = build.tensor_of(like)
+    return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(list(range(len(kind.shape)))))
+
+
+def _last_of(value: ir.Value, slot: Slot | None) -> ir.Value:
+    shape = build.shape_of(value)
+    starts = [0] * len(shape)
+    assert slot is not None
+    starts[slot.dim] = shape[slot.dim] - 1
+    return stablehlo.slice(value, starts, shape, [1] * len(shape))
 
 
 def _merge_top_k(state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value) -> list[ir.Value]:
@@ -120,26 +164,14 @@ def tile_inits(op: ir.Operation, inits: Sequence[ir.Value]) -> list[ir.Value]:
     if names is None:
         return list(inits)
     return [
-        init if name not in _IDENTITY or _is_identity(init, name) else build.splat(init.type, _identity(init, name))
+        init if counts_once(init, name) else build.splat(init.type, _identity(name))
         for init, name in zip(inits, names, strict=True)
     ]
 
 
-def _identity(init: ir.Value, name: str) -> int | float:
+def _identity(name: str) -> int | float:
     # Only -0.0 leaves every float as it is: 0.0 + -0.0 is 0.0.
-    return -0.0 if name == "add" else _IDENTITY[name]
-
-
-def _is_identity(init: ir.Value, name: str) -> bool:
-    """Whether the init is a constant known to be the identity; of a sum, zero of either sign."""
-    owner = init.owner
-    if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != "stablehlo.constant":
-        return False
-    if isinstance(element_type(init), ir.ComplexType) or not is_splat(owner.operation):
-        return False
-    value = ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
-    number = value.value if isinstance(value, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr) else None
-    return number is not None and float(number) == float(_IDENTITY[name])
+    return -0.0 if name == "add" else IDENTITY[name]
 
 
 def sum_over(operands: Sequence[ir.Value], types: Sequence[ir.Type], dimensions: ir.Attribute) -> list[ir.Value]:

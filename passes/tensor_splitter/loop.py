@@ -85,7 +85,11 @@ class _Tiles:
                 continue
             with node.op.location:
                 results = self.tiles_of(member, states.get(position))
-                if member.factor.kind is not Kind.INDEPENDENT:
+                scanned: list[ir.Value] = []
+                if member.factor.kind is Kind.SCAN:
+                    before = states[position][: len(results)]
+                    results, scanned = accumulate.resume(node.op, member.factor, before, results)
+                elif member.factor.kind is not Kind.INDEPENDENT:
                     states[position] = accumulate.combine(
                         node.op,
                         member.factor,
@@ -94,11 +98,12 @@ class _Tiles:
                         self.offset(member.granularity, member.origin),
                     )
                     continue
-                for number, slot, made in zip(node.results, member.results, results, strict=True):
-                    assert slot is not None
-                    self.made[number] = (slot, made)
                 if position in states:
-                    states[position] = self.write(position, states[position])
+                    wholes = states[position][len(scanned) :]
+                    states[position] = scanned + self.write(member, wholes, results)
+                for number, slot, made in zip(node.results, member.results, results, strict=True):
+                    if slot is not None:
+                        self.made[number] = (slot, made)
         return states
 
     def tiles_of(self, member: Member, state: list[ir.Value] | None) -> list[ir.Value]:
@@ -120,12 +125,12 @@ class _Tiles:
             [None if slot is None else (0, length) for slot in member.results],
         )
 
-    def write(self, position: int, state: list[ir.Value]) -> list[ir.Value]:
-        """Put the tiles of a node's outputs into the whole tensors."""
+    def write(self, member: Member, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
+        """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
         written = []
-        for whole, output in zip(state, _outputs_of(self.loop, position), strict=True):
-            slot, made = self.made[self.graph.nodes[position].results[output]]
-            written.append(build.update_along(whole, made, slot.dim, self.position_in(slot)))
+        for whole, output in zip(wholes, _outputs_of(self.loop, member.node), strict=True):
+            slot, made = member.results[output], results[output]
+            written.append(made if slot is None else build.update_along(whole, made, slot.dim, self.position_in(slot)))
         return written
 
 
@@ -134,15 +139,17 @@ def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
 
 
 def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan) -> dict[int, list[ir.Value]]:
+    """By node: where a scan begins, then an empty whole for each output; or what partial results are added to."""
     states: dict[int, list[ir.Value]] = {}
-    for position in sorted({output.node for output in loop.stage.outputs}):
-        node, member = graph.nodes[position], plan.members[position]
+    written = {output.node for output in loop.stage.outputs}
+    for position in loop.stage.nodes:
+        node, factor = graph.nodes[position], plan.members[position].factor
+        if position not in written and factor.kind is not Kind.SCAN:
+            continue
         with node.op.location:
-            if member.factor.kind is Kind.INDEPENDENT:
-                types = [node.op.results[result].type for result in _outputs_of(loop, position)]
-                states[position] = [build.zeros(kind) for kind in types]
-            else:
-                states[position] = accumulate.initial_state(node.op, member.factor)
+            states[position] = [] if factor.kind is Kind.INDEPENDENT else accumulate.initial_state(node.op, factor)
+            if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+                states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
     return states
 
 
@@ -201,8 +208,9 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan) -> None:
 def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> None:
     op, member = graph.nodes[position].op, plan.members[position]
     with op.location:
-        if member.factor.kind is Kind.INDEPENDENT:
-            results = dict(zip(_outputs_of(loop, position), state, strict=True))
+        if member.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+            outputs = _outputs_of(loop, position)
+            results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
         else:
             results = dict(enumerate(accumulate.finish(op, member.factor, state)))
     for index, value in results.items():

@@ -12,32 +12,39 @@ from exla_opt.analysis.op_rules.attributes import integer, integers
 from exla_opt.ir import build
 
 from .slices import Range, Tile, replaced, result_slot
+from .windows import read_padded
 
 
 def cut_slice(tile: Tile) -> list[ir.Value]:
+    """Along a dimension that is read from the whole, the part that the tile spans is cut out first."""
     slot, (low, high) = result_slot(tile)
-    source = tile.operand_ranges[0]
-    assert source is not None
     starts, strides = (integers(tile.op, name, []) for name in ("start_indices", "strides"))
     stride = strides[slot.dim]
-    first = (low - source[0]) * stride + starts[slot.dim] % stride
-    limit = first + (high - low - 1) * stride + 1
+    source = tile.operand_ranges[0]
+    operands = list(tile.operands)
+    spanned = (high - low - 1) * stride + 1
+    if source is None:
+        place = stablehlo.multiply(tile.begin((low, high), ir.IntegerType.get_signless(32)), build.scalar_i32(stride))
+        first = stablehlo.add(place, build.scalar_i32(starts[slot.dim]))
+        operands[0] = build.slice_along(operands[0], slot.dim, first, spanned)
+    begin = 0 if source is None else (low - source[0]) * stride + starts[slot.dim] % stride
     limits = integers(tile.op, "limit_indices", [])
-    return tile.clone(
+    return replace(tile, operands=operands).clone(
         {
-            "start_indices": ir.DenseI64ArrayAttr.get(replaced(starts, slot.dim, first)),
-            "limit_indices": ir.DenseI64ArrayAttr.get(replaced(limits, slot.dim, limit)),
+            "start_indices": ir.DenseI64ArrayAttr.get(replaced(starts, slot.dim, begin)),
+            "limit_indices": ir.DenseI64ArrayAttr.get(replaced(limits, slot.dim, begin + spanned)),
         }
     )
 
 
 def cut_pad(tile: Tile) -> list[ir.Value]:
     slot, (low, high) = result_slot(tile)
+    below, above = (integers(tile.op, name, []) for name in ("edge_padding_low", "edge_padding_high"))
     source = tile.operand_ranges[0]
-    assert source is not None
+    if source is None:
+        return _cut_whole_pad(tile, below, above)
     if source[0] >= source[1]:
         return [build.broadcast(tile.operands[1], ir.RankedTensorType(tile.types[0]).shape)]
-    below, above = (integers(tile.op, name, []) for name in ("edge_padding_low", "edge_padding_high"))
     stride = slot.inner
     before = (source[0] - low) * stride + below[slot.dim] % stride
     after = (high - low) * stride - before - ((source[1] - source[0] - 1) * stride + 1)
@@ -46,6 +53,20 @@ def cut_pad(tile: Tile) -> list[ir.Value]:
             "edge_padding_low": ir.DenseI64ArrayAttr.get(replaced(below, slot.dim, before)),
             "edge_padding_high": ir.DenseI64ArrayAttr.get(replaced(above, slot.dim, after)),
         }
+    )
+
+
+def _cut_whole_pad(tile: Tile, below: list[int], above: list[int]) -> list[ir.Value]:
+    """The tile of the dimension padded, read from the whole operand; then the padding of the others."""
+    slot, place = result_slot(tile)
+    interior = integers(tile.op, "interior_padding", [])
+    value, fill = tile.operands
+    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    padding = (below[slot.dim], above[slot.dim], interior[slot.dim])
+    read = read_padded(value, slot.dim, start, place[1] - place[0], padding, fill)
+    names = {"edge_padding_low": below, "edge_padding_high": above, "interior_padding": interior}
+    return replace(tile, operands=[read, fill]).clone(
+        {name: ir.DenseI64ArrayAttr.get(replaced(numbers, slot.dim, 0)) for name, numbers in names.items()}
     )
 
 

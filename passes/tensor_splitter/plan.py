@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2, prod
 
-from exla_opt.analysis.factors import Kind, Slot
+from exla_opt.analysis.factors import Factor, Kind, Slot
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
@@ -99,6 +99,16 @@ def flops_of(graph: Graph, node: Node) -> float:
     return elements * (10.0 if name in _SLOW else 0.5)
 
 
+def _is_matrix_side(node: Node, factor: Factor) -> bool:
+    """Whether a tile is the number of rows, columns or terms of a matrix product, which is slow where there are few."""
+    name = short_name(node)
+    if name == "convolution":
+        return factor.operands[1] is not None
+    if name not in ("dot_general", "dot", "triangular_solve"):
+        return False
+    return sum(slot is not None for slot in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
+
+
 def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> float:
     """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
     trips = loop.trips * too_big
@@ -106,8 +116,7 @@ def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> floa
     for position in loop.stage.nodes:
         node, factor = graph.nodes[position], region.members[position].factor
         flops = flops_of(graph, node)
-        one_sided = sum(slot is not None for slot in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
-        if short_name(node) in ("dot_general", "dot", "triangular_solve") and one_sided:
+        if _is_matrix_side(node, factor):
             flops /= min(1.0, loop.tile / _FULL_SPEED_ROWS) ** 0.5
         seconds += flops / _FLOPS_PER_SECOND
     for output in loop.stage.outputs:

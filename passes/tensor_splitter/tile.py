@@ -12,7 +12,7 @@ from exla_opt.analysis.factors import Factor, Kind, Slot
 from exla_opt.analysis.op_rules.attributes import integer, splat_text
 from exla_opt.ir import build
 
-from . import accumulate, moves
+from . import accumulate, moves, windows
 from .slices import Range, Tile, result_slot
 
 
@@ -50,20 +50,6 @@ def _tile_type(kind: ir.Type, slot: Slot | None, place: Range | None) -> ir.Type
     shape = list(tensor.shape)
     shape[slot.dim] = (place[1] - place[0]) * slot.inner
     return build.with_shape(tensor, shape)
-
-
-def _convolution(tile: Tile) -> list[ir.Value]:
-    """Where groups are cut, the tile has fewer of them."""
-    numbers = stablehlo.ConvDimensionNumbers(tile.op.attributes["dimension_numbers"])
-    left, kernel = tile.factor.operands
-    if left is None or kernel is None or kernel.dim != numbers.kernel_output_feature_dimension:
-        return tile.clone()
-    by_feature = left.dim == numbers.input_feature_dimension
-    name = "feature_group_count" if by_feature else "batch_group_count"
-    place = tile.operand_ranges[0]
-    assert place is not None and integer(tile.op, name) == tile.factor.size
-    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), place[1] - place[0])
-    return tile.clone({name: count})
 
 
 def _constant(tile: Tile) -> list[ir.Value]:
@@ -121,13 +107,14 @@ _ADAPTED: dict[str, Callable[[Tile], list[ir.Value]]] = {
     "chlo.top_k": _top_k,
     "stablehlo.concatenate": moves.cut_concatenate,
     "stablehlo.constant": _constant,
-    "stablehlo.convolution": _convolution,
+    "stablehlo.convolution": windows.cut_convolution,
     "stablehlo.dynamic_slice": moves.cut_dynamic_slice,
     "stablehlo.dynamic_update_slice": moves.cut_dynamic_update_slice,
     "stablehlo.gather": moves.cut_gather,
     "stablehlo.iota": _iota,
     "stablehlo.pad": moves.cut_pad,
     "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": windows.cut_reduce_window,
     "stablehlo.reverse": moves.cut_reverse,
     "stablehlo.slice": moves.cut_slice,
 }

@@ -117,6 +117,11 @@ def convolution(x: Array, w: Array) -> Array:
     return jnp.tanh(y).sum((1, 2))
 
 
+def convolution_of_one_image(x: Array, w: Array) -> Array:
+    y = lax.conv_general_dilated(x, w, (2, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jnp.tanh(y).sum((1, 2))
+
+
 def two_convolutions(x: Array, w: Array, u: Array) -> Array:
     numbers = ("NHWC", "HWIO", "NHWC")
     y = jax.nn.relu(lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers))
@@ -168,6 +173,7 @@ PROGRAMS: list[Program] = [
     *both("language_model", language_model, "4x64xi32 501x16xf32 16x16xf32"),
     *both("embedding_sum", embedding_sum, "64x50xi32 300x16xf32 16x100xf32"),
     *both("convolution", convolution, "16x20x20x4xf32 3x3x4x32xf32"),
+    *both("convolution_of_one_image", convolution_of_one_image, "1x121x70x4xf32 5x3x4x32xf32"),
     *both("two_convolutions", two_convolutions, "16x16x16x3xf32 3x3x3x16xf32 3x3x16x8xf32"),
     *both("batch_norm", batch_norm, "1024x8xf32 8x128xf32"),
     *both("contrastive", contrastive, "400x16xf32 400x16xf32"),

@@ -81,6 +81,30 @@ def cumulative_max(x: Array, y: Array) -> Array:
     return lax.cummax(big(x, y), axis=1).sum(1)
 
 
+def running(operator: Any, init: float, x: Array, y: Array) -> Array:
+    """Cumulative along the columns, as TPU and TensorFlow exports write it."""
+    k = big(x, y)
+    scanned = lax.reduce_window(k, init, operator, (1, k.shape[1]), (1, 1), [(0, 0), (k.shape[1] - 1, 0)])
+    return (scanned * k).sum(0)
+
+
+def running_sum(x: Array, y: Array) -> Array:
+    return running(lax.add, 0.0, x, y)
+
+
+def running_maximum(x: Array, y: Array) -> Array:
+    return running(lax.max, -jnp.inf, x, y)
+
+
+def moving_average(x: Array) -> Array:
+    windows = lax.reduce_window(x[:, None] * jnp.arange(1.0, 9.0), 0.0, lax.add, (31, 1), (1, 1), [(15, 15), (0, 0)])
+    return jnp.sort(jnp.tanh(windows), axis=1)[:, ::3].sum(1)
+
+
+def every_third(x: Array, y: Array) -> Array:
+    return jnp.sort(jnp.tanh(x @ y.T)[:, 1::3], axis=0)[::100]
+
+
 def sorted_rows(x: Array, y: Array) -> Array:
     return jnp.sort(big(x, y), axis=1)[:, ::50].sum(1)
 
@@ -161,6 +185,10 @@ PROGRAMS: list[Program] = [
     Program("both_maxima", both_maxima, XY),
     Program("both_maxima_gradient", gradient(both_maxima), XY, 1.3, "a comparison for equality"),
     *both("cumulative_rows", cumulative_rows, XY),
+    Program("running_sum", running_sum, XY),
+    Program("running_maximum", running_maximum, XY),
+    Program("moving_average", moving_average, "4000xf32", 0.7),
+    Program("every_third", every_third, XY),
     Program("cumulative_columns", cumulative_columns, XY),
     Program("cumulative_max", cumulative_max, XY),
     *both("sorted_rows", sorted_rows, XY),

@@ -1,10 +1,9 @@
 """Every trusted op and every rule of our own, run in slices: slice -> run -> recombine = the whole.
 
 A row is one op: its name, operand and result types, attributes, and the factors that it must have. A factor is written
-`i1` (independent, dimension 1 of result 0), `r0.1` (reducing, dimension 1 of operand 0) or `c2.0` (chained,
-dimension 0 of operand 2, the first that has it). An operand is a type with what to fill it with:
-`6x4xf32` random, `~special` with NaN, infinities and -0, `~spd` positive definite, `~3:9` integers in [3, 9),
-`=1.5` a constant.
+`i1` (independent, dimension 1 of result 0), `s1` (a scan along dimension 1), `r0.1` (reducing, dimension 1 of operand 0) or `c2.0` (chained, dimension 0 of operand
+2, the first that has it). An operand is a type with what to fill it with: `6x4xf32` random, `~special` with NaN,
+infinities and -0, `~spd` positive definite, `~3:9` integers in [3, 9), `=1.5` a constant.
 """
 
 from __future__ import annotations
@@ -162,6 +161,7 @@ def cut(value: ir.Value, slot: Slot | None, low: int, place: tuple[int, int] | N
 def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
     """The op's results, made in slices along one factor: straight-line code at the insertion point."""
     state: list[ir.Value] = []
+    concatenated = factor.kind in (Kind.INDEPENDENT, Kind.SCAN)
     if factor.kind is not Kind.INDEPENDENT:
         state = accumulate.initial_state(op, factor)
     parts: list[list[ir.Value]] = [[] for _ in op.results]
@@ -178,17 +178,20 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
         made = tile.build_tile(op, factor, operands, build.scalar_i32(low), before, after)
         for value in made:
             assert maker(value).verify()
-        if factor.kind is Kind.INDEPENDENT:
+        if factor.kind is Kind.SCAN:
+            made, state = accumulate.resume(op, factor, state, made)
+        if concatenated:
             for part, value in zip(parts, made, strict=True):
                 part.append(value)
         else:
             state = accumulate.combine(op, factor, state, made, build.scalar_i32(low))
-    if factor.kind is not Kind.INDEPENDENT:
+    if not concatenated:
         return accumulate.finish(op, factor, state)
     joined: list[ir.Value] = []
     for part, slot, result in zip(parts, factor.results, op.results, strict=True):
-        assert slot is not None
-        joined.append(stablehlo.ConcatenateOp(part, slot.dim, results=[result.type]).result)
+        joined.append(
+            part[-1] if slot is None else stablehlo.ConcatenateOp(part, slot.dim, results=[result.type]).result
+        )
     return joined
 
 
@@ -206,10 +209,9 @@ def read_rule(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> 
 
 def letters(factor: Factor) -> str:
     """The factor in the words of a row."""
-    if factor.kind is Kind.INDEPENDENT:
-        slot = factor.results[0]
-        assert slot is not None
-        return f"i{slot.dim}"
+    if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+        slot = next(slot for slot in factor.results if slot is not None)
+        return f"{factor.kind.value[0]}{slot.dim}"
     index, slot = next((k, s) for k, s in enumerate(factor.operands) if s is not None)
     return f"{factor.kind.value[0]}{index}.{slot.dim}"
 
@@ -411,7 +413,7 @@ SHAPES = [
         attributes=", ".join([ints("start_indices", 0, 3), ints("limit_indices", 6, 4), ints("strides", 1, 1)]),
     ),
     Row(
-        "stablehlo.slice", "6x9xf32", "6x4xf32", "i0", note="stride that does not divide",
+        "stablehlo.slice", "6x9xf32", "6x4xf32", "i0 i1", note="stride that does not divide",
         attributes=", ".join([ints("start_indices", 0, 1), ints("limit_indices", 6, 9), ints("strides", 1, 2)]),
     ),
     *[
@@ -433,9 +435,13 @@ SHAPES = [
             ("8x4xf32", (1, 0), (1, 0), (0, 0), "i0 i1"),
             ("13x4xf32", (0, 0), (7, 0), (0, 0), "i0 i1"),
             ("13x4xf32", (7, 0), (0, 0), (0, 0), "i0 i1"),
-            ("6x4xf32", (1, 0), (-1, 0), (0, 0), "i1"),
-            ("6x4xf32", (-2, 0), (-3, 0), (1, 0), "i1"),
-            ("6x7xf32", (0, 0), (0, 0), (0, 1), "i0"),
+            ("6x4xf32", (1, 0), (-1, 0), (0, 0), "i0 i1"),
+            ("6x4xf32", (-1, 0), (1, 0), (0, 0), "i0 i1"),
+            ("6x2xf32", (0, -1), (0, -1), (0, 0), "i0 i1"),
+            ("6x4xf32", (-2, 0), (-3, 0), (1, 0), "i0 i1"),
+            ("6x7xf32", (0, 0), (0, 0), (0, 1), "i0 i1"),
+            ("6x9xf32", (0, 3), (0, -4), (0, 2), "i0 i1"),
+            ("6x17xf32", (0, -2), (0, 9), (0, 2), "i0 i1"),
             ("6x8xf32", (0, 0), (0, 1), (0, 1), "i0 i1"),
             ("6x8xf32", (0, 1), (0, 0), (0, 1), "i0 i1"),
             ("6x21xf32", (0, 5), (0, 6), (0, 2), "i0 i1"),
@@ -706,29 +712,48 @@ SELECT_AND_SCATTER = (
 WINDOWS = [
     Row("stablehlo.reduce_window", "12x8xf32 f32=0.0", "6x4xf32", "i0 i1", window((2, 2), (2, 2)), monoid("maximum", "f32")),
     Row("stablehlo.reduce_window", "12x8xf32 f32=0.5", "6x4xf32", "i0 i1", window((2, 1), (2, 2)), monoid("add", "f32"), close=True),
-    Row("stablehlo.reduce_window", "6x8xf32 f32=0.0", "6x7xf32", "i0", window((1, 2)), monoid("add", "f32"), close=True, note="overlapping"),
-    Row("stablehlo.reduce_window", "6x9xf32 f32=0.0", "6x4xf32", "i0", window((1, 2), (1, 2)), monoid("add", "f32"), close=True, note="a rest"),
+    Row("stablehlo.reduce_window", "6x8xf32 f32=0.0", "6x7xf32", "i0 i1", window((1, 2)), monoid("add", "f32"), close=True, note="overlapping"),
+    Row("stablehlo.reduce_window", "6x9xf32 f32=0.0", "6x4xf32", "i0 i1", window((1, 2), (1, 2)), monoid("add", "f32"), close=True, note="a rest"),
     Row("stablehlo.reduce_window", "18x4xf32 f32=0.0", "6x4xf32", "i0 i1", window((2, 1), (3, 1), dilations=(2, 1)), monoid("add", "f32"), close=True),
-    Row("stablehlo.reduce_window", "6x5xf32 f32=0.0", "6x5xf32", "i0", window((1, 5), (1, 1), "[[0, 0], [4, 0]]"), monoid("add", "f32"), close=True, note="cumsum"),
-    Row("stablehlo.reduce_window", "6x4xf32 f32=0.0", "6x4xf32", "i1", window((1, 1), (1, 1), "[[1, -1], [0, 0]]"), monoid("add", "f32"), note="shifted"),
-    Row("stablehlo.reduce_window", "6x4xf32 f32=0.0", "11x4xf32", "i1", window((1, 1), (1, 1), base=(2, 1)), monoid("add", "f32"), note="base dilation"),
+    Row("stablehlo.reduce_window", "6x5xf32 f32=0.0", "6x5xf32", "i0 s1", window((1, 5), (1, 1), "[[0, 0], [4, 0]]"), monoid("add", "f32"), close=True, note="cumsum"),
+    Row("stablehlo.reduce_window", "6x4xf32 f32=0.0", "6x4xf32", "i0 i1", window((1, 1), (1, 1), "[[1, -1], [0, 0]]"), monoid("add", "f32"), note="shifted"),
+    Row("stablehlo.reduce_window", "6x4xf32 f32=0.0", "11x4xf32", "i0 i1", window((1, 1), (1, 1), base=(2, 1)), monoid("add", "f32"), note="base dilation"),
+    *[
+        Row("stablehlo.reduce_window", "9x4xf32 f32=0.0", f"{count}x4xf32", "i0 i1", window((size, 1), (stride, 1), f"[[{low}, {high}], [0, 0]]", (base, 1), (dilation, 1)), monoid("add", "f32"), close=True, note=f"{size},{stride},{low},{high},{base},{dilation}")
+        for count, size, stride, low, high, base, dilation in (
+            (9, 3, 1, 1, 1, 1, 1), (5, 3, 2, 1, 1, 1, 1), (4, 4, 2, 2, 2, 1, 2), (12, 2, 1, 3, 1, 1, 1), (17, 2, 1, 0, 1, 2, 1), (9, 3, 2, 1, 2, 2, 1), (6, 3, 1, -1, 0, 1, 1),
+        )
+    ],
+    Row("stablehlo.reduce_window", "9x4xf32~special f32=0xFF800000", "9x4xf32", "i0 i1", window((3, 1), (1, 1), "[[1, 1], [0, 0]]"), monoid("maximum", "f32"), note="max"),
+    Row("stablehlo.reduce_window", "9x4xi32 i32=3", "9x4xi32", "i0 i1", window((3, 1), (1, 1), "[[1, 1], [0, 0]]"), monoid("minimum", "i32"), note="min from 3"),
+    Row("stablehlo.reduce_window", "9x4xf32 f32=0.5", "9x4xf32", "i1", window((3, 1), (1, 1), "[[1, 1], [0, 0]]"), monoid("add", "f32"), note="padding that is no identity", close=True),
+    Row("stablehlo.reduce_window", "9x4xf32 f32=0.5", "7x4xf32", "i0 i1", window((3, 1)), monoid("add", "f32"), note="from 0.5", close=True),
+    Row("stablehlo.reduce_window", "9x4xf32~ties 9x4xi32 f32=0xFF800000 i32=0", "7x4xf32 7x4xi32", "i0 i1", window((3, 1)), body("", ARG_MAX, 2, "f32 i32"), note="the place of the maximum"),
+    Row("stablehlo.reduce_window", "9x4xf32~ties 9x4xi32 f32=0xFF800000 i32=0", "9x4xf32 9x4xi32", "i1", window((3, 1), (1, 1), "[[1, 1], [0, 0]]"), body("", ARG_MAX, 2, "f32 i32"), note="the place of the maximum, padded"),
+    Row("stablehlo.reduce_window", "6x5xf32 f32=0.0", "6x5xf32", "i0", window((1, 5), (1, 1), "[[0, 0], [0, 4]]"), monoid("add", "f32"), close=True, note="cumsum from the end"),
+    Row("stablehlo.reduce_window", "6x5xf32 f32=0.5", "6x5xf32", "i0", window((1, 5), (1, 1), "[[0, 0], [4, 0]]"), monoid("add", "f32"), close=True, note="cumsum from 0.5"),
+    Row("stablehlo.reduce_window", "7x3x5xf32 f32=1.0", "7x3x5xf32", "i1 i2 s0", window((7, 1, 1), (1, 1, 1), "[[6, 0], [0, 0], [0, 0]]"), monoid("multiply", "f32"), close=True, note="cumprod"),
+    Row("stablehlo.reduce_window", "6x9xf32~special f32=0xFF800000", "6x9xf32", "i0 s1", window((1, 9), (1, 1), "[[0, 0], [8, 0]]"), monoid("maximum", "f32"), note="cummax"),
+    Row("stablehlo.reduce_window", "9xi32 i32=0", "9xi32", "s0", window((9,), (1,), "[[8, 0]]"), monoid("add", "i32"), note="cumsum of integers"),
     Row("stablehlo.select_and_scatter", "12x4xf32 6x4xf32 f32=0.0", "12x4xf32", "i0 i1", window((2, 1), (2, 1)), SELECT_AND_SCATTER),
     Row("stablehlo.select_and_scatter", "7x4xf32 6x4xf32 f32=0.0", "7x4xf32", "i1", window((2, 1), (1, 1)), SELECT_AND_SCATTER, note="overlapping", close=True),
-    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x6x6x5xf32", "i0 i3 r0.3", conv(NHWC, 2), close=True),
-    Row("stablehlo.convolution", "6x8x8x4xbf16 3x3x4x5xbf16", "6x6x6x5xbf16", "i0 i3 r0.3", conv(NHWC, 2), close=True),
-    Row("stablehlo.convolution", "6x4x8x8xf32 5x4x3x3xf32", "6x5x4x4xf32", "i0 i1 r0.1", conv(NCHW, 2, (2, 2), "1"), close=True),
-    Row("stablehlo.convolution", "6x4x8xf32 5x4x3xf32", "6x5x6xf32", "i0 i1 r0.1", conv("[b, f, 0]x[o, i, 0]->[b, f, 0]", 1), close=True),
-    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x13x13x5xf32", "i0 i3 r0.3", conv(NHWC, 2, more=", " + ints("lhs_dilation", 2, 2)), close=True, note="base dilation"),
-    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x4x4x5xf32", "i0 i3 r0.3", conv(NHWC, 2, more=", " + ints("rhs_dilation", 2, 2) + ", window_reversal = array<i1: true, false>"), close=True, note="dilated, reversed"),
+    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x6x6x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2), close=True),
+    Row("stablehlo.convolution", "6x8x8x4xbf16 3x3x4x5xbf16", "6x6x6x5xbf16", "i0 i1 i2 i3 r0.3", conv(NHWC, 2), close=True),
+    Row("stablehlo.convolution", "6x4x8x8xf32 5x4x3x3xf32", "6x5x4x4xf32", "i0 i1 i2 i3 r0.1", conv(NCHW, 2, (2, 2), "1"), close=True),
+    Row("stablehlo.convolution", "6x4x8xf32 5x4x3xf32", "6x5x6xf32", "i0 i1 i2 r0.1", conv("[b, f, 0]x[o, i, 0]->[b, f, 0]", 1), close=True),
+    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x13x13x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, more=", " + ints("lhs_dilation", 2, 2)), close=True, note="base dilation"),
+    Row("stablehlo.convolution", "6x8x8x4xf32 3x3x4x5xf32", "6x4x4x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, more=", " + ints("rhs_dilation", 2, 2) + ", window_reversal = array<i1: true, false>"), close=True, note="dilated, reversed"),
+    Row("stablehlo.convolution", "2x9x8x4xf32 3x3x4x5xf32", "2x6x10x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, (2, 1), "2"), close=True, note="stride, padding"),
+    Row("stablehlo.convolution", "2x9x8x4xf32 3x3x4x5xf32", "2x19x6x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, more=", " + ints("lhs_dilation", 2, 1) + ", padding = dense<[[3, 1], [1, -1]]> : tensor<2x2xi64>"), close=True, note="transposed"),
     Row("stablehlo.convolution", "6x7x8x4xf32 1x1x4x5xf32", "6x7x8x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2), close=True, note="1x1"),
     Row("stablehlo.convolution", "6x8x12x4xf32 2x3x4x5xf32", "6x4x4x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, (2, 3)), close=True, note="patches"),
     Row("stablehlo.convolution", "6x8x12x4xf32 2x3x4x5xf32", "6x4x4x5xf32", "i0 i1 i2 i3 r0.3", conv(NHWC, 2, (2, 3), more=", window_reversal = array<i1: true, true>"), close=True, note="patches reversed"),
     Row("stablehlo.convolution", "6x3x3x4xf32 3x3x4x5xf32", "6x1x1x5xf32", "i0 i3 r0.3", conv(NHWC, 2), close=True, note="kernel is all"),
-    Row("stablehlo.convolution", "3x8x8x8xf32 3x3x2x4xf32", "3x6x6x4xf32", "i0 i3", conv(NHWC, 2, groups=4), close=True, note="feature groups"),
-    Row("stablehlo.convolution", "3x8x8x8xf32 3x3x2x12xf32", "3x6x6x12xf32", "i0 i3", conv(NHWC, 2, groups=4), close=True, note="feature groups of 3"),
-    Row("stablehlo.convolution", "3x8x8x6xf32 3x3x1x6xf32", "3x6x6x6xf32", "i0 i3", conv(NHWC, 2, groups=6), close=True, note="depthwise"),
-    Row("stablehlo.convolution", "4x8x8x3xf32 3x3x3x4xf32", "1x6x6x4xf32", "i3 r0.3", conv(NHWC, 2, batches=4), close=True, note="batch groups"),
-    Row("stablehlo.convolution", "8x8x8x3xf32 3x3x3x12xf32", "2x6x6x12xf32", "i3 r0.3", conv(NHWC, 2, batches=4), close=True, note="batch groups of 2 and 3"),
+    Row("stablehlo.convolution", "3x8x8x8xf32 3x3x2x4xf32", "3x6x6x4xf32", "i0 i1 i2 i3", conv(NHWC, 2, groups=4), close=True, note="feature groups"),
+    Row("stablehlo.convolution", "3x8x8x8xf32 3x3x2x12xf32", "3x6x6x12xf32", "i0 i1 i2 i3", conv(NHWC, 2, groups=4), close=True, note="feature groups of 3"),
+    Row("stablehlo.convolution", "3x8x8x6xf32 3x3x1x6xf32", "3x6x6x6xf32", "i0 i1 i2 i3", conv(NHWC, 2, groups=6), close=True, note="depthwise"),
+    Row("stablehlo.convolution", "4x8x8x3xf32 3x3x3x4xf32", "1x6x6x4xf32", "i1 i2 i3 r0.3", conv(NHWC, 2, batches=4), close=True, note="batch groups"),
+    Row("stablehlo.convolution", "8x8x8x3xf32 3x3x3x12xf32", "2x6x6x12xf32", "i1 i2 i3 r0.3", conv(NHWC, 2, batches=4), close=True, note="batch groups of 2 and 3"),
 ]  # fmt: skip
 
 
@@ -825,7 +850,17 @@ GETRF = Row(
     "sdy.sharding_rule = #sdy.op_sharding_rule<([i, j, k])->([i, l, m], [i, n], [i]) {i=6, j=4, k=4, l=4, m=4, n=4}, custom>",
 )  # fmt: skip
 
+GTSV = Row(
+    "stablehlo.custom_call", "3x5xf64 3x5xf64~positive 3x5xf64 3x5x6xf64", "3x5xf64 3x5xf64 3x5xf64 3x5x6xf64 3xi32", "i0 i2", close=True, note="gtsv",
+    attributes='call_target_name = "lapack_dgtsv_ffi", backend_config = "", mhlo.backend_config = {}, '
+    f"operand_layouts = [{', '.join(['dense<[1, 0]> : tensor<2xindex>'] * 3)}, dense<[1, 2, 0]> : tensor<3xindex>], "
+    f"result_layouts = [{', '.join(['dense<[1, 0]> : tensor<2xindex>'] * 3)}, dense<[1, 2, 0]> : tensor<3xindex>, dense<0> : tensor<1xindex>], "
+    "sdy.sharding_rule = #sdy.op_sharding_rule<([i, j], [i, k], [i, l], [i, m, n])->([i, o], [i, p], [i, q], [i, r, s], [i]) "
+    "{i=3, j=5, k=5, l=5, m=5, n=6, o=5, p=5, q=5, r=5, s=6}, custom>",
+)  # fmt: skip
+
 CALLS = [
+    GTSV,
     *[trsm(left, diag, trans, uplo, batch) for left in (True, False) for diag, trans, uplo, batch in (
         (78, 78, 76, False), (85, 84, 76, False), (78, 84, 85, True), (78, 78, 85, False),
     )],

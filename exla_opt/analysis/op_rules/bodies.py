@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from .attributes import is_splat
+
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
 _CHOOSING = frozenset(
     "stablehlo." + name for name in "compare select and or not minimum maximum constant return".split()
 )
+# What an element may be combined with any number of times without changing the result has no entry.
+IDENTITY = {"add": 0, "multiply": 1, "xor": 0}
 _FLOAT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 
 
@@ -71,6 +75,24 @@ def componentwise(block: ir.Block) -> tuple[str, ...] | None:
             return None
         names.append(maker.name.removeprefix("stablehlo."))
     return tuple(names)
+
+
+def counts_once(init: ir.Value, name: str) -> bool:
+    """Whether a monoid may meet its init any number of times and still give the same.
+
+    It may where repeating a value changes nothing, and where the init is a constant known to be the identity (of a sum,
+    zero of either sign).
+    """
+    if name not in IDENTITY:
+        return True
+    owner = init.owner
+    if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != "stablehlo.constant":
+        return False
+    if isinstance(element_type(init), ir.ComplexType) or not is_splat(owner.operation):
+        return False
+    value = ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
+    number = value.value if isinstance(value, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr) else None
+    return number is not None and float(number) == float(IDENTITY[name])
 
 
 def chooses(block: ir.Block) -> bool:

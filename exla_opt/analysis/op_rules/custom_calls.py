@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from .attributes import boolean, string
-from .linear import lapack_trsm, top_k
+from .linear import lapack_gtsv, lapack_trsm, top_k
 from .model import Einsum, Factor, Letters, Shapes, factors_of
 
 _TRSM = re.compile(r"lapack_[sdcz]trsm_ffi")
+_GTSV = re.compile(r"lapack_[sdcz]gtsv_ffi")
 # These name device layouts, or carry addresses of the process that wrote them.
 _NEVER = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding "
@@ -87,6 +88,8 @@ def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, 
     """The factors of the calls that we know better than Shardy; none for all others."""
     if _TRSM.fullmatch(target):
         return lapack_trsm(op, shapes)
+    if _GTSV.fullmatch(target):
+        return lapack_gtsv(shapes)
     return top_k(op, shapes) if target == "TopK" else ()
 
 

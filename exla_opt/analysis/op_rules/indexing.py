@@ -17,14 +17,18 @@ def _independent(size: int, operands: list[Slot | None], results: list[Slot | No
 def slice_(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Result [a, b) of a dimension is operand [start + a * stride, start + b * stride), of which every first is kept.
 
-    A dimension with a stride that does not divide it is whole.
+    Along a dimension that the stride does not divide the tile is read from the whole operand.
     """
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
     factors = []
     for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
         stride = strides[dim]
         count = size // stride
-        if count > 1 and length > 0 and size % stride == 0:
+        if length < 1 or size < 2:
+            continue
+        if size % stride:
+            factors += [_independent(length, [None], [Slot(dim, length)])] if length > 1 else []
+        elif count > 1:
             low = starts[dim] // stride
             factors.append(_independent(count, [Slot(dim, count, inner=stride)], [Slot(dim, length, low=low)]))
     return tuple(factors)
@@ -33,17 +37,26 @@ def slice_(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 def pad(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """The operand is result [low, low + n) of a dimension; with padding between, one of every interior + 1 there.
 
-    Cropping stays whole, and so does a result that the distance between elements does not divide.
+    A negative padding leaves ends of the operand out. Where the distance between elements does not divide the result,
+    or elements are left out of a spread operand, the tile is read from the whole operand.
     """
     low, high = integers(op, "edge_padding_low", []), integers(op, "edge_padding_high", [])
     interior = integers(op, "interior_padding", [])
     factors = []
     for dim, (length, size) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
         stride = interior[dim] + 1
-        count = size // stride
-        if count > 1 and length > 0 and size % stride == 0 and min(low[dim], high[dim]) >= 0:
+        if length < 1 or size < 1 or max(length, size) < 2:
+            continue
+        if stride == 1:
+            before, after = max(low[dim], 0), max(-low[dim], 0)
+            extent = max(before + length, after + size)
+            operand = Slot(dim, length, low=before)
+            factors.append(_independent(extent, [operand, None], [Slot(dim, size, low=after)]))
+        elif size % stride == 0 and min(low[dim], high[dim]) >= 0 and size > stride:
             operand = Slot(dim, length, low=low[dim] // stride)
-            factors.append(_independent(count, [operand, None], [Slot(dim, count, inner=stride)]))
+            factors.append(_independent(size // stride, [operand, None], [Slot(dim, size // stride, inner=stride)]))
+        elif size > 1:
+            factors.append(_independent(size, [None, None], [Slot(dim, size)]))
     return tuple(factors)
 
 

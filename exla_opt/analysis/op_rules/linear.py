@@ -60,6 +60,30 @@ def lapack_trsm(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     return _solve(side == ord("L"), shapes) if side in (ord("L"), ord("R")) else ()
 
 
+def lapack_gtsv(shapes: Shapes) -> tuple[Factor, ...]:
+    """Batches and right-hand sides of LAPACK's tridiagonal solve, `([b,k],[b,k],[b,k],[b,k,i])`.
+
+    Its results are the factored diagonals, the solution and what went wrong. The diagonals are factored again for each
+    slice of the right-hand sides, with the same results.
+    """
+    ranks = tuple(map(len, shapes.all))
+    rank = ranks[3] if len(ranks) == 9 else 0
+    if rank < 2 or ranks != (rank - 1,) * 3 + (rank,) + (rank - 1,) * 3 + (rank, rank - 2):
+        return ()
+    batch = _batch(rank)
+    diagonal: Letters = [*batch, ["k"]]
+    sides: Letters = [*batch, ["k"], ["other"]]
+    einsum = Einsum([diagonal] * 3 + [sides], [diagonal] * 3 + [sides, batch], whole=("k", "other"))
+    free = Slot(rank - 1, shapes.operands[3][-1])
+    nothing = (None, None, None)
+    if free.length < 2 or any(0 in shape for shape in shapes.all):
+        return factors_of(einsum, shapes)
+    return (
+        *factors_of(einsum, shapes),
+        Factor(Kind.INDEPENDENT, free.length, (*nothing, free), (*nothing, free, None)),
+    )
+
+
 def chlo_top_k(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Rows by themselves; along a row the best of the tile and of those before it, once the first tile has k."""
     row, count = shapes.operands[0], shapes.results[0][-1]

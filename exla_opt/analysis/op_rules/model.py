@@ -16,11 +16,13 @@ class Kind(Enum):
     INDEPENDENT: every result carries the factor; the slices of the results are concatenated.
     REDUCING: no result carries it; the slices' results are combined by the op's own monoid.
     CHAIN: no result carries it; the result of one slice is operand `Factor.chained` of the next.
+    SCAN: every result carries it; the slices are made in order, each from the last elements of the one before.
     """
 
     INDEPENDENT = "independent"
     REDUCING = "reducing"
     CHAIN = "chain"
+    SCAN = "scan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Factor:
     """One way to cut an op: the indices [0, size) and where they stand in each operand and result.
 
     A slot of None means that the tensor does not carry the factor: an operand is used whole, a
-    result is a partial one (REDUCING) or the chained value (CHAIN).
+    result is a partial one (REDUCING), the chained value (CHAIN) or the same in every slice (INDEPENDENT).
 
     chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
     first tile may have.

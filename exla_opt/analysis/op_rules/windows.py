@@ -1,31 +1,60 @@
-"""Ops with windows: only windows that do not overlap can be cut, for each reads its own elements."""
+"""Ops with windows: reductions of windows, their scatter, and convolutions."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from .attributes import integer, integers
-from .model import Einsum, Factor, Shape, Shapes, factors_of
+from .bodies import body_of, componentwise, counts_once
+from .model import Einsum, Factor, Kind, Shape, Shapes, Slot, factors_of
 
 
-def _disjoint(op: ir.Operation, large: Shape, small: Shape, window: Sequence[int]) -> dict[int, int]:
-    """The dimensions, with their stride, where window number i reads only elements [i * stride, (i + 1) * stride)."""
-    rank = len(large)
-    ones = [1] * rank
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How an op's windows lie along one dimension.
+
+    Window number i begins at i * stride and has `size` elements, `dilation` apart. It reads the operand with `base` - 1
+    gaps between its elements, and with `low` and `high` more (or fewer) of them at its ends.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    base: int
+    low: int
+    high: int
+
+    @property
+    def reach(self) -> int:
+        """How many elements a window spans."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether windows read what the operand does not have, or leave some of its ends out."""
+        return (self.base, self.low, self.high) != (1, 0, 0)
+
+
+def windows_of(op: ir.Operation, sizes: Sequence[int]) -> list[Window]:
+    """The windows of an op, a dimension each (of a convolution, a spatial one). sizes: those of a window."""
+    ones = [1] * len(sizes)
     strides = integers(op, "window_strides", ones)
-    dilated = integers(op, "window_dilations", integers(op, "rhs_dilation", ones))
-    base = integers(op, "base_dilations", integers(op, "lhs_dilation", ones))
-    padding = integers(op, "padding", [0] * (2 * rank))
+    dilations = integers(op, "window_dilations", integers(op, "rhs_dilation", ones))
+    bases = integers(op, "base_dilations", integers(op, "lhs_dilation", ones))
+    padding = integers(op, "padding", [0] * (2 * len(sizes)))
+    return list(map(Window, sizes, strides, dilations, bases, padding[::2], padding[1::2]))
+
+
+def _disjoint(windows: Sequence[Window], large: Shape, small: Shape) -> dict[int, int]:
+    """The dimensions, with their stride, where window number i reads only elements [i * stride, (i + 1) * stride)."""
     return {
-        dim: strides[dim]
-        for dim in range(rank)
-        if base[dim] == 1
-        and padding[2 * dim] == padding[2 * dim + 1] == 0
-        and (window[dim] - 1) * dilated[dim] + 1 <= strides[dim]
-        and large[dim] == small[dim] * strides[dim]
+        dim: window.stride
+        for dim, window in enumerate(windows)
+        if not window.is_padded and window.reach <= window.stride and large[dim] == small[dim] * window.stride
     }
 
 
@@ -44,20 +73,49 @@ def _sizes(disjoint: dict[int, int], small: Shape) -> dict[Hashable, int]:
     return sizes
 
 
+def is_halo(window: Window, large: int, small: int) -> bool:
+    """Whether a tile of the windows reads less than the whole: they overlap or are padded, but are not that long."""
+    return small > 1 and large > 0 and window.reach < large
+
+
+def is_running(window: Window, large: int, small: int) -> bool:
+    """Whether window number i is elements [0, i]: a cumulative sum, product, minimum or maximum."""
+    return large == small > 1 and window == Window(large, 1, 1, 1, large - 1, 0)
+
+
 def reduce_window(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([iw,j],[])->([i,j])` where windows of w do not overlap; w is 1 in a dimension without a window."""
+    """`([iw,j],[])->([i,j])` where windows of w do not overlap; w is 1 in a dimension without a window.
+
+    Where windows overlap or are padded, the tile reads the elements that its own windows span from the whole operand.
+    Where they grow from the first element on, the tile goes on from the one before.
+    """
     source, result = shapes.operands[0], shapes.results[0]
-    disjoint = _disjoint(op, source, result, integers(op, "window_dimensions", []))
+    windows = windows_of(op, integers(op, "window_dimensions", []))
+    disjoint = _disjoint(windows, source, result)
     large, small = _window_letters(disjoint, len(source))
     count = len(shapes.results)
     sizes = _sizes(disjoint, result)
-    return factors_of(Einsum([*[large] * count, *[[]] * count], [small] * count, sizes), shapes)
+    factors = list(factors_of(Einsum([*[large] * count, *[[]] * count], [small] * count, sizes), shapes))
+    names = componentwise(body_of(op))
+    # XLA leaves the padding out where the specification reduces the init again: they agree on an identity.
+    no_harm = names is not None and all(map(counts_once, list(op.operands)[count:], names))
+    nothing: list[Slot | None] = [None] * count
+    for dim, window in enumerate(windows):
+        slot = Slot(dim, result[dim])
+        if dim in disjoint or 0 in source:
+            continue
+        if is_running(window, source[dim], result[dim]) and no_harm:
+            factors.append(Factor(Kind.SCAN, slot.length, (*[slot] * count, *nothing), (slot,) * count))
+        elif is_halo(window, source[dim], result[dim]) and (no_harm or not window.is_padded):
+            factors.append(Factor(Kind.INDEPENDENT, slot.length, (*nothing, *nothing), (slot,) * count))
+    return tuple(factors)
 
 
 def select_and_scatter(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """`([iw,j],[i,j],[])->([iw,j])` where windows do not overlap."""
     operand, source, _ = shapes.operands
-    disjoint = _disjoint(op, operand, source, integers(op, "window_dimensions", [1] * len(operand)))
+    windows = windows_of(op, integers(op, "window_dimensions", [1] * len(operand)))
+    disjoint = _disjoint(windows, operand, source)
     large, small = _window_letters(disjoint, len(operand))
     sizes = _sizes(disjoint, source)
     # What lies within a window stands in the operand and in the result, and is still one window's.
@@ -66,8 +124,9 @@ def select_and_scatter(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 
 
 def convolution(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Batch, features, groups, and the spatial dimensions in which the kernel's windows do not overlap.
+    """Batch, features, groups, and the spatial dimensions.
 
+    Where the kernel's windows overlap or are padded, the tile reads what its own windows span from the whole operand.
     Groups are the major part of the feature (or batch) dimension; what is minor to them stays whole.
     """
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -89,23 +148,18 @@ def convolution(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
         "input": left[numbers.input_feature_dimension] // features,
         "output": kernel[numbers.kernel_output_feature_dimension] // (features * batches),
     }
-    places = list(
-        zip(
-            numbers.input_spatial_dimensions,
-            numbers.kernel_spatial_dimensions,
-            numbers.output_spatial_dimensions,
-            strict=True,
-        )
-    )
-    disjoint = _disjoint(
-        op,
-        tuple(left[place] for place, _, _ in places),
-        tuple(result[place] for _, _, place in places),
-        [kernel[place] for _, place, _ in places],
-    )
-    large, small = _window_letters(disjoint, len(places))
-    for index, (at_left, at_kernel, at_result) in enumerate(places):
-        in_left[at_left], in_result[at_result] = large[index], small[index]
-        in_kernel[at_kernel] = [("kernel", index)]
-    sizes |= _sizes(disjoint, tuple(result[place] for _, _, place in places))
-    return factors_of(Einsum([in_left, in_kernel], [in_result], sizes, summed=("input",)), shapes)
+    windows = windows_of(op, [kernel[place] for place in numbers.kernel_spatial_dimensions])
+    sources = tuple(left[place] for place in numbers.input_spatial_dimensions)
+    counts = tuple(result[place] for place in numbers.output_spatial_dimensions)
+    disjoint = _disjoint(windows, sources, counts)
+    large, small = _window_letters(disjoint, len(windows))
+    halos = []
+    for index, at_result in enumerate(numbers.output_spatial_dimensions):
+        in_left[numbers.input_spatial_dimensions[index]] = large[index]
+        in_kernel[numbers.kernel_spatial_dimensions[index]] = [("kernel", index)]
+        in_result[at_result] = small[index]
+        if index not in disjoint and 0 not in left and is_halo(windows[index], sources[index], counts[index]):
+            slot = Slot(at_result, counts[index])
+            halos.append(Factor(Kind.INDEPENDENT, slot.length, (None, None), (slot,)))
+    sizes |= _sizes(disjoint, counts)
+    return (*factors_of(Einsum([in_left, in_kernel], [in_result], sizes, summed=("input",)), shapes), *halos)
