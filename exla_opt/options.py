@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+ChainCost = Literal["flops", "bytes", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +16,15 @@ class Options:
     split_size: bytes; the most that one slice of a big tensor may take; the threshold when None.
     reassociate: whether a floating-point sum may be computed in pieces.
     op_rules: sharding rules for custom calls, as (call target, rule text) pairs.
+    chain_cost: what the order of a product of matrices should lower: operations, the bytes of its largest intermediate
+    tensor, or operations unless that tensor is big.
     """
 
     size_threshold: int = 10**9
     split_size: int | None = None
     reassociate: bool = True
     op_rules: tuple[tuple[str, str], ...] = ()
+    chain_cost: ChainCost = "both"
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:

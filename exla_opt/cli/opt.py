@@ -72,6 +72,12 @@ def _list_passes(ctx: click.Context, param: click.Parameter, wanted: bool) -> No
 @click.option("--size-threshold", type=Size(), default="1GB", help="Tensors above this are big [1GB].")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum in pieces.")
 @click.option(
+    "--chain-cost",
+    type=click.Choice(["flops", "bytes", "both"]),
+    default="both",
+    help="What matrix-chain-order lowers: operations, the largest intermediate tensor, or both [both].",
+)
+@click.option(
     "--op-rule",
     "op_rules",
     multiple=True,
@@ -115,7 +121,7 @@ def _options(flags: dict[str, Any]) -> Options:
             f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
             "a slice would be as large as what is to be split"
         )
-    return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"])
+    return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"], flags["chain_cost"])
 
 
 def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:

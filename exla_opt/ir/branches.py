@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from .values import number_of
+
 
 def take_known_branches(module: ir.Module) -> bool:
     """Put the branch that a constant chooses in the place of each case and if; returns whether there was one.
@@ -29,15 +31,13 @@ def take_known_branches(module: ir.Module) -> bool:
 
 
 def _known_branch(op: ir.Operation) -> ir.Block | None:
-    owner = op.operands[0].owner
-    if len(op.attributes) or isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.constant":
+    chosen = number_of(op.operands[0])
+    if len(op.attributes) or chosen is None:
         return None
-    chosen = ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
     if op.name == "stablehlo.if":
-        number = 0 if ir.BoolAttr(chosen).value else 1
+        number = 0 if chosen else 1
     else:
-        index = ir.IntegerAttr(chosen).value
-        number = index if 0 <= index < len(op.regions) else len(op.regions) - 1
+        number = int(chosen) if 0 <= chosen < len(op.regions) else len(op.regions) - 1
     block: ir.Block = op.regions[number].blocks[0]
     return block
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-Scalar = int | float
+from .values import Number
 
 
 def tensor_of(value: ir.Value) -> ir.RankedTensorType:
@@ -30,17 +30,31 @@ def scalar_i32(number: int) -> ir.Value:
     return splat(ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)), number)
 
 
-def splat(kind: ir.Type, number: Scalar) -> ir.Value:
-    """A constant of the tensor type `kind` that is `number` everywhere; of a complex type, the real part is."""
+def splat(kind: ir.Type, number: Number) -> ir.Value:
+    """A constant of the tensor type `kind` that is `number` everywhere; of a complex type, the real part is.
+
+    An integer is taken modulo 2^n.
+    """
     tensor = ir.RankedTensorType(kind)
     element = tensor.element_type
     if isinstance(element, ir.ComplexType):
         return splat_of_text(tensor, f"({float(number)!r}, 0.0)")
     if isinstance(element, ir.IntegerType):
-        attribute: ir.Attribute = ir.IntegerAttr.get(element, int(number))
+        # The bindings take 64 bits with a sign, whatever the type, and cut off what is too much.
+        attribute: ir.Attribute = ir.IntegerAttr.get(element, _signed(int(number), 64))
     else:
         attribute = ir.FloatAttr.get(element, float(number))
     return stablehlo.constant(ir.DenseElementsAttr.get_splat(tensor, attribute))
+
+
+def wrapped(kind: ir.IntegerType, number: int) -> int:
+    """The integer that is equal modulo 2^n and fits the type."""
+    return number % 2**kind.width if kind.is_unsigned else _signed(number, kind.width)
+
+
+def _signed(number: int, bits: int) -> int:
+    half: int = 2 ** (bits - 1)
+    return (number + half) % (2 * half) - half
 
 
 def splat_of_text(kind: ir.RankedTensorType, value: str) -> ir.Value:
@@ -145,6 +159,20 @@ def sum_along(value: ir.Value, dims: Sequence[int]) -> ir.Value:
     block = made.body.blocks.append(scalar, scalar)
     with ir.InsertionPoint(block):
         stablehlo.return_([stablehlo.add(*block.arguments)])
+    result: ir.Value = made.operation.results[0]
+    return result
+
+
+def sorted_along_last(value: ir.Value) -> ir.Value:
+    """The floats of every row from low to high, not-a-numbers at the ends."""
+    kind = tensor_of(value)
+    made = stablehlo.SortOp([kind], [value], dimension=len(kind.shape) - 1, is_stable=False)
+    scalar = with_shape(kind, [])
+    block = made.comparator.blocks.append(scalar, scalar)
+    direction, how = stablehlo.ComparisonDirectionAttr.get("LT"), stablehlo.ComparisonTypeAttr.get("TOTALORDER")
+    with ir.InsertionPoint(block):
+        left, right = block.arguments
+        stablehlo.return_([stablehlo.compare(left, right, direction, compare_type=how)])
     result: ir.Value = made.operation.results[0]
     return result
 

@@ -25,7 +25,7 @@ from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Remark
 
-from .candidates import Candidate, Refusal, candidate_of, looks_like_one, without_blocked
+from .candidates import Candidate, Refusal, Sum, candidate_of, looks_like_one, sum_of, without_blocked
 from .expression import Reader
 from .formula import Writer
 
@@ -37,18 +37,22 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     types = Types()
     remarks: list[Remark] = []
     changed = False
+
+    def is_big(value: ir.Value) -> bool:
+        return types.of(value).bytes > options.size_threshold
+
     for block in list(all_blocks(module)):
         reader = Reader(block)
-        roots = [root for root in _sums(block) if types.of(root.operands[0]).bytes > options.size_threshold]
-        found = [_legal(root, reader, options) for root in roots]
-        kept, blocked = without_blocked([each for each in found if isinstance(each, Candidate)])
-        refused = [each for each in found if isinstance(each, Refusal)] + blocked
-        remarks += [_missed(each, types) for each in refused if looks_like_one(each.root, reader)]
+        sums = {op.results[0]: found for op in _operations(block) if (found := sum_of(op, reader, is_big)) is not None}
+        legal = [_legal(each, reader, options) for each in sums.values()]
+        kept, blocked = without_blocked([each for each in legal if isinstance(each, Candidate)])
+        for refusal in (*(each for each in legal if isinstance(each, Refusal)), *blocked):
+            stays = sums[refusal.root.results[0]]
+            remarks += [_missed(refusal, stays, types)] if looks_like_one(stays) else []
         writer = Writer()
         for candidate in kept:
-            terms = len(candidate.terms)
-            message = f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
-            remarks.append(_remark(candidate.root, types, Kind.PASSED, message))
+            message = _what_was_done(candidate)
+            remarks.append(_remark(candidate.sum, types, Kind.PASSED, message))
             writer.write(candidate)
         changed = changed or bool(kept)
     if changed:
@@ -56,29 +60,29 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     return remarks
 
 
-def _legal(root: ir.Operation, reader: Reader, options: Options) -> Candidate | Refusal:
-    if float_bits(build.tensor_of(root.results[0]).element_type) and not options.reassociate:
-        return Refusal(root, "--no-reassociate forbids to sum in another order")
-    return candidate_of(root, reader)
+def _operations(block: ir.Block) -> list[ir.Operation]:
+    return [view.operation for view in block.operations]
 
 
-def _sums(block: ir.Block) -> list[ir.Operation]:
-    """The reduces of one tensor that carry nothing but their dimensions, in program order."""
-    return [
-        view.operation
-        for view in block.operations
-        if view.operation.name == "stablehlo.reduce"
-        and len(view.operation.results) == 1
-        and len(view.operation.attributes) == 1
-    ]
+def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
+    if float_bits(build.tensor_of(given.big).element_type) and not options.reassociate:
+        return Refusal(given.root, "--no-reassociate forbids to sum in another order")
+    return candidate_of(given, reader, options.size_threshold)
 
 
-def _missed(refusal: Refusal, types: Types) -> Remark:
-    remark = _remark(refusal.root, types, Kind.MISSED, f"not multiplied out: {refusal.reason}")
+def _what_was_done(candidate: Candidate) -> str:
+    if candidate.short:
+        return f"added up from {candidate.sum.summed} elements, one by one"
+    terms = len(candidate.terms)
+    return f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
+
+
+def _missed(refusal: Refusal, given: Sum, types: Types) -> Remark:
+    remark = _remark(given, types, Kind.MISSED, f"not multiplied out: {refusal.reason}")
     op = refusal.stopped_by
     return remark if op is None else replace(remark, stopped_by=op.name, stopped_at=describe(op))
 
 
-def _remark(root: ir.Operation, types: Types, kind: Kind, message: str) -> Remark:
-    tensor: TensorType = types.of(root.operands[0])
-    return Remark(kind, NAME, str(tensor), tensor.bytes, describe(root), message)
+def _remark(given: Sum, types: Types, kind: Kind, message: str) -> Remark:
+    tensor: TensorType = types.of(given.big)
+    return Remark(kind, NAME, str(tensor), tensor.bytes, describe(given.root), message)

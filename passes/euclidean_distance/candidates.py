@@ -2,35 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.contraction import Step, largest, plan_steps
+from exla_opt.analysis.graph import Types
 from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.analysis.op_rules.bodies import body_of, componentwise, float_bits
+from exla_opt.analysis.places import Place
 from exla_opt.ir import build
+from exla_opt.ir.values import has_notes, number_of
 
 from .expression import Expression, Reader
-from .terms import Expansion, Term, is_square
+from .squares import Square, square_of
+from .terms import Expansion, Term
+
+# So few elements are added up one by one, as exact as before, and XLA fuses it all. What is multiplied out cancels.
+FEW = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A reduce that can be written as a sum of contractions.
+class Sum:
+    """What a reduce or a dot sums up.
 
-    sizes: of the dimensions of its operand, those of size 1 left out. output: the dimensions that are not summed.
-    steps: how each term is contracted. inner: the big tensors that this rewrite, and others like it, make needless.
+    sizes: of the dimensions of the space, those of size 1 left out. output: the dimensions that are not summed; the
+    result has them in this order. big: the operand that should not be made.
     """
 
     root: ir.Operation
     sizes: dict[int, int]
     output: frozenset[int]
-    square: bool
+    formula: Expression
+    big: ir.Value
+
+    @property
+    def space(self) -> frozenset[int]:
+        """All dimensions."""
+        return frozenset(self.sizes)
+
+    @property
+    def summed(self) -> int:
+        """How many elements are added up."""
+        return prod(size for dim, size in self.sizes.items() if dim not in self.output)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A sum that can be written as a sum of contractions.
+
+    terms: those of a square first, `selves` of them, then what may be negative. steps: how each term is contracted.
+    short: whether the formula is rather computed for each of the few summed elements, and added up.
+    opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like it,
+    make needless.
+    """
+
+    sum: Sum
+    square: Square | None
+    selves: int
     terms: tuple[Term, ...]
     steps: tuple[tuple[Step, ...], ...]
+    short: bool
+    opened: frozenset[Expression]
     inner: tuple[ir.Value, ...]
+
+    @property
+    def root(self) -> ir.Operation:
+        return self.sum.root
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,54 +83,107 @@ class Refusal:
     stopped_by: ir.Operation | None = None
 
 
-def candidate_of(root: ir.Operation, reader: Reader) -> Candidate | Refusal:
-    """The rewrite of one big reduce, as far as the reduce alone tells."""
-    names = componentwise(body_of(root))
-    if names != ("add",):
-        return Refusal(root, f"its reducer is {names[0]}, not add" if names else "its reducer is no plain sum")
+def sum_of(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value], bool]) -> Sum | None:
+    """What the op sums up; None when it is no sum of one type over a big tensor of the full shape."""
+    if len(root.results) != 1 or has_notes(root):
+        return None
+    if len({build.tensor_of(value).element_type for value in (*root.operands, *root.results)}) > 1:
+        return None
+    if root.name == "stablehlo.reduce":
+        return _sum_of_reduce(root, reader) if is_big(root.operands[0]) else None
+    if root.name == "stablehlo.dot_general" and "algorithm" not in root.attributes:
+        return _sum_of_dot(root, reader, is_big)
+    return None
+
+
+def _place(dims: Sequence[int], shape: Sequence[int]) -> Place:
+    return tuple(None if size == 1 else dim for dim, size in zip(dims, shape, strict=True))
+
+
+def _sum_of_reduce(root: ir.Operation, reader: Reader) -> Sum:
     operand = root.operands[0]
-    element = build.tensor_of(operand).element_type
-    if not float_bits(element) and not isinstance(element, ir.IntegerType):
-        return Refusal(root, f"its numbers are {element}")
     shape = build.shape_of(operand)
     sizes = {dim: size for dim, size in enumerate(shape) if size != 1}
-    expression = reader.read(operand, tuple(dim if size != 1 else None for dim, size in enumerate(shape)))
-    expansion = Expansion(frozenset(sizes), centred=bool(float_bits(element)))
-    terms = expansion.terms(expression)
+    output = frozenset(sizes) - set(integers(root, "dimensions", []))
+    return Sum(root, sizes, output, reader.read(operand, _place(range(len(shape)), shape)), operand)
+
+
+def _sum_of_dot(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value], bool]) -> Sum | None:
+    """A dot sums the product of its operands, in the space of all their dimensions: those of the result come first."""
+    if not any(map(is_big, root.operands)):
+        return None
+    numbers = stablehlo.DotDimensionNumbers(root.attributes["dot_dimension_numbers"])
+    shapes = [build.shape_of(operand) for operand in root.operands]
+    if not list(numbers.lhs_contracting_dimensions):
+        return None
+    batch = [list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)]
+    summed = [list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)]
+    result = build.shape_of(root.results[0])
+    dims = [[-1] * len(shape) for shape in shapes]
+    following = len(batch[0])
+    for side in (0, 1):
+        for number, dim in enumerate(batch[side]):
+            dims[side][dim] = number
+        for number, dim in enumerate(summed[side]):
+            dims[side][dim] = len(result) + number
+        for dim in range(len(shapes[side])):
+            if dims[side][dim] < 0:
+                dims[side][dim], following = following, following + 1
+    sizes = {dim: size for side in (0, 1) for dim, size in zip(dims[side], shapes[side], strict=True) if size != 1}
+    places = [_place(*pair) for pair in zip(dims, shapes, strict=True)]
+    full = [value for value, place in zip(root.operands, places, strict=True) if {*place} - {None} == set(sizes)]
+    if not any(map(is_big, full)):
+        return None  # a product of matrices, which stays one
+    parts = tuple(reader.read(*pair) for pair in zip(root.operands, places, strict=True))
+    formula = Expression(root.results[0], (), "multiply", parts, parts[0].dims | parts[1].dims)
+    return Sum(root, sizes, frozenset(dim for dim in sizes if dim < len(result)), formula, full[0])
+
+
+def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refusal:
+    """The rewrite of one sum, as far as the sum alone tells. threshold: bytes above which a tensor is big."""
+    root, sizes = given.root, given.sizes
+    element = build.tensor_of(given.big).element_type
+    floats = bool(float_bits(element))
+    if not floats and not _is_integer(element):
+        return Refusal(root, f"its numbers are {element}")
+    if root.name == "stablehlo.reduce" and (reason := _why_no_sum(root)):
+        return Refusal(root, reason)
+    most = threshold // Types().of(given.big).element_bytes
+    few = floats and given.summed <= FEW
+    expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
+    terms, mixed = expansion.terms(given.formula), list[Term]()
+    square = square_of(given.formula, given.space) if floats else None
+    if square is not None:
+        terms, mixed = square.terms(expansion)
     if expansion.refusal:
         return Refusal(root, expansion.refusal)
-    if not float_bits(element) and any(not _is_whole(term) for term in terms):
-        return Refusal(root, "a division of integers is not multiplied out")
-    output = frozenset(sizes) - set(integers(root, "dimensions", []))
+    everything = (*terms, *mixed)
     steps = tuple(
-        tuple(plan_steps([factor.expression.dims for factor in term.factors], output, sizes)) for term in terms
+        tuple(plan_steps([factor.expression.dims for factor in term.factors], given.output, sizes))
+        for term in everything
     )
-    elements = prod(sizes.values())
     made = max((largest(each, sizes) for each in steps), default=0)
-    if 2 * made > elements:
+    if 2 * made > prod(sizes.values()):
         return Refusal(root, "what it is multiplied out to is as big")
-    inner = tuple(_inner_values(expression, frozenset(sizes), reader))
-    square = bool(float_bits(element)) and is_square(expression)
-    return Candidate(root, sizes, output, square, tuple(terms), steps, inner)
+    rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
+    short = few and (rounds or len(everything) > 1)
+    if not short and str(element) == "f16":
+        return Refusal(root, "multiplied out, float16 would overflow elsewhere")
+    inner = [value for each in expansion.opened for value in (each.value, *reader.views.get(each, ()))]
+    own = tuple(value for value in inner if value != root.results[0])
+    return Candidate(given, square, len(terms), everything, steps, short, frozenset(expansion.opened), own)
 
 
-def _is_whole(term: Term) -> bool:
-    return term.coefficient.is_integer() and not any(factor.inverted for factor in term.factors)
+def _why_no_sum(root: ir.Operation) -> str:
+    names = componentwise(body_of(root))
+    if names != ("add",):
+        return f"its reducer is {names[0]}, not add" if names else "its reducer is no plain sum"
+    return "" if number_of(root.operands[1]) == 0 else "it does not start from 0"
 
 
-def _inner_values(expression: Expression, space: frozenset[int], reader: Reader) -> list[ir.Value]:
-    """The values of the full shape between the smaller tensors and the reduce."""
-    found: list[ir.Value] = []
-    seen: set[Expression] = set()
-    stack = [expression]
-    while stack:
-        each = stack.pop()
-        if each in seen or each.dims != space:
-            continue
-        seen.add(each)
-        found += [each.value, *reader.views.get(each, ())]
-        stack += each.children
-    return found
+def _is_integer(element: ir.Type) -> bool:
+    """Whether sums and products are those of integers; of truth values they are `or` and `and`."""
+    return isinstance(element, ir.IntegerType) and element.width > 1
 
 
 def without_blocked(candidates: list[Candidate]) -> tuple[list[Candidate], list[Refusal]]:
@@ -117,13 +211,19 @@ def _blocking(candidate: Candidate, going: set[ir.Value]) -> ir.Operation | None
     return None
 
 
-def looks_like_one(root: ir.Operation, reader: Reader) -> bool:
-    """Whether a person would expect the sum to be rewritten: products or squares of repeated smaller tensors."""
-    operand = root.operands[0]
-    shape = build.shape_of(operand)
-    space = frozenset(dim for dim, size in enumerate(shape) if size != 1)
-    expression = reader.read(operand, tuple(dim if size != 1 else None for dim, size in enumerate(shape)))
-    parts = [expression, *expression.children]
-    return expression.dims == space and any(
-        len(part.children) == 2 and all(child.dims < space and child.dims for child in part.children) for part in parts
-    )
+# What stands between a sum and a difference in the formulas that people write.
+_ON_THE_WAY = frozenset("abs multiply negate power square divide convert add subtract".split())
+
+
+def looks_like_one(given: Sum) -> bool:
+    """Whether a person would expect the sum to be rewritten: products or differences of repeated smaller tensors."""
+    stack = [(given.formula, 4)]
+    while stack:
+        each, depth = stack.pop()
+        if each.name not in _ON_THE_WAY or each.dims != given.space:
+            continue
+        if len(each.children) == 2 and all(child.dims < given.space and child.dims for child in each.children):
+            return True
+        if depth:
+            stack += [(child, depth - 1) for child in each.children]
+    return False

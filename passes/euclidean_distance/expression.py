@@ -9,18 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers, is_splat
 from exla_opt.analysis.op_rules.bodies import float_bits
+from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
+from exla_opt.analysis.places import Place, place_below
 from exla_opt.ir import build
+from exla_opt.ir.values import Number, has_notes, maker, number_of
 
-Place = tuple[int | None, ...]
-
-# Ops on one element at a time that can be done on the smaller tensors as well as on the repeated ones.
-_ELEMENTWISE = frozenset(
-    "abs add cosine divide exponential exponential_minus_one log log_plus_one logistic maximum minimum multiply negate "
-    "power rsqrt sine sqrt square subtract tanh".split()
-)
+# Ops on one element at a time can be done on the smaller tensors as well as on the repeated ones.
+_ELEMENTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
 # A program nests deeper than this only where it is no short formula: the rest counts as one tensor.
 _DEEPEST = 40
 
@@ -39,7 +37,7 @@ class Expression:
     name: str
     children: tuple[Expression, ...]
     dims: frozenset[int]
-    constant: float = 0.0
+    constant: Number = 0
 
 
 @dataclass(slots=True)
@@ -62,18 +60,23 @@ class Reader:
         dims = frozenset(dim for dim in place if dim is not None)
         whole = Expression(value, place, "", (), dims)
         op = maker(value)
-        if op is None or depth > _DEEPEST:
+        if op is None or depth > _DEEPEST or has_notes(op):
             return whole
         name = op.name.rpartition(".")[2]
         if name == "constant":
-            number = splat_number(op)
+            number = number_of(value)
             return whole if number is None else Expression(value, place, name, (), frozenset(), number)
-        below = _place_below(op, name, place)
+        below = place if name == "convert" else place_below(op, place)
         if below is not None:
             source = self.read(op.operands[0], below, depth + 1)
+            if name == "convert" and not _keeps_numbers(op, source):
+                return Expression(value, place, name, (source,), source.dims)
             self.views.setdefault(source, []).append(value)
             return source
-        if name not in _ELEMENTWISE or op.block != self.block or len(op.results) != 1:
+        if name == "dot_general" and op.block == self.block and (places := _places_of_product(op, place)):
+            sides = tuple(self.read(*pair, depth + 1) for pair in zip(op.operands, places, strict=True))
+            return Expression(value, place, "multiply", sides, sides[0].dims | sides[1].dims)
+        if op.name not in _ELEMENTWISE or op.block != self.block or len(op.results) != 1:
             return whole
         if any(other.type != value.type for other in op.operands):
             return whole
@@ -81,39 +84,33 @@ class Reader:
         return Expression(value, place, name, children, frozenset[int]().union(*(child.dims for child in children)))
 
 
-def maker(value: ir.Value) -> ir.Operation | None:
-    """The op whose result the value is; None for an argument of a block."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
+def _keeps_numbers(op: ir.Operation, source: Expression) -> bool:
+    """Whether a conversion leaves the formula before it as it is, computed in the wider type.
+
+    Arithmetic rounds, or overflows, in the narrow type. Of bfloat16 that does not count: it has the range of float32,
+    in which XLA itself computes it where it fuses.
+    """
+    narrow, wide = (build.tensor_of(moved).element_type for moved in (op.operands[0], op.results[0]))
+    if narrow == wide:
+        return True
+    plain = source.name in ("", "constant")
+    if isinstance(narrow, ir.IntegerType) and isinstance(wide, ir.IntegerType):
+        return plain and 1 < narrow.width < wide.width and narrow.is_unsigned == wide.is_unsigned
+    return 0 < float_bits(narrow) < float_bits(wide) and (plain or str(narrow) == "bf16")
 
 
-def splat_number(op: ir.Operation) -> float | None:
-    """The one real number of a constant op; None for any other constant."""
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    if isinstance(element, ir.ComplexType) or not is_splat(op):
+def _places_of_product(op: ir.Operation, place: Place) -> tuple[Place, Place] | None:
+    """The places of the operands of a dot that sums nothing: a product of repeated tensors. None for others."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    types = {build.tensor_of(value).element_type for value in (*op.operands, *op.results)}
+    if list(numbers.lhs_contracting_dimensions) or len(types) > 1:
         return None
-    value = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return float(value.value) if isinstance(value, (ir.FloatAttr, ir.IntegerAttr)) else None
-
-
-def _place_below(op: ir.Operation, name: str, place: Place) -> Place | None:
-    """The place of the operand of an op that only moves it; None for every other op."""
-    if name not in ("broadcast_in_dim", "transpose", "reshape", "convert"):
-        return None
-    before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
-    if name == "broadcast_in_dim":
-        where = integers(op, "broadcast_dimensions", [])
-        return tuple(None if size == 1 else place[dim] for size, dim in zip(before, where, strict=True))
-    if name == "transpose":
-        below: list[int | None] = [None] * len(before)
-        for dim, source in enumerate(integers(op, "permutation", [])):
-            below[source] = place[dim]
-        return tuple(below)
-    if name == "convert":
-        narrow, made = (build.tensor_of(moved).element_type for moved in (op.operands[0], op.results[0]))
-        widens = 0 < float_bits(narrow) < float_bits(made)  # exact: the number stays what it was
-        return place if narrow == made or widens else None
-    if [size for size in before if size != 1] != [size for size in after if size != 1]:
-        return None
-    kept = iter([dim for dim, size in zip(place, after, strict=True) if size != 1])
-    return tuple(None if size == 1 else next(kept) for size in before)
+    following = iter(place[len(list(numbers.lhs_batching_dimensions)) :])
+    places = []
+    for operand, batch in zip(
+        op.operands, (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions), strict=True
+    ):
+        where = list(batch)
+        rank = len(build.shape_of(operand))
+        places.append(tuple(place[where.index(dim)] if dim in where else next(following) for dim in range(rank)))
+    return places[0], places[1]

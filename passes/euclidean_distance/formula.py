@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 from jaxlib.mlir import ir
@@ -12,13 +14,16 @@ from exla_opt.analysis.contraction import Step
 from exla_opt.analysis.op_rules.bodies import float_bits
 from exla_opt.ir import build
 from exla_opt.ir.contract import Tensor, repeated, squeezed, summed, take_step
+from exla_opt.ir.values import Number, maker
 
-from .candidates import Candidate
-from .expression import Expression, maker, splat_number
+from .candidates import FEW, Candidate, Sum
+from .expression import Expression
+from .squares import Square
 from .terms import Factor, Term
 
-# So many numbers for each pair of points are few.
-_SHORT = 32
+_SINGLE = 32
+# The middle of a cloud is looked for among so many of its points.
+_SAMPLE = 63
 
 
 @dataclass(slots=True)
@@ -31,7 +36,8 @@ class Writer:
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
     small: dict[Expression, Tensor] = field(default_factory=dict)
     factors: dict[tuple[Factor, ir.Type], Tensor] = field(default_factory=dict)
-    means: dict[tuple[Expression, frozenset[int], ir.Type], Tensor] = field(default_factory=dict)
+    middles: dict[tuple[Expression, frozenset[int], ir.Type], Tensor] = field(default_factory=dict)
+    elements: dict[tuple[Expression, tuple[tuple[int, int], ...]], Tensor] = field(default_factory=dict)
 
     def write(self, candidate: Candidate) -> None:
         """Put the candidate's sum in the place of its reduce."""
@@ -55,12 +61,18 @@ class Writer:
         if not expression.name:
             return squeezed(self.written.get(expression.value, expression.value), expression.place)
         dims = tuple(sorted(expression.dims))
-        operands = [
-            build.convert(repeated(self.tensor(child, sizes), dims, sizes), kind.element_type)
-            for child in expression.children
-        ]
+        return self._apply(expression, [self.tensor(child, sizes) for child in expression.children], dims, sizes)
+
+    def _apply(
+        self, expression: Expression, children: Sequence[Tensor], dims: tuple[int, ...], sizes: dict[int, int]
+    ) -> Tensor:
+        """The op of the expression on other tensors, repeated to `dims`."""
+        kind = build.tensor_of(expression.value)
+        operands = [build.convert(repeated(child, dims, sizes), kind.element_type) for child in children]
         op = maker(expression.value)
         assert op is not None
+        if op.name == "stablehlo.dot_general":  # that sums nothing
+            return Tensor(stablehlo.multiply(*operands), dims)
         made = op.clone(ip=ir.InsertionPoint.current).operation
         for index, operand in enumerate(operands):
             made.operands[index] = operand
@@ -78,9 +90,9 @@ class Writer:
     def _factor(self, factor: Factor, element: ir.Type, sizes: dict[int, int]) -> Tensor:
         tensor = self.wide(factor.expression, element, sizes)
         if factor.centre is not None:
-            mean = repeated(self.mean(factor.centre, factor.over, element, sizes), tensor.dims, sizes)
+            middle = repeated(self.middle(factor.centre, factor.over, element, sizes), tensor.dims, sizes)
             moved = stablehlo.add if factor.sign > 0 else stablehlo.subtract
-            return Tensor(moved(tensor.value, mean), tensor.dims)
+            return Tensor(moved(tensor.value, middle), tensor.dims)
         if factor.inverted:
             return Tensor(stablehlo.divide(build.splat(tensor.value.type, 1), tensor.value), tensor.dims)
         return tensor
@@ -90,31 +102,78 @@ class Writer:
         tensor = self.tensor(expression, sizes)
         return Tensor(build.convert(tensor.value, element), tensor.dims)
 
-    def mean(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> Tensor:
-        """The mean over some dimensions of what is finite: one point at infinity must not take the others along."""
+    def middle(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> Tensor:
+        """A middle value over some dimensions: points far away, or at infinity, must not take it with them."""
         key = (of, over, element)
-        if key not in self.means:
-            tensor = self.wide(of, element, sizes)
-            finite = stablehlo.select(stablehlo.is_finite(tensor.value), tensor.value, build.zeros(tensor.value.type))
-            added = summed(Tensor(finite, tensor.dims), frozenset(tensor.dims) - over)
-            count = build.splat(added.value.type, prod(sizes[dim] for dim in over))
-            self.means[key] = Tensor(stablehlo.divide(added.value, count), added.dims)
-        return self.means[key]
+        if key not in self.middles:
+            self.middles[key] = median_of_some(self.wide(of, element, sizes), over)
+        return self.middles[key]
+
+    def at(self, expression: Expression, place: dict[int, int], candidate: Candidate) -> Tensor:
+        """The expression where some dimensions have one index each: on the others."""
+        if not place.keys() & expression.dims:
+            return self.tensor(expression, candidate.sum.sizes)
+        if expression not in candidate.opened:
+            return _element_of(self.tensor(expression, candidate.sum.sizes), place)
+        key = (expression, tuple(place.items()))
+        found = self.elements.get(key)
+        if found is None:
+            children = [self.at(child, place, candidate) for child in expression.children]
+            dims = tuple(sorted(expression.dims - place.keys()))
+            found = self.elements[key] = self._apply(expression, children, dims, candidate.sum.sizes)
+        return found
 
 
-def wide_element(element: ir.Type, sizes: dict[int, int]) -> ir.Type:
+def _element_of(tensor: Tensor, place: dict[int, int]) -> Tensor:
+    shape = build.shape_of(tensor.value)
+    starts = [place.get(dim, 0) for dim in tensor.dims]
+    ends = [place[dim] + 1 if dim in place else size for dim, size in zip(tensor.dims, shape, strict=True)]
+    part = stablehlo.slice(tensor.value, starts, ends, [1] * len(shape))
+    return squeezed(part, [None if dim in place else dim for dim in tensor.dims])
+
+
+def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
+    """The median, over some dimensions, of elements evenly taken from them; zero where it is not finite."""
+    shape = build.shape_of(tensor.value)
+    strides = [1] * len(shape)
+    room = _SAMPLE
+    for place, dim in enumerate(tensor.dims):
+        if dim in over:
+            strides[place] = -(-shape[place] // room)
+            room = max(room // -(-shape[place] // strides[place]), 1)
+    sample = stablehlo.slice(tensor.value, [0] * len(shape), shape, strides)
+    kept = [place for place, dim in enumerate(tensor.dims) if dim not in over]
+    order = [*kept, *(place for place, dim in enumerate(tensor.dims) if dim in over)]
+    sizes = [build.shape_of(sample)[place] for place in order]
+    rows = [*sizes[: len(kept)], prod(sizes[len(kept) :])]
+    turned = stablehlo.transpose(sample, ir.DenseI64ArrayAttr.get(order))
+    table = stablehlo.reshape(build.with_shape(build.tensor_of(sample), rows), turned)
+    middle = stablehlo.slice(
+        build.sorted_along_last(table),
+        [*[0] * len(kept), rows[-1] // 2],
+        [*rows[:-1], rows[-1] // 2 + 1],
+        [1] * len(rows),
+    )
+    value = stablehlo.reshape(build.with_shape(build.tensor_of(sample), rows[:-1]), middle)
+    finite = stablehlo.select(stablehlo.is_finite(value), value, build.zeros(value.type))
+    return Tensor(finite, tuple(dim for dim in tensor.dims if dim not in over))
+
+
+def wide_element(element: ir.Type, given: Sum, square: bool) -> ir.Type:
     """The type to compute in: what is multiplied out cancels where the difference did not.
 
-    Narrow floats are summed in float32. So are float32 themselves, in float64, where there are few numbers for each
-    pair of points: then that is cheap, and the result as exact as before.
+    bfloat16 is summed in float32. So is float32 itself, in float64, where there are few numbers for each pair of
+    points: then that is cheap, and the result as exact as before. The pairs are the elements of the result of a sum of
+    squares, and those of the weights otherwise.
     """
     bits = float_bits(element)
     if bits == 0 or bits > 32:
         return element
     if bits < 32:
         return build.wide_float()
-    pairs = prod(sorted(sizes.values())[-2:])
-    return ir.F64Type.get() if prod(sizes.values()) <= _SHORT * pairs else element
+    elements = prod(given.sizes.values())
+    pairs = elements // given.summed if square else prod(sorted(given.sizes.values())[-2:])
+    return ir.F64Type.get() if elements <= FEW * pairs else element
 
 
 class _Sum:
@@ -123,35 +182,74 @@ class _Sum:
     def __init__(self, candidate: Candidate, writer: Writer):
         self.candidate = candidate
         self.writer = writer
-        self.sizes = candidate.sizes
-        self.dims = tuple(sorted(candidate.output))
+        self.sizes = candidate.sum.sizes
+        self.output = candidate.sum.output
+        self.dims = tuple(sorted(self.output))
         self.kind = build.tensor_of(candidate.root.results[0])
         self.precision = build.precision("HIGHEST")
-        self.element = wide_element(self.kind.element_type, candidate.sizes)
+        self.element = wide_element(self.kind.element_type, candidate.sum, candidate.square is not None)
 
     def value(self) -> ir.Value:
+        if self.candidate.short:
+            return self.finished(self.one_by_one())
         terms = list(zip(self.candidate.terms, self.candidate.steps, strict=True))
-        if not self.candidate.square:
-            return self.finished(self.added(terms))
-        squares = [pair for pair in terms if pair[0].is_square]
-        others = [pair for pair in terms if not pair[0].is_square]
-        whole = self.added(squares)
-        if not others:
+        selves, mixed = terms[: self.candidate.selves], terms[self.candidate.selves :]
+        whole = self.added(selves)
+        square = self.candidate.square
+        if square is None or not mixed:
             return self.finished(whole)
-        positive = stablehlo.maximum(stablehlo.add(whole, self.added(others)), build.zeros(whole.type))
+        bounded = self.bounded(square, stablehlo.add(whole, self.added(mixed)))
         # At infinity the terms would cancel to NaN; what was far away there still is.
-        return self.finished(stablehlo.select(stablehlo.is_finite(whole), positive, whole))
+        return self.finished(stablehlo.select(stablehlo.is_finite(whole), bounded, whole))
+
+    def one_by_one(self) -> ir.Value:
+        """The formula for each index of the summed dimensions, added up in their order."""
+        given = self.candidate.sum
+        summed_dims = sorted(given.space - given.output)
+        wide = build.wide_float() if float_bits(self.kind.element_type) < _SINGLE else self.kind.element_type
+        total: ir.Value | None = None
+        for indices in product(*(range(self.sizes[dim]) for dim in summed_dims)):
+            made = self.writer.at(given.formula, dict(zip(summed_dims, indices, strict=True)), self.candidate)
+            value = build.convert(repeated(made, self.dims, self.sizes), wide)
+            total = value if total is None else stablehlo.add(total, value)
+        assert total is not None
+        return total
+
+    def bounded(self, square: Square, value: ir.Value) -> ir.Value:
+        """The sum with the sign that it must have: at most zero where no weight is positive, and so on."""
+        zero = build.zeros(value.type)
+        if not square.weights:
+            return stablehlo.minimum(value, zero) if square.sign < 0 else stablehlo.maximum(value, zero)
+        weight = self.weight(square)
+        if weight is None:
+            return value
+        ends = []
+        for of, end in ((stablehlo.minimum, "-inf"), (stablehlo.maximum, "inf")):
+            # The sum of what is below (above) zero is below (above) zero where anything is.
+            side = summed(Tensor(of(weight.value, build.zeros(weight.value.type)), weight.dims), self.output)
+            nothing = stablehlo.compare(
+                side.value, build.zeros(side.value.type), stablehlo.ComparisonDirectionAttr.get("EQ")
+            )
+            farthest = build.splat(side.value.type, float(end))
+            bound = Tensor(stablehlo.select(nothing, build.zeros(side.value.type), farthest), side.dims)
+            ends.append(repeated(bound, self.dims, self.sizes))
+        return stablehlo.clamp(ends[0], value, ends[1])
+
+    def weight(self, square: Square) -> Tensor | None:
+        """The product of the weights with the sign of the coefficient; None where it would be of the full shape."""
+        dims = tuple(sorted({dim for factor in square.weights for dim in factor.expression.dims}))
+        if len(dims) == len(self.sizes):
+            return None
+        product = build.splat(ir.RankedTensorType.get([self.sizes[d] for d in dims], self.element), square.sign)
+        for factor in square.weights:
+            tensor = self.writer.factor(factor, self.element, self.sizes)
+            product = stablehlo.multiply(product, repeated(tensor, dims, self.sizes))
+        return Tensor(product, dims)
 
     def finished(self, value: ir.Value) -> ir.Value:
-        """In the type of the reduce, with its init added."""
+        """In the type and the shape of the result."""
         result = build.convert(value, self.kind.element_type)
-        if build.shape_of(result) != list(self.kind.shape):
-            result = stablehlo.reshape(self.kind, result)
-        init = self.candidate.root.operands[1]
-        made_by = maker(init)
-        if made_by is not None and made_by.name == "stablehlo.constant" and splat_number(made_by) == 0:
-            return result
-        return stablehlo.add(result, build.broadcast(init, list(self.kind.shape)))
+        return result if build.shape_of(result) == list(self.kind.shape) else stablehlo.reshape(self.kind, result)
 
     def added(self, terms: list[tuple[Term, tuple[Step, ...]]]) -> ir.Value:
         total: ir.Value | None = None
@@ -167,7 +265,7 @@ class _Sum:
         tensors = [self.writer.factor(factor, self.element, self.sizes) for factor in term.factors]
         for step in steps:
             tensors.append(take_step(step, [tensors[number] for number in step.operands], self.sizes, self.precision))
-        missing = set(self.sizes) - self.candidate.output - {dim for f in term.factors for dim in f.expression.dims}
+        missing = set(self.sizes) - self.output - {dim for f in term.factors for dim in f.expression.dims}
         coefficient = term.coefficient * prod(self.sizes[dim] for dim in missing)
         if not tensors:
             return repeated(Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
@@ -178,5 +276,5 @@ class _Sum:
         return repeated(Tensor(value, last.dims), self.dims, self.sizes)
 
 
-def _number(number: float, element: ir.Type) -> ir.Value:
+def _number(number: Number, element: ir.Type) -> ir.Value:
     return build.splat(ir.RankedTensorType.get([], element), number)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
+
+from exla_opt.ir.values import Number
 
 from .expression import Expression
 
@@ -16,9 +19,9 @@ _MOST_FACTORS = 8
 class Factor:
     """A tensor that lacks a dimension of the space: `expression`, or its reciprocal when `inverted`.
 
-    centre: a tensor whose mean over the dimensions `over` is taken off (sign -1) or put on (sign 1) first. Differences
-    stay what they are when both sides move by the same, and what is multiplied out then does not cancel far from the
-    origin.
+    centre: a tensor of which a middle value over the dimensions `over` is taken off (sign -1) or put on (sign 1) first.
+    Differences stay what they are when both sides move by the same, and what is multiplied out then does not cancel far
+    from the origin.
     """
 
     expression: Expression
@@ -32,35 +35,68 @@ class Factor:
 class Term:
     """coefficient * the product of the factors."""
 
-    coefficient: float
+    coefficient: Number
     factors: tuple[Factor, ...] = ()
-
-    @property
-    def is_square(self) -> bool:
-        """Whether it cannot be negative, being a product of squares."""
-        return self.coefficient >= 0 and all(count % 2 == 0 for count in Counter(self.factors).values())
 
 
 @dataclass(slots=True)
 class Expansion:
-    """Terms of one formula in `space`; `refusal` says why there are none."""
+    """Terms of one formula in `space`; `refusal` says why there are none.
+
+    floats: whether its numbers are real. Those of integers are exact modulo 2^n, and are not centred.
+    converts: whether the formula may round between its ops as well: it will be computed as it stands.
+    is_big: whether a tensor with these dimensions should not be made either.
+    opened: the parts of the formula that were multiplied out: their tensors are not needed for it.
+    """
 
     space: frozenset[int]
-    centred: bool
+    floats: bool
+    converts: bool
+    is_big: Callable[[frozenset[int]], bool]
     refusal: str = ""
     order: dict[Factor, int] = field(default_factory=dict)
+    opened: dict[Expression, None] = field(default_factory=dict)
+    known: dict[Expression, list[Term]] = field(default_factory=dict)
 
     def terms(self, expression: Expression) -> list[Term]:
         """The terms that add up to the expression; [] with a `refusal` when it is no polynomial of smaller tensors."""
+        if self.refusal:
+            return []
+        found = self.known.get(expression)
+        if found is None:
+            found = self.known[expression] = self._read(expression)
+        return found
+
+    def _read(self, expression: Expression) -> list[Term]:
         if expression.name == "constant":
             return [Term(expression.constant)]
-        if expression.dims != self.space:
-            return [self._term(1.0, (Factor(expression),))]
+        if expression.dims == self.space:
+            return self._opened(expression)
+        smaller = self._smaller(expression) if expression.name and self.is_big(expression.dims) else []
+        return smaller or [self._term(1, (Factor(expression),))]
+
+    def _smaller(self, expression: Expression) -> list[Term]:
+        """The terms of a big part that lacks a dimension itself; [] when it has to be taken as it is."""
+        part = Expansion(expression.dims, self.floats, self.converts, self.is_big, order=self.order)
+        found = part.terms(expression)
+        if part.refusal:
+            return []
+        self.opened |= part.opened
+        return found
+
+    def _opened(self, expression: Expression) -> list[Term]:
+        self.opened[expression] = None
         if expression.name in ("add", "subtract") and (moved := self._difference(expression)):
             return moved
+        if is_square(expression):
+            self.opened[expression.children[0]] = None  # an abs that makes no difference
+            once = self.terms(squared(expression))
+            return self.product(once, once)
         parts = [self.terms(child) for child in expression.children]
         if self.refusal:
             return []
+        if expression.name == "convert" and self.converts:
+            return parts[0]
         if expression.name == "add":
             return self._collected(parts[0] + parts[1])
         if expression.name == "subtract":
@@ -68,31 +104,32 @@ class Expansion:
         if expression.name == "negate":
             return [Term(-term.coefficient, term.factors) for term in parts[0]]
         if expression.name == "multiply":
-            return self._product(parts[0], parts[1])
-        if is_square(expression):
-            return self._product(parts[0], parts[0])
+            return self.product(parts[0], parts[1])
         if expression.name == "divide" and (inverse := self._inverse(expression.children[1])):
-            return self._product(parts[0], [inverse])
+            return self.product(parts[0], [inverse])
         self.refusal = _why_not(expression)
         return []
 
     def _difference(self, expression: Expression) -> list[Term]:
-        """a - b as (a - c) - (b - c), a + b as (a + c) + (b - c), where c is the mean of b."""
+        """a - b as (a - c) - (b - c), a + b as (a + c) + (b - c), where c is in the middle of b."""
         left, right = expression.children
-        both = self.space not in (left.dims, right.dims)
-        if not self.centred or not both or not left.dims or not right.dims:
+        both = expression.dims not in (left.dims, right.dims)
+        if not self.floats or not both or not left.dims or not right.dims:
             return []
-        sign = -1.0 if expression.name == "subtract" else 1.0
+        sign = -1 if expression.name == "subtract" else 1
         over = right.dims - left.dims
-        moved = Factor(left, False, right, over, int(sign)), Factor(right, False, right, over, -1)
-        return [self._term(1.0, (moved[0],)), self._term(sign, (moved[1],))]
+        moved = Factor(left, False, right, over, sign), Factor(right, False, right, over, -1)
+        return [self._term(1, (moved[0],)), self._term(sign, (moved[1],))]
 
     def _inverse(self, expression: Expression) -> Term | None:
+        if not self.floats:
+            return None  # a quotient of integers is cut off
         if expression.name == "constant":
-            return Term(1.0 / expression.constant) if expression.constant else None
-        return self._term(1.0, (Factor(expression, inverted=True),)) if expression.dims != self.space else None
+            return Term(1 / expression.constant) if expression.constant else None
+        return self._term(1, (Factor(expression, True),)) if expression.dims != self.space else None
 
-    def _product(self, left: list[Term], right: list[Term]) -> list[Term]:
+    def product(self, left: list[Term], right: list[Term]) -> list[Term]:
+        """The terms of the product of two sums of terms."""
         if self.refusal:
             return []
         products = [
@@ -103,15 +140,20 @@ class Expansion:
         return self._collected(products)
 
     def _collected(self, terms: list[Term]) -> list[Term]:
-        sums: dict[tuple[Factor, ...], float] = {}
+        sums: dict[tuple[Factor, ...], Number] = {}
         for term in terms:
-            sums[term.factors] = sums.get(term.factors, 0.0) + term.coefficient
+            sums[term.factors] = sums.get(term.factors, 0) + term.coefficient
         if len(sums) > _MOST_TERMS or any(len(factors) > _MOST_FACTORS for factors in sums):
             self.refusal = "it has too many terms when multiplied out"
             return []
+        kept = {factor for factors, coefficient in sums.items() if coefficient for factor in factors}
+        gone = {factor for factors, coefficient in sums.items() if not coefficient for factor in factors}
+        if self.floats and (gone - kept or not all(map(isfinite, sums.values()))):
+            self.refusal = "a number that is infinite, or not a number, would be lost in it"
+            return []
         return [Term(coefficient, factors) for factors, coefficient in sums.items() if coefficient]
 
-    def _term(self, coefficient: float, factors: tuple[Factor, ...]) -> Term:
+    def _term(self, coefficient: Number, factors: tuple[Factor, ...]) -> Term:
         for factor in factors:
             self.order.setdefault(factor, len(self.order))
         return Term(coefficient, tuple(sorted(factors, key=self.order.__getitem__)))
@@ -124,7 +166,13 @@ def is_square(expression: Expression) -> bool:
     if expression.name == "multiply":
         return expression.children[0] is expression.children[1]
     power = expression.children[1] if expression.name == "power" else None
-    return power is not None and power.name == "constant" and power.constant == 2.0
+    return power is not None and power.name == "constant" and power.constant == 2
+
+
+def squared(expression: Expression) -> Expression:
+    """What is squared, without the `abs` that makes no difference to a square."""
+    base = expression.children[0]
+    return base.children[0] if base.name == "abs" else base
 
 
 def _why_not(expression: Expression) -> str:

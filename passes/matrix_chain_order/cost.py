@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Measure = Literal["flops", "bytes", "both"]
+from exla_opt.options import ChainCost
 
 # A new order must be better by this factor: one that is as good as the old one changes nothing.
 CLEARLY = 1.2
@@ -19,7 +18,7 @@ class Cost:
     largest: int
 
 
-def is_better(new: Cost, old: Cost, threshold: int, measure: Measure = "both") -> bool:
+def is_better(new: Cost, old: Cost, threshold: int, measure: ChainCost = "both") -> bool:
     """Whether `new` is clearly cheaper than `old`.
 
     threshold: bytes up to which a tensor fits. By "both", fewer operations win unless they need a larger tensor that

@@ -5,42 +5,27 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integer, integers, is_splat
+from exla_opt.analysis.op_rules.attributes import integer, integers
 from exla_opt.ir import build
+from exla_opt.ir.values import made_by, number_of
 
-from .factor import Number
-
-
-def maker(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op of this name that makes the value; None when another does."""
-    owner = value.owner
-    op = None if isinstance(owner, ir.Block) else owner.operation
-    return op if op is not None and op.name == f"stablehlo.{name}" else None
-
-
-def splat_of(value: ir.Value) -> Number | None:
-    """The number that the tensor is everywhere: a constant, repeated or not. None for all others."""
-    while (spread := maker(value, "broadcast_in_dim")) is not None:
-        value = spread.operands[0]
-    op = maker(value, "constant")
-    if op is None or isinstance(build.tensor_of(value).element_type, ir.ComplexType) or not is_splat(op):
-        return None
-    number = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return number.value if isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) else None
+_BROADCAST = "stablehlo.broadcast_in_dim"
 
 
 def masked_diagonal(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
     """The tensor of which only the diagonal of two dimensions is kept, zero elsewhere, and these dimensions."""
-    op = maker(value, "select")
-    if op is None or splat_of(op.operands[2]) != 0:
+    op = made_by(value, "stablehlo.select")
+    if op is None or number_of(op.operands[2]) != 0:
         return None
     mask, where = op.operands[0], list(range(len(build.shape_of(value))))
-    while (spread := maker(mask, "broadcast_in_dim")) is not None:  # the same mask for every matrix of a batch
+    while (
+        spread := made_by(mask, "stablehlo.broadcast_in_dim")
+    ) is not None:  # the same mask for every matrix of a batch
         dims = integers(spread, "broadcast_dimensions", [])
         if build.shape_of(spread.operands[0]) != [build.shape_of(mask)[dim] for dim in dims]:
             return None
         mask, where = spread.operands[0], [where[dim] for dim in dims]
-    equal = maker(mask, "compare")
+    equal = made_by(mask, "stablehlo.compare")
     if equal is None or stablehlo.ComparisonDirectionAttr(equal.attributes["comparison_direction"]).value != "EQ":
         return None
     one, other = (_counts_along(operand) for operand in equal.operands)
@@ -56,15 +41,15 @@ def _counts_along(value: ir.Value) -> int | None:
     along = list(range(len(build.shape_of(value))))  # the dimension of `value` that each one below becomes
     longest = max(build.shape_of(value), default=0)
     while _holds(value, longest):
-        if (op := maker(value, "add")) is not None and splat_of(op.operands[1]) == 0:
+        if (op := made_by(value, "stablehlo.add")) is not None and number_of(op.operands[1]) == 0:
             value = op.operands[0]
-        elif (op := maker(value, "select")) is not None and _is_negative(op.operands[0], op.operands[2]):
+        elif (op := made_by(value, "stablehlo.select")) is not None and _is_negative(op.operands[0], op.operands[2]):
             value = op.operands[2]
-        elif (op := maker(value, "convert")) is not None:
+        elif (op := made_by(value, "stablehlo.convert")) is not None:
             value = op.operands[0]
-        elif (op := maker(value, "broadcast_in_dim")) is not None:
+        elif (op := made_by(value, _BROADCAST)) is not None:
             value, along = op.operands[0], [along[dim] for dim in integers(op, "broadcast_dimensions", [])]
-        elif (op := maker(value, "iota")) is not None:
+        elif (op := made_by(value, "stablehlo.iota")) is not None:
             dim = integer(op, "iota_dimension")
             return along[dim] if build.shape_of(value)[dim] > 1 else None
         else:
@@ -80,8 +65,8 @@ def _holds(value: ir.Value, longest: int) -> bool:
 
 def _is_negative(mask: ir.Value, value: ir.Value) -> bool:
     """Whether the mask asks where a counting tensor is below zero, which is nowhere."""
-    op = maker(mask, "compare")
-    if op is None or op.operands[0] != value or splat_of(op.operands[1]) != 0:
+    op = made_by(mask, "stablehlo.compare")
+    if op is None or op.operands[0] != value or number_of(op.operands[1]) != 0:
         return False
     return bool(stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value == "LT")
 
@@ -104,12 +89,14 @@ def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
     whole = [1 if dim in collapsed else size for dim, size in enumerate(shape)]
     if shape[one] != shape[other] or integers(op, "slice_sizes", []) != whole:
         return None
-    joined = maker(places, "concatenate")
-    if joined is None or build.shape_of(places) != [shape[one], 2] or numbers.index_vector_dim != 1:
+    joined = made_by(places, "stablehlo.concatenate")
+    if joined is None or integer(joined, "dimension") != 1 or numbers.index_vector_dim != 1:
+        return None
+    if build.shape_of(places) != [shape[one], 2]:
         return None
     if list(numbers.offset_dims) != list(range(len(shape) - 2)):
         return None
-    columns = [maker(column, "broadcast_in_dim") or maker(column, "reshape") for column in joined.operands]
+    columns = [made_by(column, _BROADCAST) or made_by(column, "stablehlo.reshape") for column in joined.operands]
     if len(columns) != 2 or any(
         column is None or len(build.shape_of(column.operands[0])) != 1 or _counts_along(column.operands[0]) != 0
         for column in columns

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-Number = int | float
+from exla_opt.ir.build import wrapped
+from exla_opt.ir.values import Number
 
 # Moved to another tensor, a factor further from 1 than this could overflow, or lose digits, where it did not before.
 _FARTHEST = 1e15
@@ -17,14 +18,8 @@ def product(kind: ir.Type, one: Number, other: Number) -> Number | None:
     for truth values and complex numbers, whose products have rules of their own.
     """
     if isinstance(kind, ir.IntegerType):
-        return None if kind.width == 1 else _wrapped(kind, int(one) * int(other))
+        return None if kind.width == 1 else wrapped(kind, int(one) * int(other))
     if isinstance(kind, ir.ComplexType):
         return None
     value = float(one) * float(other)
     return value if 1 / _FARTHEST < abs(value) < _FARTHEST else None
-
-
-def _wrapped(kind: ir.IntegerType, value: int) -> int:
-    """The number that is equal modulo 2^n and fits the type."""
-    value %= 2**kind.width
-    return value if kind.is_unsigned or value < 2 ** (kind.width - 1) else value - 2**kind.width

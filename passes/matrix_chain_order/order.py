@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.contraction import Step, flops, largest, plan_steps
 from exla_opt.analysis.graph import Types
-from exla_opt.options import Options
+from exla_opt.options import ChainCost, Options
 
 from .cost import CLEARLY, Cost, is_better
 from .legal import refusal
@@ -75,19 +75,25 @@ def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
     """The cheapest order found, if it is clearly better than the one that stands."""
     if not tree.dots or tree.has_diagonal_leaf:
         return None
-    if tree.dots == 1 and tree.root.name == "stablehlo.dot_general":
-        return None  # one product has one order
+    if tree.dots == 1 and len(tree.leaves) == 2 and tree.root.name == "stablehlo.dot_general":
+        return None  # one product of two has one order
     size = max(types.of(tree.root.results[0]).element_bytes, 1)
     old = cost_of(tree, types)
     dims = [letters_of(place) for _, place in tree.leaves]
-    fits = options.size_threshold // size
     best: Order | None = None
-    for limit in sorted({max(tree.largest, fits), fits}):
+    for limit in _limits(tree, options.size_threshold // size, options.chain_cost):
         steps = plan_steps(dims, tree.output, tree.sizes, limit)
         new = Cost(flops(steps, dims, tree.sizes), largest(steps[:-1], tree.sizes) * size)
-        if is_better(new, old if best is None else best.new, options.size_threshold):
+        if is_better(new, old if best is None else best.new, options.size_threshold, options.chain_cost):
             best = Order(tree, tuple(steps), old, new)
     return best
+
+
+def _limits(tree: Tree, fits: int, cost: ChainCost) -> list[int]:
+    """The most elements that an intermediate tensor may have, one search each. fits: what is not big."""
+    if cost != "bytes":
+        return sorted({max(tree.largest, fits), fits})
+    return [tree.largest >> halvings for halvings in range(tree.largest.bit_length())]
 
 
 def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tree]:
@@ -128,7 +134,15 @@ def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tr
 
 
 def _may_read(tree: Tree | None, value: ir.Value) -> bool:
-    return tree is not None and len(tree.leaves) < _MOST_LEAVES and any(leaf == value for leaf, _ in tree.leaves)
+    """Whether a product that is a leaf may be read through.
+
+    Not where it is squared, element by element: in another order the sum of squares would be one of terms that cancel,
+    and might even be negative.
+    """
+    if tree is None or len(tree.leaves) >= _MOST_LEAVES:
+        return False
+    places = [place for leaf, place in tree.leaves if leaf == value]
+    return bool(places) and len(set(places)) == len(places)
 
 
 def _only_leaf_of(value: ir.Value, users: Sequence[int], trees: dict[int, Tree]) -> bool:

@@ -15,16 +15,18 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.contraction import Dims
 from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise
+from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type
+from exla_opt.analysis.places import Place, place_below
 from exla_opt.ir import build
+from exla_opt.ir.values import Number, has_notes, maker, number_of
 
-from .diagonal import diagonal_of, masked_diagonal, splat_of
-from .factor import Number, product
+from .diagonal import diagonal_of, masked_diagonal
+from .factor import product
 
-Place = tuple[int | None, ...]
 _DEEPEST = 200
 # Ops that cost next to nothing: a product reads through them even where others read them too.
-FREE = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.negate", "stablehlo.broadcast_in_dim"})
+MOVING = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.broadcast_in_dim"})
+FREE = MOVING | {"stablehlo.negate"}
 _REST = frozenset("stablehlo." + name for name in ("dot_general", "reduce", "multiply", "divide", "gather"))
 _DOT_ATTRIBUTES = {"dot_dimension_numbers", "precision_config", "algorithm"}
 
@@ -85,7 +87,7 @@ class Tree:
 
 def is_root(op: ir.Operation) -> bool:
     """Whether a product may end here: it multiplies or sums, and carries nothing that we do not know."""
-    return _is_dot(op) or _is_sum(op) or diagonal_of(op) is not None
+    return not has_notes(op) and (_is_dot(op) or _is_sum(op) or diagonal_of(op) is not None)
 
 
 def _is_dot(op: ir.Operation) -> bool:
@@ -99,7 +101,9 @@ def _is_dot(op: ir.Operation) -> bool:
 def _is_sum(op: ir.Operation) -> bool:
     if op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.attributes) != 1:
         return False
-    return componentwise(body_of(op)) == ("add",) and splat_of(op.operands[1]) == 0
+    if element_type(op.operands[0]) != element_type(op.results[0]):
+        return False
+    return componentwise(body_of(op)) == ("add",) and number_of(op.operands[1]) == 0
 
 
 # Whether an op is taken into a product; told whether others read it too, through ops that cost nothing.
@@ -130,12 +134,13 @@ def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
     stack: list[tuple[ir.Value, Place, int, bool]] = [(root.results[0], tree.place, 0, False)]
     while stack:
         value, place, depth, shared = stack.pop()
-        op = maker_of(value)
-        if op is None or (op != root and (depth > _DEEPEST or op.block != root.block or not absorbs(op, shared))):
-            parts = None
-        else:
-            parts = _parts(tree, op, place)
-        if op is None or parts is None:
+        op = maker(value)
+        taken = op is not None and not has_notes(op) and depth <= _DEEPEST
+        if op is None or not taken or (op != root and (op.block != root.block or not absorbs(op, shared))):
+            tree.leaves.append((value, place))
+            continue
+        parts = _parts(tree, op, place)
+        if parts is None:
             tree.leaves.append((value, place))
             continue
         tree.absorbed.append(value)
@@ -146,12 +151,6 @@ def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
     return tree
 
 
-def maker_of(value: ir.Value) -> ir.Operation | None:
-    """The op that makes the value; None for an argument of a block."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
-
-
 def _parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
     """The tensors that the op multiplies and the letters of their dimensions; None for an op that is no part."""
     name = op.name.rpartition(".")[2]
@@ -159,27 +158,12 @@ def _parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, P
         return _dot_parts(tree, op, place) if _is_dot(op) else None
     if name == "reduce":
         return _sum_parts(tree, op, place) if _is_sum(op) else None
-    if name == "transpose":
-        permutation = integers(op, "permutation", [])
-        return [(op.operands[0], tuple(place[permutation.index(dim)] for dim in range(len(place))))]
-    if name == "broadcast_in_dim":
-        dims = integers(op, "broadcast_dimensions", [])
-        sizes = build.shape_of(op.operands[0])
-        below = [None if size == 1 else place[dim] for dim, size in zip(dims, sizes, strict=True)]
-        return [(op.operands[0], tuple(below))]
-    if name == "reshape":
-        return _reshape_parts(op, place)
+    if op.name in MOVING:
+        below = place_below(op, place)
+        return None if below is None else [(op.operands[0], below)]
     if name == "gather":
         return _diagonal_parts(op, place) if tree.diagonals else None
     return _scaled_parts(tree, op, place)
-
-
-def _reshape_parts(op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
-    before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
-    if [size for size in before if size != 1] != [size for size in after if size != 1]:
-        return None
-    kept = iter([letter for letter, size in zip(place, after, strict=True) if size != 1])
-    return [(op.operands[0], tuple(None if size == 1 else next(kept) for size in before))]
 
 
 def _diagonal_parts(op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
@@ -200,12 +184,12 @@ def _scaled_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.V
     if name == "negate":
         return [(op.operands[0], place)] if tree.scale(-1) else None
     if name == "divide":
-        number = None if exact else splat_of(op.operands[1])  # integers are cut off after each division
+        number = None if exact else number_of(op.operands[1])  # integers are cut off after each division
         return [(op.operands[0], place)] if number and tree.scale(1 / number) else None
     if name != "multiply":
         return None
     for index in (0, 1):
-        number = splat_of(op.operands[index])
+        number = number_of(op.operands[index])
         if number is not None:
             return [(op.operands[1 - index], place)] if tree.scale(number) else None
     return [(operand, place) for operand in op.operands]

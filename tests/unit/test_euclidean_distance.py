@@ -18,6 +18,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
+from exla_opt.passes.euclidean_distance.candidates import FEW
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Kind, Remark
 from exla_opt.runtime.compare import compare
@@ -112,6 +113,50 @@ def integers(a: Tensor, b: Tensor) -> Tensor:
     return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
 
 
+def apart(a: Tensor, b: Tensor) -> Tensor:
+    return a[:, None, :] - b[None, :, :]
+
+
+def halved(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(0.5 * apart(a, b) ** 2, axis=-1)
+
+
+def negated(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(-(apart(a, b) ** 2), axis=-1)
+
+
+def weighted_product(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    return jnp.sum(apart(a, b) * apart(a, b) * w, axis=-1)
+
+
+def divided_square(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return jnp.sum(apart(a, b) ** 2 / c**2, axis=-1)
+
+
+def absolute(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(jnp.abs(apart(a, b)) ** 2, axis=-1)
+
+
+def dots_of_points(a: Tensor, b: Tensor) -> Tensor:
+    return jax.vmap(lambda x: jax.vmap(lambda y: jnp.dot(x - y, x - y))(b))(a)
+
+
+def einsum_turned(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.einsum("ijk,ijk->ji", apart(a, b), apart(a, b))
+
+
+def einsum_pushed(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    return jnp.einsum("ijk,ij->kj", apart(a, b), w)
+
+
+def many_lengthscales(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return jax.vmap(lambda scale: jnp.sum((apart(a, b) / scale) ** 2, axis=-1))(1 + c * c)
+
+
+def small_integers(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(a[:, None].astype("int32") * b[None].astype("int32"), axis=-1)
+
+
 @dataclass(frozen=True)
 class Case:
     """full: a shape that no tensor may have any more. count: how many sums are rewritten."""
@@ -137,12 +182,16 @@ CASES = [
     Case(turned, AB, "5x17x13x"),
     Case(batched, "3x17x5xf32 3x13x5xf32", "3x17x13x5x"),
     Case(several_dimensions, "17x3x4xf32 13x3x4xf32", "17x13x3x4x"),
-    Case(with_start, AB, FULL),
     Case(pushed, f"{AB} 17x13xf32", FULL),
     Case(product, "17x9xf32 9x13xf32", "17x9x13x"),
     Case(three_factors, f"{AB} 5xf32", FULL),
     Case(mean_distance, AB, FULL),
     Case(integers, "17x5xi32 13x5xi32", FULL),
+    Case(small_integers, "17x5xi8 13x5xi8", FULL),
+    *[Case(each, AB, FULL) for each in (halved, negated, absolute, dots_of_points, einsum_turned)],
+    *[Case(each, f"{AB} 5xf32", FULL) for each in (weighted_product, divided_square)],
+    Case(einsum_pushed, f"{AB} 17x13xf32", FULL),
+    Case(many_lengthscales, f"{AB} 3x5xf32", "17x13x5x"),
 ]
 GRADIENTS = [
     (squared, AB, FULL),
@@ -153,6 +202,12 @@ GRADIENTS = [
     (batched, "3x17x5xf64 3x13x5xf64", "3x17x13x5x"),
     (product, "17x9xf32 9x13xf32", "17x9x13x"),
     (three_factors, f"{AB} 5xf32", FULL),
+    (kernel, "17x40xbf16 13x40xbf16", "17x13x40x"),
+    (kernel, AB.replace("f32", "bf16"), FULL),
+    (weighted_product, f"{AB} 5xf32", FULL),
+    (dots_of_points, AB, FULL),
+    (einsum_turned, "17x40xf32 13x40xf32", "17x13x40x"),
+    (einsum_pushed, f"{AB} 17x13xf32", FULL),
 ]
 
 
@@ -186,7 +241,8 @@ def test_gradients(function: Callable[..., Tensor], specs: str, full: str) -> No
 def test_any_sizes(n: int, m: int, d: int, function: Callable[..., Tensor]) -> None:
     before = export_program(Program("case", function, f"{n}x{d}xf32 {m}x{d}xf32"))
     after, _ = rewrite(before, threshold=1)
-    assert ("dot_general" in after) == (min(n, m, d) >= 2)
+    assert (f"{n}x{m}x{d}x" not in after) == (min(n, m, d) >= 2)
+    assert ("dot_general" in after) == (min(n, m) >= 2 and d > FEW)
     arrays = random_arguments(before)
     comparison = compare(run_module(before, arrays)[0], run_module(after, arrays)[0])
     assert comparison.passed, comparison.problem
@@ -237,6 +293,90 @@ def test_weights_that_differ_by_orders_of_magnitude() -> None:
     assert compare(run_module(before, arrays)[0], run_module(after, arrays)[0]).passed
 
 
+@pytest.mark.parametrize("width", [8, 40])
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e9])
+def test_a_point_far_away_does_not_disturb_the_others(width: int, far: float) -> None:
+    """Rows that only pad a cloud are often put where every kernel is zero."""
+    generator = np.random.default_rng(0)
+    points, others = (0.1 * generator.standard_normal((n, width)).astype(np.float32) for n in (100, 90))
+    others[29], others[70:] = far, -far
+    specs = f"100x{width}xf32 90x{width}xf32"
+    for function in (kernel, gradient(kernel)):
+        before = export_program(Program("case", function, specs))
+        after, remarks = rewrite(before)
+        assert {remark.kind for remark in remarks} == {Kind.PASSED}
+        arrays = [points, others]
+        for expected, actual in zip(run_module(before, arrays), run_module(after, arrays), strict=True):
+            assert compare(expected, actual).passed
+
+
+def test_long_chains_take_no_long_time() -> None:
+    """Each value is read twice: without memory the work would double with every step."""
+
+    def chain(x: Tensor) -> Tensor:
+        for _ in range(60):
+            x = x + jnp.tanh(x) * x
+        return x.sum(1)
+
+    before = export_program(Program("case", chain, "40x40xf32"))
+    assert rewrite(before)[0]
+
+
+@pytest.mark.parametrize("function", [halved, negated, divided_square, weighted_product], ids=lambda f: f.__name__)
+def test_a_sum_of_squares_keeps_its_sign(function: Callable[..., Tensor]) -> None:
+    """The distances of points from themselves, in many dimensions and far from the origin: a root of them is no NaN."""
+    generator = np.random.default_rng(0)
+    points = (100 + generator.standard_normal((40, 64))).astype(np.float32)
+    weights = np.linspace(0.5, 2, 64).astype(np.float32)
+    arrays = [points, points, weights][: 3 if function in (divided_square, weighted_product) else 2]
+    before = export_program(Program("case", function, " ".join(["40x64xf32", "40x64xf32", "64xf32"][: len(arrays)])))
+    after, remarks = rewrite(before)
+    assert [remark.kind for remark in remarks] == [Kind.PASSED]
+    rewritten = run_module(after, arrays)[0]
+    assert ((rewritten <= 0) if function is negated else (rewritten >= 0)).all()
+    if function is weighted_product:
+        assert (run_module(after, [*arrays[:2], -weights])[0] <= 0).all()
+        mixed = [*arrays[:2], weights - 1]
+        assert compare(run_module(before, mixed)[0], run_module(after, mixed)[0]).passed
+
+
+def overflowing(name: str) -> Callable[..., Tensor]:
+    """A sum of integers whose terms leave the range of their type, or of a float's digits."""
+
+    def of(a: Tensor, b: Tensor) -> Tensor:
+        x, y = (each.astype(name) for each in (a, b))
+        big = jnp.asarray(np.iinfo(name).max // 2 + 2, name)
+        apart = x[:, None, :] - big * y[None, :, :]
+        return (apart * apart).sum(-1, dtype=name), (apart * big + x[:, None, :]).sum(0, dtype=name)
+
+    return of
+
+
+@pytest.mark.parametrize("name", ["int64", "int32", "int16", "int8", "uint8", "uint32", "uint64"])
+def test_integers_are_exact_modulo_their_range(name: str) -> None:
+    before = export_program(Program("case", overflowing(name), "20x7xi64 30x7xi64"))
+    after, remarks = rewrite(before)
+    assert [remark.kind for remark in remarks] == [Kind.PASSED, Kind.PASSED]
+    arrays = random_arguments(before)
+    for original, rewritten in zip(run_module(before, arrays), run_module(after, arrays), strict=True):
+        np.testing.assert_array_equal(original, rewritten)
+
+
+def test_truth_values_are_left_alone() -> None:
+    text = """
+      func.func @main(%a: tensor<40x5xi1>, %b: tensor<50x5xi1>) -> tensor<40x50xi1> {
+        %no = stablehlo.constant dense<false> : tensor<i1>
+        %0 = stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<40x5xi1>) -> tensor<40x50x5xi1>
+        %1 = stablehlo.broadcast_in_dim %b, dims = [1, 2] : (tensor<50x5xi1>) -> tensor<40x50x5xi1>
+        %2 = stablehlo.multiply %0, %1 : tensor<40x50x5xi1>
+        %3 = stablehlo.reduce(%2 init: %no) applies stablehlo.add across dimensions = [2] : (tensor<40x50x5xi1>, tensor<i1>) -> tensor<40x50xi1>
+        return %3 : tensor<40x50xi1>
+      }"""
+    after, remarks = rewrite(text)
+    assert "dot_general" not in after
+    assert remarks[0].message == "not multiplied out: its numbers are i1"
+
+
 def one_centre(a: Tensor, c: Tensor) -> Tensor:
     return jnp.sum((a - c) ** 2, axis=-1)
 
@@ -266,6 +406,16 @@ def one_number(a: Tensor, b: Tensor) -> Tensor:
         (largest, AB, "its reducer is maximum, not add"),
         (returned, AB, "func.return needs a tensor of its full shape as well"),
         (squared, "17x5xcomplex 13x5xcomplex".replace("complex", "c64"), "its numbers are complex<f32>"),
+        (with_start, AB, "it does not start from 0"),
+        (lambda a, b: jnp.sum(0 * apart(a, b), axis=-1), AB, "would be lost"),
+        (lambda a, b: jnp.sum(apart(a, b) ** 2 * jnp.inf, axis=-1), AB, "would be lost"),
+        (lambda a, b: jnp.sum(a[:, None] * b[None] - b[None] * a[:, None], axis=-1), AB, "would be lost"),
+        (lambda a, b, c: jnp.sum((apart(a, b) + c[0]) ** 2, dtype="float64"), f"{AB} 1xf64", "convert is not"),
+        (
+            lambda a, b: jnp.sum(lax.div(a[:, None] * b[None], jnp.full((17, 13, 5), 2)) * 2, axis=-1),
+            "17x5xi32 13x5xi32",
+            "divide is not",
+        ),
         (one_number, "170x1xf32 130x1xf32", "what it is multiplied out to is as big"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -4,8 +4,10 @@ multiplications of dots (two vectors over the same index are multiplied and summ
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import jax
@@ -19,8 +21,8 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
-from exla_opt.options import Options
-from exla_opt.passes.matrix_chain_order.cost import Cost, is_better
+from exla_opt.options import ChainCost, Options
+from exla_opt.passes.matrix_chain_order.cost import CLEARLY, Cost, is_better
 from exla_opt.passes.matrix_chain_order.factor import product
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Kind
@@ -122,6 +124,12 @@ class Case:
     text: str
     before: int
     after: int
+
+
+def largest_between(text: str) -> int:
+    """The elements of the largest result of a dot that another op reads."""
+    made = re.findall(r"%\w+ = stablehlo.dot_general .*-> tensor<([0-9x]*)x?f32>", text)
+    return max((prod(map(int, shape.strip("x").split("x"))) for shape in made[:-1]), default=0)
 
 
 def left_to_right(writer: Writer, *values: str) -> str:
@@ -277,8 +285,8 @@ def test_floats_stay_in_order_where_that_is_asked_for() -> None:
         (Cost(200, 5), Cost(200, 10), "both", False),
     ],
 )
-def test_which_cost_is_better(new: Cost, old: Cost, measure: str, better: bool) -> None:
-    assert is_better(new, old, 1000, measure) is better  # type: ignore[arg-type]
+def test_which_cost_is_better(new: Cost, old: Cost, measure: ChainCost, better: bool) -> None:
+    assert is_better(new, old, 1000, measure) is better
 
 
 def matrix_vector(kind: str, *between: str) -> str:
@@ -387,7 +395,7 @@ MANY_A, MANY_B = jax.ShapeDtypeStruct((3, 60, 8), "float32"), jax.ShapeDtypeStru
         (lambda a, b: jnp.trace(a @ b), (A, B)),
         (lambda a, b: jnp.einsum("ii->i", a @ b), (A, B)),
         (lambda a, b: jnp.einsum("ii->", a @ b), (A, B)),
-        (lambda a, b: jnp.sum((a @ b) * (a @ b)), (A, B)),
+        (lambda a, b: jnp.outer(a[:, 0], b[0]) @ b[1], (A, B)),
         (lambda a, b: (a @ b) @ ((a @ b) @ b[0]), (A, B)),
         (lambda a, b: jnp.diagonal(a @ b, axis1=1, axis2=2), (MANY_A, MANY_B)),
         (lambda a, b: jax.vmap(jnp.diag)(a @ b), (MANY_A, MANY_B)),
@@ -396,7 +404,7 @@ MANY_A, MANY_B = jax.ShapeDtypeStruct((3, 60, 8), "float32"), jax.ShapeDtypeStru
     ],
 )
 def test_what_jax_writes(function: Callable[..., jax.Array], kinds: tuple[jax.ShapeDtypeStruct, ...]) -> None:
-    """No matrix of 60 x 60 is left of diagonals, traces, squared norms and repeated products."""
+    """No matrix of 60 x 60 is left of diagonals, traces, outer and repeated products."""
     text = jax.jit(function).lower(*kinds).as_text()
     with new_context() as context:
         module = parse_module("<product>", text.encode(), context).module
@@ -404,6 +412,51 @@ def test_what_jax_writes(function: Callable[..., jax.Array], kinds: tuple[jax.Sh
         after = serialise(module, "text").decode()
     assert "60x60xf32" not in after
     assert_equal_results(text, after)
+
+
+def test_a_squared_product_stays() -> None:
+    """Sums of squares in another order would be sums of terms that cancel: of nearly orthogonal rows, even negative."""
+    text = jax.jit(lambda a, b: jnp.sqrt(jnp.sum((a @ b) ** 2, axis=1))).lower(A, B).as_text()
+    assert plain(rewrite(text)) == plain(text)
+
+
+def test_a_gather_that_is_no_diagonal() -> None:
+    """Its places are joined the other way round: it reads (0, 1) twice."""
+    text = """
+func.func @main(%a: tensor<2x300xf32>, %b: tensor<300x2x7xf32>) -> tensor<7x2xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<2x300xf32>, tensor<300x2x7xf32>) -> tensor<2x2x7xf32>
+  %1 = stablehlo.iota dim = 0 : tensor<2xi32>
+  %2 = stablehlo.broadcast_in_dim %1, dims = [1] : (tensor<2xi32>) -> tensor<1x2xi32>
+  %3 = stablehlo.concatenate %2, %2, dim = 0 : (tensor<1x2xi32>, tensor<1x2xi32>) -> tensor<2x2xi32>
+  %4 = "stablehlo.gather"(%0, %3) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], collapsed_slice_dims = [0, 1], start_index_map = [0, 1], index_vector_dim = 1>, slice_sizes = array<i64: 1, 1, 7>}> : (tensor<2x2x7xf32>, tensor<2x2xi32>) -> tensor<7x2xf32>
+  return %4 : tensor<7x2xf32>
+}
+"""
+    after = rewrite(text)
+    assert after == plain(text)
+    assert_equal_results(text, after)
+
+
+def test_an_op_with_notes_is_not_read_through() -> None:
+    kind = "tensor<40x30xf32>"
+    note = 'mhlo.sharding = "{replicated}"'
+    moved = f"%1 = stablehlo.transpose %0, dims = [0, 1] {{{note}}} : ({kind}) -> {kind}"
+    text = matrix_vector("f32", f"%k0 = stablehlo.constant dense<2.0> : {kind}", moved)
+    assert note in text and "40x30" in rewrite(text)
+    assert "40x30" not in rewrite(text.replace(note, ""))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([2, 3, 7, 20, 100]), min_size=4, max_size=7))
+def test_the_cost_that_is_asked_for_is_the_lowest(sizes: list[int]) -> None:
+    writer = Writer(**{f"a{k}": f"{one}x{other}" for k, (one, other) in enumerate(pairwise(sizes))})
+    text = writer.main(left_to_right(writer, *(f"a{k}" for k in range(len(sizes) - 1))))
+    found = {cost: rewrite(text, Options(chain_cost=cost)) for cost in ("flops", "bytes", "both")}
+    for after in found.values():
+        assert_equal_results(text, after)
+    operations = {cost: multiplications(after) for cost, after in found.items()}
+    assert operations["flops"] <= operations["bytes"] * CLEARLY
+    assert largest_between(found["bytes"]) <= largest_between(found["flops"]) * CLEARLY
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.groups import groups_of
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes import rce
-from exla_opt.passes.reshape_sinker import groups_of, make_patterns
+from exla_opt.passes.reshape_sinker import make_patterns
 from exla_opt.pipeline import run_pipeline
 from tests.execute import assert_equal_results
 
@@ -117,11 +118,22 @@ class Program:
             self.add(shape, f"stablehlo.reverse %{name}, dims = {dims} : {kind(shape)}")
 
     def pad(self, name: str, shape: Shape) -> None:
-        low, high = ([self.choose.choice([0, 0, 1]) for _ in shape] for _ in range(2))
-        new = tuple(size + one + other for size, one, other in zip(shape, low, high, strict=True))
-        edges = f"low = {low}, high = {high}, interior = {[0] * len(shape)}"
-        if shape:
-            self.add(new, f"stablehlo.pad %{name}, %seven, {edges} : ({kind(shape)}, tensor<i32>) -> {kind(new)}")
+        low, high, inside = ([self.choose.choice([0, 0, 1]) for _ in shape] for _ in range(3))
+        spread = [size + (size - 1) * between for size, between in zip(shape, inside, strict=True)]
+        new = tuple(size + one + other for size, one, other in zip(spread, low, high, strict=True))
+        edges = f"low = {low}, high = {high}, interior = {inside}"
+        if not shape or prod(new) > 2000:
+            return
+        self.add(new, f"stablehlo.pad %{name}, %seven, {edges} : ({kind(shape)}, tensor<i32>) -> {kind(new)}")
+        if self.choose.random() < 0.5:  # take the operand back
+            ends = zip(low, spread, inside, strict=True)
+            bounds = ", ".join(f"{one}:{one + size}:{between + 1}" for one, size, between in ends)
+            last = list(self.shapes)[-1]
+            if any(inside) or self.choose.random() < 0.5:
+                self.add(shape, f"stablehlo.slice %{last} [{bounds}] : ({kind(new)}) -> {kind(shape)}")
+                return
+            edges = f"low = {[-one for one in low]}, high = {[-one for one in high]}, interior = {inside}"
+            self.add(shape, f"stablehlo.pad %{last}, %seven, {edges} : ({kind(new)}, tensor<i32>) -> {kind(shape)}")
 
     def concatenate(self, name: str, shape: Shape) -> None:
         if shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from .attributes import is_splat
+from exla_opt.ir.values import number_of
 
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
 _CHOOSING = frozenset(
@@ -85,14 +85,7 @@ def counts_once(init: ir.Value, name: str) -> bool:
     """
     if name not in IDENTITY:
         return True
-    owner = init.owner
-    if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != "stablehlo.constant":
-        return False
-    if isinstance(element_type(init), ir.ComplexType) or not is_splat(owner.operation):
-        return False
-    value = ir.DenseElementsAttr(owner.operation.attributes["value"]).get_splat_value()
-    number = value.value if isinstance(value, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr) else None
-    return number is not None and float(number) == float(IDENTITY[name])
+    return number_of(init) == IDENTITY[name]
 
 
 def chooses(block: ir.Block) -> bool:

@@ -1,0 +1,49 @@
+"""Looking at what makes a value."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+Number = int | float
+
+
+def maker(value: ir.Value) -> ir.Operation | None:
+    """The op whose result the value is; None for an argument of a block."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def made_by(value: ir.Value, name: str) -> ir.Operation | None:
+    """The op of this name that makes the value; None when another does."""
+    op = maker(value)
+    return op if op is not None and op.name == name else None
+
+
+def has_notes(op: ir.Operation) -> bool:
+    """Whether the op carries an attribute of another dialect: a sharding, say, which is lost when the op goes."""
+    return any("." in op.attributes[place].name for place in range(len(op.attributes)))
+
+
+def plainly_made_by(value: ir.Value, name: str) -> ir.Operation | None:
+    """The op of this name that makes the value; None when another does, or when it carries notes."""
+    op = made_by(value, name)
+    return op if op is not None and not has_notes(op) else None
+
+
+def number_of(value: ir.Value) -> Number | None:
+    """The number that the tensor is everywhere: a constant, repeated or not; exact for integers, 0 or 1 for booleans.
+
+    None for every other tensor, and for complex numbers, which the bindings cannot read.
+    """
+    while (spread := made_by(value, "stablehlo.broadcast_in_dim")) is not None:
+        value = spread.operands[0]
+    op = made_by(value, "stablehlo.constant")
+    if op is None or isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType):
+        return None
+    attribute = op.attributes["value"]
+    if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
+        return None
+    splat = attribute.get_splat_value()
+    if isinstance(splat, ir.BoolAttr):
+        return int(splat.value)
+    return splat.value if isinstance(splat, ir.FloatAttr | ir.IntegerAttr) else None

@@ -1,0 +1,89 @@
+"""Formulas whose sign is known, or that of small tensors: what is multiplied out must not get another one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from exla_opt.ir.values import Number
+
+from .expression import Expression
+from .terms import Expansion, Factor, Term, is_square, squared
+
+# A product of more than these is none of the formulas that people write.
+_MOST = 64
+# Their results are not negative.
+_POSITIVE = frozenset({"abs", "exponential", "logistic", "sqrt"})
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """coefficient * the product of the factors * the squares of the roots, which are as large as the formula."""
+
+    coefficient: Number
+    factors: tuple[Factor, ...]
+    roots: tuple[Expression, ...]
+
+    @property
+    def sign(self) -> int:
+        """That of the coefficient."""
+        return -1 if self.coefficient < 0 else 1
+
+    @property
+    def weights(self) -> tuple[Factor, ...]:
+        """The factors that may make the product negative: of the others there is an even number, or a root."""
+        counts = Counter(factor.expression for factor in self.factors)
+        odd = [factor for factor in dict.fromkeys(self.factors) if counts[factor.expression] % 2]
+        return tuple(factor for factor in odd if not _is_positive(factor.expression))
+
+    def terms(self, expansion: Expansion) -> tuple[list[Term], list[Term]]:
+        """The squares that it is multiplied out to, and the products of two that may have either sign."""
+        once = [Term(1)]
+        for root in self.roots:
+            once = expansion.product(once, expansion.terms(root))
+        scale = [Term(self.coefficient, self.factors)]
+        pairs = [(one, other) for place, one in enumerate(once) for other in once[place + 1 :]]
+        squares = [expansion.product([term], [term]) for term in once]
+        mixed = [expansion.product([one], [Term(2 * other.coefficient, other.factors)]) for one, other in pairs]
+        return _scaled(expansion, scale, squares), _scaled(expansion, scale, mixed)
+
+
+def _scaled(expansion: Expansion, scale: list[Term], parts: list[list[Term]]) -> list[Term]:
+    return expansion.product(scale, [term for terms in parts for term in terms])
+
+
+def _is_positive(expression: Expression) -> bool:
+    return is_square(expression) or expression.name in _POSITIVE
+
+
+def square_of(expression: Expression, space: frozenset[int]) -> Square | None:
+    """The formula as a square with factors; None when it is none."""
+    coefficient: Number = 1
+    factors: list[Factor] = []
+    full: Counter[Expression] = Counter()
+    stack = [(expression, False)]
+    while stack:
+        each, inverted = stack.pop()
+        if len(factors) + full.total() > _MOST:
+            return None
+        if each.name == "constant":
+            if inverted and not each.constant:
+                return None
+            coefficient = coefficient / each.constant if inverted else coefficient * each.constant
+        elif each.dims != space:
+            factors.append(Factor(each, inverted))
+        elif inverted:
+            return None
+        elif is_square(each):
+            full[squared(each)] += 2
+        elif each.name == "negate":
+            coefficient = -coefficient
+            stack.append((each.children[0], False))
+        elif each.name in ("multiply", "divide"):
+            stack += zip(each.children, (False, each.name == "divide"), strict=True)
+        else:
+            full[each] += 1
+    if not full or any(count % 2 for count in full.values()):
+        return None
+    roots = tuple(each for each, count in full.items() for _ in range(count // 2))
+    return Square(coefficient, tuple(factors), roots)

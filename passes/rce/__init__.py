@@ -1,0 +1,69 @@
+"""rce: redundant reshapes, transposes, broadcasts, converts and the like -> nothing, or one op in the place of two.
+
+    reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
+    broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
+
+Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero.
+Refuses nothing and says nothing: what does not fit stays. Terminates: every rewrite lowers the number of ops, or keeps
+it and turns a transpose or a broadcast into a reshape, or a reshape before a reduce into a smaller one behind it.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.rewrite import Pattern, apply_patterns
+from exla_opt.options import Options
+from exla_opt.passes import normalise
+from exla_opt.remarks import Remark
+
+from .parts import (
+    concatenate_of_one,
+    pad_of_pad,
+    reverse_of_reverse,
+    same_pad,
+    same_reverse,
+    same_slice,
+    slice_of_pad,
+    slice_of_slice,
+)
+from .reduces import reduce_of_broadcast, reduce_of_reshape, reduce_of_units
+from .shapes import (
+    broadcast_of_broadcast,
+    broadcast_of_reshape,
+    broadcast_of_transpose,
+    convert_of_wider,
+    reshape_of_reshape,
+    same_broadcast,
+    same_convert,
+    same_reshape,
+    same_transpose,
+    transpose_of_broadcast,
+    transpose_of_transpose,
+    transpose_of_units,
+)
+
+# One line of algebra each; those that make an op disappear come first.
+PATTERNS: dict[str, tuple[Pattern, ...]] = {
+    "stablehlo.broadcast_in_dim": (
+        same_broadcast,
+        broadcast_of_broadcast,
+        broadcast_of_transpose,
+        broadcast_of_reshape,
+    ),
+    "stablehlo.concatenate": (concatenate_of_one,),
+    "stablehlo.convert": (same_convert, convert_of_wider),
+    "stablehlo.pad": (same_pad, pad_of_pad),
+    "stablehlo.reduce": (reduce_of_units, reduce_of_reshape, reduce_of_broadcast),
+    "stablehlo.reshape": (same_reshape, reshape_of_reshape),
+    "stablehlo.reverse": (same_reverse, reverse_of_reverse),
+    "stablehlo.slice": (same_slice, slice_of_slice, slice_of_pad),
+    "stablehlo.transpose": (same_transpose, transpose_of_transpose, transpose_of_broadcast, transpose_of_units),
+}
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Apply the patterns until none fits."""
+    while apply_patterns(module, PATTERNS):
+        normalise.clean_up(module)
+    return []

@@ -1,0 +1,107 @@
+"""Reduces of one tensor by one op."""
+
+from __future__ import annotations
+
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.op_rules.attributes import integers
+from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type, float_bits
+from exla_opt.ir import build
+from exla_opt.ir.groups import groups_of
+from exla_opt.ir.values import number_of, plainly_made_by
+
+_RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
+
+
+def reduce_of_units(op: ir.Operation) -> ir.Value | None:
+    """reduce(x, init) over sizes of 1 = reshape(x), where the init is the identity of the body"""
+    name = _monoid(op)
+    shape = build.shape_of(op.operands[0])
+    dims = integers(op, "dimensions", [])
+    # Any other init may be counted any number of times, says the specification: XLA leaves it out here.
+    if name is None or any(shape[dim] != 1 for dim in dims) or not _is_identity(name, op.operands[1]):
+        return None
+    return stablehlo.reshape(op.results[0].type, op.operands[0])
+
+
+def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
+    """reduce(reshape(x)) = reshape(reduce(x)), where every group of dimensions is summed as a whole or not at all"""
+    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    if inner is None or _monoid(op) is None:
+        return None
+    before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
+    away = set(integers(op, "dimensions", []))
+    dims: list[int] = []
+    for group in groups_of(before, after) or ():
+        inside = [dim in away for dim in group.after if after[dim] != 1]
+        if any(inside) and not all(inside):
+            return None
+        dims += group.before if any(inside) else ()
+    if not dims:
+        return None
+    shape = [size for dim, size in enumerate(before) if dim not in dims]
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    made.operands[0] = inner.operands[0]
+    made.attributes["dimensions"] = ir.DenseI64ArrayAttr.get(dims)
+    made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), shape))
+    result: ir.Value = made.results[0]
+    return result if result.type == op.results[0].type else stablehlo.reshape(op.results[0].type, result)
+
+
+def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
+    """reduce(broadcast(x)) over repeated elements = reduce(broadcast(x)) without them, for max, min, and, or"""
+    inner = plainly_made_by(op.operands[0], _BROADCAST)
+    name = _monoid(op)
+    if inner is None or name not in ("maximum", "minimum", "and", "or") or not _is_identity(name, op.operands[1]):
+        return None
+    shape, source = build.shape_of(inner.results[0]), build.shape_of(inner.operands[0])
+    where = integers(inner, "broadcast_dimensions", [])
+    own = {dim for dim, size in zip(where, source, strict=True) if size == shape[dim]}
+    away = integers(op, "dimensions", [])
+    repeated = [dim for dim in away if dim not in own and shape[dim] > 1]
+    if not repeated or prod(shape) == 0:
+        return None
+    fewer = build.with_shape(
+        build.tensor_of(inner.results[0]), [1 if d in repeated else n for d, n in enumerate(shape)]
+    )
+    narrow = stablehlo.broadcast_in_dim(fewer, inner.operands[0], ir.DenseI64ArrayAttr.get(where))
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    made.operands[0] = narrow
+    result: ir.Value = made.results[0]
+    return result
+
+
+def _monoid(op: ir.Operation) -> str | None:
+    """The op of the body of a reduce of one tensor, if that is all there is; a reduce may not change the type."""
+    if len(op.results) != 1 or element_type(op.operands[0]) != element_type(op.results[0]):
+        return None
+    names = componentwise(body_of(op))
+    return names[0] if names else None
+
+
+def _is_identity(name: str, init: ir.Value) -> bool:
+    """Whether combining with the init changes nothing."""
+    value = number_of(init)
+    kind = element_type(init)
+    if value is None:
+        return False
+    if name in ("add", "or", "xor"):
+        return value == 0
+    if name == "multiply":
+        return value == 1
+    if float_bits(kind):
+        return value == {"maximum": float("-inf"), "minimum": float("inf")}.get(name)
+    return isinstance(kind, ir.IntegerType) and build.wrapped(kind, int(value)) == _end(name, kind)
+
+
+def _end(name: str, kind: ir.IntegerType) -> int | None:
+    """The integer that changes no maximum, no minimum, or no bit."""
+    least = 0 if kind.is_unsigned else -(2 ** (kind.width - 1))
+    if name == "and":
+        return build.wrapped(kind, -1)
+    if kind.width == 1:  # truth values: their maximum is `or`, their minimum `and`
+        return {"maximum": 0, "minimum": -1}.get(name)
+    return {"maximum": least, "minimum": least + 2**kind.width - 1}.get(name)

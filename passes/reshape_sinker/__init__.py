@@ -1,0 +1,49 @@
+"""reshape-sinker: reshapes and transposes before dots, reduces and elementwise ops -> behind them, or gone.
+
+    dot(reshape(x), y)    ->   reshape(dot(x, y))         f(reshape(x), reshape(y))   ->   reshape(f(x, y))
+    dot(transpose(x), y)  ->   dot(x, y), other numbers   reduce(transpose(x))        ->   reduce(x), other numbers
+
+Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
+Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way. Leaves alone
+a reshape that others read as well. What meets on the way is merged as rce does. Terminates: every rewrite moves a
+reshape or transpose behind one more op, or takes it away, and adds none.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
+from exla_opt.ir.rewrite import Pattern, apply_patterns
+from exla_opt.options import Options
+from exla_opt.passes import normalise, rce
+from exla_opt.remarks import Remark
+
+from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose
+from .elementwise import elementwise_of
+from .moved import RESHAPE, TRANSPOSE
+from .reduces import reduce_of_transpose
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Sink reshapes and transposes until none sinks further; those that meet become one, or none."""
+    patterns = make_patterns(options.size_threshold)
+    changed = True
+    while changed:
+        changed = apply_patterns(module, patterns)
+        changed = apply_patterns(module, rce.PATTERNS) or changed
+        normalise.clean_up(module)
+    return []
+
+
+def make_patterns(threshold: int) -> dict[str, tuple[Pattern, ...]]:
+    """The patterns by op. threshold: bytes above which elementwise ops are moved too."""
+    elementwise = (
+        elementwise_of(RESHAPE, None, threshold),
+        elementwise_of(TRANSPOSE, "permutation", threshold),
+    )
+    return {
+        **dict.fromkeys(STABLEHLO_POINTWISE, elementwise),
+        "stablehlo.dot_general": (dot_of_transpose, dot_of_reshape, dot_of_reshapes),
+        "stablehlo.reduce": (reduce_of_transpose,),
+    }

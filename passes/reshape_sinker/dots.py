@@ -1,0 +1,144 @@
+"""Dots of reshaped and transposed tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.op_rules.attributes import integers
+from exla_opt.ir import build
+from exla_opt.ir.groups import Group, groups_of
+from exla_opt.ir.values import plainly_made_by
+
+from .moved import RESHAPE, TRANSPOSE
+
+
+def _is_whole(group: Group, before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether the group is one dimension, the same before and after."""
+    return [n for d in group.before if (n := before[d]) != 1] == [n for d in group.after if (n := after[d]) != 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One operand of a dot: the value, and which of its dimensions are batch, contracted and free."""
+
+    value: ir.Value
+    batch: list[int]
+    contracted: list[int]
+
+    @property
+    def free(self) -> list[int]:
+        return [d for d in range(len(build.shape_of(self.value))) if d not in self.batch and d not in self.contracted]
+
+    @property
+    def free_shape(self) -> list[int]:
+        shape = build.shape_of(self.value)
+        return [shape[dim] for dim in self.free]
+
+
+def _sides(op: ir.Operation) -> list[_Side]:
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    return [
+        _Side(op.operands[0], list(numbers.lhs_batching_dimensions), list(numbers.lhs_contracting_dimensions)),
+        _Side(op.operands[1], list(numbers.rhs_batching_dimensions), list(numbers.rhs_contracting_dimensions)),
+    ]
+
+
+def _dot(op: ir.Operation, sides: Sequence[_Side]) -> ir.Value:
+    """The dot of other operands, all else as it was."""
+    left, right = sides
+    batch = [build.shape_of(left.value)[dim] for dim in left.batch]
+    numbers = stablehlo.DotDimensionNumbers.get(left.batch, right.batch, left.contracted, right.contracted)
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    made.attributes["dot_dimension_numbers"] = numbers
+    for index, side in enumerate(sides):
+        made.operands[index] = side.value
+    shape = [*batch, *left.free_shape, *right.free_shape]
+    made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), shape))
+    result: ir.Value = made.results[0]
+    return result
+
+
+def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
+    """dot(transpose(x), y) = dot(x, y) by other numbers, where the free dimensions keep their order"""
+    sides = _sides(op)
+    for index, side in enumerate(sides):
+        inner = plainly_made_by(side.value, TRANSPOSE)
+        if inner is None:
+            continue
+        permutation = integers(inner, "permutation", [])
+        free = [permutation[dim] for dim in side.free]
+        if free != sorted(free):
+            continue
+        batch, contracted = ([permutation[dim] for dim in dims] for dims in (side.batch, side.contracted))
+        sides[index] = _Side(inner.operands[0], batch, contracted)
+        return _dot(op, sides)
+    return None
+
+
+def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
+    """dot(reshape(x), y) = reshape(dot(x, y)), where the reshape only merges or splits free dimensions of x"""
+    sides = _sides(op)
+    for index, side in enumerate(sides):
+        inner = plainly_made_by(side.value, RESHAPE)
+        below = None if inner is None else _before_reshape(inner, side)
+        if below is None:
+            continue
+        sides[index] = below
+        return stablehlo.reshape(op.results[0].type, _dot(op, sides))
+    return None
+
+
+def _before_reshape(inner: ir.Operation, side: _Side) -> _Side | None:
+    before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
+    bound = {*side.batch, *side.contracted}
+    place: dict[int, int] = {}
+    for group in groups_of(before, after) or ():
+        held = [dim for dim in group.after if dim in bound]
+        if not held:
+            continue
+        if not _is_whole(group, before, after):
+            return None
+        source = [dim for dim in group.before if before[dim] != 1]
+        if any(after[dim] == 1 for dim in held) or len(source) != len(held):
+            return None
+        place.update(zip(held, source, strict=True))
+    if len(place) != len(bound):
+        return None
+    batch, contracted = ([place[dim] for dim in dims] for dims in (side.batch, side.contracted))
+    below = _Side(inner.operands[0], batch, contracted)
+    # Sizes of 1 that were bound in a group of their own would become free.
+    return below if prod(below.free_shape) == prod(side.free_shape) else None
+
+
+def dot_of_reshapes(op: ir.Operation) -> ir.Value | None:
+    """dot(reshape(x), reshape(y)) = reshape(dot(x, y)), where both merge the same batch or contracted dimensions"""
+    left, right = map(_merged, _sides(op))
+    if left is None or right is None:
+        return None
+    one, other = build.shape_of(left.value), build.shape_of(right.value)
+    for pair in ((left.batch, right.batch), (left.contracted, right.contracted)):
+        if [one[dim] for dim in pair[0]] != [other[dim] for dim in pair[1]]:
+            return None
+    return stablehlo.reshape(op.results[0].type, _dot(op, [left, right]))
+
+
+def _merged(side: _Side) -> _Side | None:
+    """The side before a reshape that merges each bound dimension from some of its own, or keeps it."""
+    inner = plainly_made_by(side.value, RESHAPE)
+    if inner is None:
+        return None
+    before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
+    sources: dict[int, list[int]] = {}
+    for group in groups_of(before, after) or ():
+        made = [dim for dim in group.after if after[dim] != 1]
+        for dim in group.after:
+            sources[dim] = [dim for dim in group.before if before[dim] != 1] if made == [dim] else []
+    batch, contracted = ([sources.get(dim, []) for dim in dims] for dims in (side.batch, side.contracted))
+    if not all(batch) or not all(contracted):
+        return None
+    return _Side(inner.operands[0], sum(batch, []), sum(contracted, []))

@@ -1,0 +1,95 @@
+"""Elementwise ops of reshaped and transposed tensors."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.graph import Types
+from exla_opt.analysis.op_rules.attributes import integers
+from exla_opt.ir import build
+from exla_opt.ir.groups import groups_of
+from exla_opt.ir.rewrite import Pattern
+from exla_opt.ir.values import number_of, plainly_made_by
+
+from .moved import clone_on, only_for
+
+_BROADCAST = "stablehlo.broadcast_in_dim"
+
+
+def elementwise_of(name: str, attribute: str | None, threshold: int) -> Pattern:
+    """The pattern f(m(x), m(y), ...) = m(f(x, y, ...)) for one kind of movement m, a reshape or a transpose."""
+    types = Types()
+
+    def pattern(op: ir.Operation) -> ir.Value | None:
+        """f(m(x), m(y), ...) = m(f(x, y, ...)), above the threshold; what is repeated is repeated before m too"""
+        if len(op.results) != 1 or types.of(op.results[0]).bytes <= threshold:
+            return None
+        found = [only_for(operand, name, op) for operand in op.operands]
+        moved = [inner for inner in found if inner is not None]
+        if not moved or len({str(_key(inner, attribute)) for inner in moved}) > 1:
+            return None
+        pairs = list(zip(op.operands, found, strict=True))
+        if not all(inner is not None or _is_repeated(operand, moved[0], attribute) for operand, inner in pairs):
+            return None
+        shape = build.shape_of(moved[0].operands[0])
+        operands = [
+            _before(operand, moved[0], attribute) if inner is None else inner.operands[0] for operand, inner in pairs
+        ]
+        made = clone_on(op, operands, shape, {})
+        if attribute is None:
+            return stablehlo.reshape(op.results[0].type, made)
+        return stablehlo.transpose(made, ir.DenseI64ArrayAttr.get(integers(moved[0], attribute, [])))
+
+    return pattern
+
+
+def _key(inner: ir.Operation, attribute: str | None) -> tuple[list[int], list[int]]:
+    return build.shape_of(inner.operands[0]), integers(inner, attribute, []) if attribute else []
+
+
+def _is_repeated(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> bool:
+    """Whether the operand can be repeated before the movement as well: a number, or a tensor along whole groups."""
+    if not build.shape_of(operand) or number_of(operand) is not None:
+        return True
+    spread = plainly_made_by(operand, _BROADCAST)
+    return spread is not None and (attribute is not None or _dims_before(spread, moved) is not None)
+
+
+def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir.Value:
+    """The operand before the movement."""
+    shape = build.shape_of(moved.operands[0])
+    if not build.shape_of(operand):
+        return operand
+    kind = build.with_shape(build.tensor_of(operand), shape)
+    number = number_of(operand)
+    if number is not None:
+        return build.splat(kind, number)
+    spread = plainly_made_by(operand, _BROADCAST)
+    assert spread is not None
+    if attribute is not None:
+        permutation = integers(moved, attribute, [])
+        dims = [permutation[dim] for dim in integers(spread, "broadcast_dimensions", [])]
+        return stablehlo.broadcast_in_dim(kind, spread.operands[0], ir.DenseI64ArrayAttr.get(dims))
+    whole = _dims_before(spread, moved)
+    assert whole is not None
+    small = build.with_shape(kind, [shape[dim] for dim in whole])
+    narrow = stablehlo.reshape(small, spread.operands[0])
+    return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get(whole))
+
+
+def _dims_before(spread: ir.Operation, moved: ir.Operation) -> list[int] | None:
+    """The dimensions before a reshape along which a repeated tensor lies; None where it ends within a group."""
+    before, after = build.shape_of(moved.operands[0]), build.shape_of(moved.results[0])
+    where = integers(spread, "broadcast_dimensions", [])
+    own = [dim for dim, size in zip(where, build.shape_of(spread.operands[0]), strict=True) if size != 1]
+    if own != sorted(own):
+        return None
+    dims: list[int] = []
+    for group in groups_of(before, after) or ():
+        inside = [dim in own for dim in group.after if after[dim] != 1]
+        if any(inside) and not all(inside):
+            return None
+        if any(inside):
+            dims += [dim for dim in group.before if before[dim] != 1]
+    return dims

@@ -1,0 +1,30 @@
+"""Reduces of transposed tensors; those of reshaped ones are rce's."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.op_rules.attributes import integers
+from exla_opt.ir import build
+
+from .moved import TRANSPOSE, clone_on, only_for
+
+
+def reduce_of_transpose(op: ir.Operation) -> ir.Value | None:
+    """reduce(transpose(x, p), d) = reduce(x, p[d]), transposed where the rest is in another order"""
+    inner = only_for(op.operands[0], TRANSPOSE, op) if len(op.results) == 1 else None
+    if inner is None:
+        return None
+    permutation = integers(inner, "permutation", [])
+    away = integers(op, "dimensions", [])
+    dims = sorted(permutation[dim] for dim in away)
+    source = build.shape_of(inner.operands[0])
+    rest = [dim for dim in range(len(source)) if dim not in dims]
+    wanted = [dim for place, dim in enumerate(permutation) if place not in away]
+    made = clone_on(
+        op, [inner.operands[0], *list(op.operands)[1:]], [source[dim] for dim in rest], {"dimensions": dims}
+    )
+    if rest == wanted:
+        return made
+    return stablehlo.transpose(made, ir.DenseI64ArrayAttr.get([rest.index(dim) for dim in wanted]))
