@@ -7,8 +7,8 @@
 // CHECK: stablehlo.convert {{.*}} -> tensor<4x4xbf16>
 // CHECK: stablehlo.convert {{.*}} -> tensor<4x4xf32>
 // CHECK: stablehlo.reshape {{.*}} {mhlo.frontend_attributes = {}} : (tensor<4x4xf32>) -> tensor<4x4xf32>
-// CHECK: stablehlo.reverse {{.*}}, dims = [0]
-// CHECK: stablehlo.reverse {{.*}}, dims = [1]
+// CHECK: %[[TURNED:.*]] = stablehlo.reverse %{{.*}}, dims = [0, 1]
+// CHECK: return {{.*}}, %[[TURNED]] :
 
 func.func @main(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = stablehlo.broadcast_in_dim %x, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
