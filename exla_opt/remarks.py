@@ -14,10 +14,19 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something stays as it is. code: as in EX201, which `explanations` tells at length. text: the sentence."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     """One sentence about one tensor.
 
     kind: whether something was done or left alone.
+    code: as in EX201; `explanations` tells it at length.
     pass_name: the command-line name of the pass.
     tensor: the tensor's type, as in `2x3xf32`.
     bytes: the tensor's size.
@@ -27,6 +36,7 @@ class Remark:
     """
 
     kind: Kind
+    code: str
     pass_name: str
     tensor: str
     bytes: int

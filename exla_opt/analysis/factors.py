@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from jaxlib.mlir import ir
 
 from exla_opt.ir.diagnostics import error_at
+from exla_opt.remarks import Reason
 
 from .op_rules import custom_calls, indexing, linear, pointwise, windows
 from .op_rules.model import Factor, Kind, OpRule, Shape, Shapes, Slot, factors_of, why_whole
@@ -194,7 +195,7 @@ class _Reader:
         if shapes is None:
             return OpRule((), _refusal(name, shapes))
         if custom_calls.has_side_effect(op):
-            return OpRule((), f"{name} has a side effect")
+            return OpRule((), Reason("EX203", f"{name} has a side effect"))
         if target in self.user_rules:
             try:
                 return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes))
@@ -203,19 +204,16 @@ class _Reader:
         factors = custom_calls.own_factors(op, target, shapes)
         if not factors and custom_calls.trusts_rule(op, target):
             factors = self.by_shardy(name, annotated.attributes[RULE], shapes)
-        return _rule(name, shapes, factors) if factors else OpRule((), f"no splitting rule for {name}")
+        return _rule(name, shapes, factors) if factors else OpRule((), Reason("EX202", f"no splitting rule for {name}"))
 
 
-def _refusal(name: str, shapes: Shapes | None) -> str:
+def _refusal(name: str, shapes: Shapes | None) -> Reason:
     if name in _NEVER:
-        return _NEVER[name].format(name)
-    known = name in _TRUSTED or name in _OWN
-    return (
-        f"{name} has an operand or result of no fixed shape"
-        if known and shapes is None
-        else f"no splitting rule for {name}"
-    )
+        return Reason("EX203", _NEVER[name].format(name))
+    if shapes is None and (name in _TRUSTED or name in _OWN):
+        return Reason("EX202", f"{name} has an operand or result of no fixed shape")
+    return Reason("EX202", f"no splitting rule for {name}")
 
 
 def _rule(name: str, shapes: Shapes, factors: tuple[Factor, ...]) -> OpRule:
-    return OpRule(factors, _REASONS.get(name) or why_whole(name, shapes, factors))
+    return OpRule(factors, Reason("EX201", _REASONS.get(name) or why_whole(name, shapes, factors)))

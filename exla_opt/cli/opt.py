@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
     from jaxlib.mlir import ir
 
+    from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.ir.write import Emit
-    from exla_opt.remarks import Remark
+    from exla_opt.pipeline import AfterPass
+    from exla_opt.remarks import Kind, Remark
     from exla_opt.report.summary import Summary
 
 _EPILOG = """\b
@@ -34,11 +37,13 @@ are powers of 1000, KiB, MiB, GiB powers of 1024 (1MB = 1000000 bytes,
 \b
 Examples:
   exla-opt model.mlir --split-size=500MB -o smaller.mlir
+  exla-opt model.mlir --memory-limit=2GB -o smaller.mlir
   exla-opt - --size-threshold=100MB < model.mlir | exla-run -
   exla-opt model.mlirbc.gz --passes=normalise --emit=text
 
 \b
-Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage.
+Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage,
+3 the program does not fit into --memory-limit (with --strict).
 A module in which nothing can be split comes out all the same, with the
 reasons on standard error."""
 
@@ -64,12 +69,34 @@ def _list_passes(ctx: click.Context, param: click.Parameter, wanted: bool) -> No
     ctx.exit()
 
 
+def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
+    if code is None or ctx.resilient_parsing:
+        return
+    from exla_opt.explanations import EXPLANATIONS, explain
+
+    text = explain(code)
+    if text is None:
+        close = difflib.get_close_matches(code.upper(), EXPLANATIONS, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"The first is {next(iter(EXPLANATIONS))}."
+        raise click.BadParameter(f"there is no remark {code!r}. {hint}", ctx=ctx, param=param)
+    click.echo(text)
+    ctx.exit()
+
+
+def _remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not name.endswith((".json", ".yaml", ".yml")):
+        raise click.BadParameter(f"{name!r} must end in .json or .yaml", ctx=ctx, param=param)
+    return name
+
+
 @click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="[INPUT]", default="-")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")
 @click.option("--emit", type=click.Choice(["text", "bytecode", "portable"]), default="text", help="Form of the output.")
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
-@click.option("--size-threshold", type=Size(), default="1GB", help="Tensors above this are big [1GB].")
+@click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
+@click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
+@click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit into --memory-limit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum in pieces.")
 @click.option(
     "--chain-cost",
@@ -89,6 +116,20 @@ def _list_passes(ctx: click.Context, param: click.Parameter, wanted: bool) -> No
 @click.option("--pass-pipeline", metavar="TEXT", help="The same in MLIR's form: 'builtin.module(a,b)'.")
 @click.option(
     "--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List them."
+)
+@click.option(
+    "--remarks",
+    type=click.Choice(["all", "missed", "passed"]),
+    help="Which remarks to print [all in the table, missed as lines].",
+)
+@click.option(
+    "--remarks-output",
+    metavar="FILE",
+    callback=_remarks_file,
+    help="Write all remarks to FILE.json or FILE.yaml.",
+)
+@click.option(
+    "--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Tell what a remark means."
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
@@ -116,6 +157,11 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
 
 def _options(flags: dict[str, Any]) -> Options:
     threshold, split = flags["size_threshold"], flags["split_size"]
+    if flags["memory_limit"] is not None and (threshold, split) != (None, None):
+        raise click.UsageError("--memory-limit chooses --size-threshold and --split-size itself; leave them out")
+    if flags["strict"] and flags["memory_limit"] is None:
+        raise click.UsageError("--strict needs a --memory-limit")
+    threshold = Options().size_threshold if threshold is None else threshold
     if split is not None and split > threshold:
         raise click.UsageError(
             f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
@@ -157,6 +203,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     from exla_opt.ir.write import serialise, write_module
     from exla_opt.pipeline import run_pipeline
     from exla_opt.report.summary import summarise
+    from exla_opt.report.text import fit_line, remark_lines, write_remarks
 
     for target, rule in options.op_rules:
         try:
@@ -177,8 +224,13 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
 
+    limit = flags["memory_limit"]
     try:
-        outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
+        if limit is None:
+            outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
+        else:
+            found = _fit(read, names, options, limit, after_pass)
+            read, outcome = replace(read, module=found.module), found.outcome
     except InputError as error:
         error.locate(read.name, read.data)
         raise
@@ -186,32 +238,61 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     write_module(read.module, output, emit)
     writing = time.perf_counter() - begin
 
+    if limit is not None and not (flags["quiet"] and found.fits):
+        click.echo(fit_line(read.name, found, limit), err=True)
+    remarks = _located(read, outcome.remarks)
+    if flags["remarks_output"] is not None:
+        write_remarks(remarks, flags["remarks_output"])
     if wants_report:
-        _print_report(read, before[0], outcome.remarks)
+        _print_report(read.module, before[0], remarks, flags["remarks"] or "all")
     elif not flags["quiet"]:
-        _print_remarks(read, outcome.remarks)
+        for line in remark_lines(remarks, _kinds(flags["remarks"] or "missed")):
+            click.echo(line, err=True)
     if flags["timing"]:
         from exla_opt.report.text import timing_lines
 
         seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
         click.echo("\n".join(timing_lines(seconds, time.perf_counter() - start)), err=True)
+    if limit is not None and flags["strict"] and not found.fits:
+        sys.exit(3)
 
 
-def _print_remarks(source: Source, remarks: Sequence[Remark]) -> None:
-    from exla_opt.report.text import remark_lines
+def _fit(source: Source, names: Sequence[str], options: Options, limit: int, after_pass: AfterPass) -> Fit:
+    """The pipeline with sizes for a memory limit; on a terminal, with a line that tells what is being tried."""
+    from exla_opt.fit import fit
+    from exla_opt.ir.read import parse_module
 
-    for line in remark_lines(_located(source, remarks)):
-        click.echo(line, err=True)
+    context = source.module.context
+
+    def read() -> ir.Module:
+        return parse_module(source.name, source.data, context).module
+
+    if not is_terminal(sys.stderr):
+        return fit(read, names, options, limit, after_pass=after_pass)
+    from rich.console import Console
+
+    with Console(stderr=True).status("trying without any split") as status:
+
+        def tried(sizes: Options, peak: int) -> None:
+            status.update(f"slices of {format_size(sizes.slice_bytes)} need {format_size(peak)}")
+
+        return fit(read, names, options, limit, after_pass=after_pass, tried=tried)
 
 
-def _print_report(source: Source, before: Summary, remarks: Sequence[Remark]) -> None:
+def _kinds(which: str) -> tuple[Kind, ...]:
+    from exla_opt.remarks import Kind
+
+    return tuple(kind for kind in Kind if which in ("all", kind.value))
+
+
+def _print_report(module: ir.Module, before: Summary, remarks: Sequence[Remark], which: str) -> None:
     from rich.console import Console
 
     from exla_opt.report.summary import summarise
     from exla_opt.report.table import print_report
 
     console = Console(stderr=True, highlight=False)
-    print_report(console, before, summarise(source.module), _located(source, remarks))
+    print_report(console, before, summarise(module), remarks, _kinds(which))
 
 
 def _located(source: Source, remarks: Sequence[Remark]) -> Sequence[Remark]:

@@ -38,6 +38,11 @@ def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
         except OSError as error:
             raise InputError(f"cannot write: {error.strerror}", file="<stdout>") from None
         return
+    write_file(data, destination)
+
+
+def write_file(data: bytes, destination: str) -> None:
+    """Write a file that appears complete or stays as it was. Raises InputError when it cannot be written."""
     if destination.endswith("/") or not destination:
         raise InputError("cannot write output file: this names no file", file=destination or "''")
     try:

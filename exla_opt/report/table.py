@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -14,11 +14,13 @@ from exla_opt.report.summary import Summary
 from exla_opt.sizes import format_size
 
 
-def print_report(console: Console, before: Summary, after: Summary, remarks: Sequence[Remark]) -> None:
-    """Print the before/after table, then what was split and what was not; fits in 60 columns."""
+def print_report(
+    console: Console, before: Summary, after: Summary, remarks: Sequence[Remark], kinds: Collection[Kind] = tuple(Kind)
+) -> None:
+    """Print the before/after table, then what was split and what was not (of these kinds); fits in 60 columns."""
     console.print(_overview(before, after))
     for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
-        chosen = [remark for remark in remarks if remark.kind is kind]
+        chosen = [remark for remark in remarks if remark.kind is kind and kind in kinds]
         if chosen:
             console.print(_details(title, chosen))
 
@@ -41,7 +43,7 @@ def _details(title: str, remarks: Sequence[Remark]) -> Table:
         tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}")
         if count > 1:
             tensor.append(f", {count} times")
-        table.add_row(tensor, Group(Text(remark.text), Text(remark.location, style="dim")))
+        table.add_row(tensor, Group(Text(remark.text), Text(f"{remark.code}, {remark.location}", style="dim")))
     return table
 
 

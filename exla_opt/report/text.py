@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from exla_opt.ir.write import write_file
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
+
+if TYPE_CHECKING:
+    from exla_opt.fit import Fit
 
 # What a remark's location calls an input that has no locations of its own, whatever file it came from.
 _INPUT = "<stdin>:"
@@ -21,15 +27,66 @@ def name_input(remarks: Sequence[Remark], name: str) -> list[Remark]:
     return [replace(r, location=named(r.location), stopped_at=named(r.stopped_at)) for r in remarks]
 
 
-def remark_lines(remarks: Sequence[Remark]) -> list[str]:
-    """One line a missed remark, `file:line:col: remark: ...`; repeated ones once."""
+def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str]:
+    """One line a remark of these kinds, `file:line:col: remark: ... [pass, code]`; repeated ones once."""
     lines = [
         f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}) "
-        f"{' '.join(remark.text.split())} [{remark.pass_name}]"
+        f"{' '.join(remark.text.split())} [{remark.pass_name}, {remark.code}]"
         for remark in remarks
-        if remark.kind is Kind.MISSED
+        if remark.kind in kinds
     ]
     return list(dict.fromkeys(lines))
+
+
+def remark_records(remarks: Sequence[Remark]) -> list[dict[str, str | int]]:
+    """The remarks as plain data, for files: kind, code, pass, tensor, bytes, location, message, and what stops it."""
+    return [
+        {
+            "kind": remark.kind.value,
+            "code": remark.code,
+            "pass": remark.pass_name,
+            "tensor": remark.tensor,
+            "bytes": remark.bytes,
+            "location": remark.location,
+            "message": remark.message,
+            "stopped_by": remark.stopped_by,
+            "stopped_at": remark.stopped_at,
+        }
+        for remark in remarks
+    ]
+
+
+def as_json(records: Sequence[dict[str, str | int]]) -> str:
+    """The records as a JSON list."""
+    return json.dumps(records, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_yaml(records: Sequence[dict[str, str | int]]) -> str:
+    """The records as a YAML list. Every value is written as JSON writes it, which YAML reads as well."""
+    lines = []
+    for record in records:
+        for place, (key, value) in enumerate(record.items()):
+            lines.append(f"{'- ' if place == 0 else '  '}{key}: {json.dumps(value, ensure_ascii=False)}\n")
+    return "".join(lines) or "[]\n"
+
+
+def fit_line(name: str, found: Fit, limit: int) -> str:
+    """Whether the program fits into the limit, with what sizes, or what stands in the way."""
+    if found.fits:
+        sizes = found.options
+        how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
+        return f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} at the peak"
+    return (
+        f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
+        f"{format_size(found.peak)}, held up by {found.held_by}"
+    )
+
+
+def write_remarks(remarks: Sequence[Remark], name: str) -> None:
+    """Write all remarks to a file, as its name's end asks: whole or not at all. Raises InputError when that fails."""
+    records = remark_records(remarks)
+    text = as_json(records) if name.endswith(".json") else as_yaml(records)
+    write_file(text.encode(), name)
 
 
 def timing_lines(seconds: Sequence[tuple[str, float]], total: float) -> list[str]:

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from exla_opt.analysis.peak import Memory
 from exla_opt.runtime.compile import Device, compile_program
 
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes of one run.
-
-    arguments, results: what goes in and what comes out.
-    aliased: the results that are written into donated arguments.
-    temp: what exists only while the program runs.
-    """
-
-    arguments: int
-    results: int
-    aliased: int
-    temp: int
-
-    @property
-    def peak(self) -> int:
-        """The most that is alive at once; XLA's own figure leaves out temp on CPU."""
-        return self.arguments + self.results - self.aliased + self.temp
+__all__ = ["Memory", "measure_memory"]
 
 
 def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:

@@ -23,7 +23,7 @@ from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.passes import normalise
-from exla_opt.remarks import Kind, Remark
+from exla_opt.remarks import Kind, Reason, Remark
 
 from .candidates import Candidate, Refusal, Sum, candidate_of, looks_like_one, sum_of, without_blocked
 from .expression import Reader
@@ -51,8 +51,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
             remarks += [_missed(refusal, stays, types)] if looks_like_one(stays) else []
         writer = Writer()
         for candidate in kept:
-            message = _what_was_done(candidate)
-            remarks.append(_remark(candidate.sum, types, Kind.PASSED, message))
+            remarks.append(_remark(candidate.sum, types, Kind.PASSED, _what_was_done(candidate)))
             writer.write(candidate)
         changed = changed or bool(kept)
     if changed:
@@ -66,23 +65,26 @@ def _operations(block: ir.Block) -> list[ir.Operation]:
 
 def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
     if float_bits(build.tensor_of(given.big).element_type) and not options.reassociate:
-        return Refusal(given.root, "--no-reassociate forbids to sum in another order")
+        return Refusal(given.root, Reason("EX310", "--no-reassociate forbids to sum in another order"))
     return candidate_of(given, reader, options.size_threshold)
 
 
-def _what_was_done(candidate: Candidate) -> str:
+def _what_was_done(candidate: Candidate) -> Reason:
     if candidate.short:
-        return f"added up from {candidate.sum.summed} elements, one by one"
+        return Reason("EX004", f"added up from {candidate.sum.summed} elements, one by one")
     terms = len(candidate.terms)
-    return f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
+    message = f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
+    return Reason("EX002", message)
 
 
 def _missed(refusal: Refusal, given: Sum, types: Types) -> Remark:
-    remark = _remark(given, types, Kind.MISSED, f"not multiplied out: {refusal.reason}")
+    remark = _remark(
+        given, types, Kind.MISSED, Reason(refusal.reason.code, f"not multiplied out: {refusal.reason.text}")
+    )
     op = refusal.stopped_by
     return remark if op is None else replace(remark, stopped_by=op.name, stopped_at=describe(op))
 
 
-def _remark(given: Sum, types: Types, kind: Kind, message: str) -> Remark:
+def _remark(given: Sum, types: Types, kind: Kind, reason: Reason) -> Remark:
     tensor: TensorType = types.of(given.big)
-    return Remark(kind, NAME, str(tensor), tensor.bytes, describe(given.root), message)
+    return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, describe(given.root), reason.text)

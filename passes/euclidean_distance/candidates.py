@@ -16,6 +16,7 @@ from exla_opt.analysis.op_rules.bodies import body_of, componentwise, float_bits
 from exla_opt.analysis.places import Place
 from exla_opt.ir import build
 from exla_opt.ir.values import has_notes, number_of
+from exla_opt.remarks import Reason
 
 from .expression import Expression, Reader
 from .squares import Square, square_of
@@ -79,7 +80,7 @@ class Refusal:
     """Why the sum at `root` stays as it is, and the op that stops it where that is another."""
 
     root: ir.Operation
-    reason: str
+    reason: Reason
     stopped_by: ir.Operation | None = None
 
 
@@ -145,9 +146,9 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     element = build.tensor_of(given.big).element_type
     floats = bool(float_bits(element))
     if not floats and not _is_integer(element):
-        return Refusal(root, f"its numbers are {element}")
-    if root.name == "stablehlo.reduce" and (reason := _why_no_sum(root)):
-        return Refusal(root, reason)
+        return Refusal(root, Reason("EX405", f"its numbers are {element}"))
+    if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
+        return Refusal(root, Reason("EX401", why))
     most = threshold // Types().of(given.big).element_bytes
     few = floats and given.summed <= FEW
     expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
@@ -156,7 +157,7 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     if square is not None:
         terms, mixed = square.terms(expansion)
     if expansion.refusal:
-        return Refusal(root, expansion.refusal)
+        return Refusal(root, Reason("EX403", expansion.refusal))
     everything = (*terms, *mixed)
     steps = tuple(
         tuple(plan_steps([factor.expression.dims for factor in term.factors], given.output, sizes))
@@ -164,11 +165,11 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     )
     made = max((largest(each, sizes) for each in steps), default=0)
     if 2 * made > prod(sizes.values()):
-        return Refusal(root, "what it is multiplied out to is as big")
+        return Refusal(root, Reason("EX404", "what it is multiplied out to is as big"))
     rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
     short = few and (rounds or len(everything) > 1)
     if not short and str(element) == "f16":
-        return Refusal(root, "multiplied out, float16 would overflow elsewhere")
+        return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
     inner = [value for each in expansion.opened for value in (each.value, *reader.views.get(each, ()))]
     own = tuple(value for value in inner if value != root.results[0])
     return Candidate(given, square, len(terms), everything, steps, short, frozenset(expansion.opened), own)
@@ -196,7 +197,7 @@ def without_blocked(candidates: list[Candidate]) -> tuple[list[Candidate], list[
         if not blocked:
             return kept, refused
         for number, op in blocked.items():
-            reason = f"{op.name} needs a tensor of its full shape as well"
+            reason = Reason("EX402", f"{op.name} needs a tensor of its full shape as well")
             refused.append(Refusal(kept[number].root, reason, op))
         kept = [each for number, each in enumerate(kept) if number not in blocked]
 

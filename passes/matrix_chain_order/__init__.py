@@ -19,7 +19,7 @@ from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.passes import normalise
-from exla_opt.remarks import Kind, Remark
+from exla_opt.remarks import Kind, Reason, Remark
 from exla_opt.sizes import format_size
 
 from .order import Kept, Order, choose_orders
@@ -60,12 +60,13 @@ def _round(module: ir.Module, options: Options, types: Types) -> tuple[list[Rema
 
 
 def _passed(order: Order, types: Types) -> Remark:
-    return _remark(Kind.PASSED, order, types, f"multiplied in another order: {_gain(order, 'become')}")
+    message = f"multiplied in another order: {_gain(order, 'become')}"
+    return _remark(Kind.PASSED, order, types, Reason("EX003", message))
 
 
 def _missed(kept: Kept, types: Types) -> Remark:
-    message = f"not multiplied in another order: {kept.reason}; {_gain(kept.order, 'would become')}"
-    return _remark(Kind.MISSED, kept.order, types, message)
+    message = f"not multiplied in another order: {kept.reason.text}; {_gain(kept.order, 'would become')}"
+    return _remark(Kind.MISSED, kept.order, types, Reason(kept.reason.code, message))
 
 
 def _gain(order: Order, become: str) -> str:
@@ -73,7 +74,7 @@ def _gain(order: Order, become: str) -> str:
     return f"{order.old.flops:,} operations {become} {order.new.flops:,}, {old} between them at most {become} {new}"
 
 
-def _remark(kind: Kind, order: Order, types: Types, message: str) -> Remark:
+def _remark(kind: Kind, order: Order, types: Types, reason: Reason) -> Remark:
     root = order.tree.root
     tensor = types.of(root.results[0])
-    return Remark(kind, NAME, str(tensor), tensor.bytes, describe(root), message)
+    return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, describe(root), reason.text)

@@ -6,6 +6,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.op_rules.bodies import element_type, float_bits
 from exla_opt.options import Options
+from exla_opt.remarks import Reason
 
 from .tree import Tree
 
@@ -13,14 +14,14 @@ from .tree import Tree
 _ENOUGH_BITS = 32
 
 
-def refusal(tree: Tree, options: Options) -> str | None:
+def refusal(tree: Tree, options: Options) -> Reason | None:
     """Why the order has to stay; None when it need not. Integers are exact, modulo 2^n, in any order."""
     kind = element_type(tree.root.results[0])
     if isinstance(kind, ir.IntegerType):
         return None
     bits = float_bits(ir.ComplexType(kind).element_type if isinstance(kind, ir.ComplexType) else kind)
     if bits < _ENOUGH_BITS:
-        return f"every product of {kind} is rounded, and another order rounds other ones"
+        return Reason("EX501", f"every product of {kind} is rounded, and another order rounds other ones")
     if not options.reassociate:
-        return "another order of the multiplications is forbidden (--no-reassociate)"
+        return Reason("EX310", "another order of the multiplications is forbidden (--no-reassociate)")
     return None

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 from exla_opt.analysis.contraction import Step, flops, largest, plan_steps
 from exla_opt.analysis.graph import Types
 from exla_opt.options import ChainCost, Options
+from exla_opt.remarks import Reason
 
 from .cost import CLEARLY, Cost, is_better
 from .legal import refusal
@@ -34,7 +35,7 @@ class Kept:
     """A product that another order would make for less, and why it keeps the one it has."""
 
     order: Order
-    reason: str
+    reason: Reason
 
 
 def choose_orders(block: ir.Block, options: Options, types: Types) -> tuple[list[Order], list[Kept]]:

@@ -10,6 +10,7 @@ from exla_opt.analysis.factors import Factor, Slot
 from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, TILE_MARK, Graph, Node
 from exla_opt.analysis.memory import materialised, peak_bytes
 from exla_opt.options import Options
+from exla_opt.remarks import Reason
 
 from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, operation_of
@@ -124,9 +125,12 @@ class _Chooser:
             if self.gains(plan):
                 return plan
         if plans:
-            return Refusal("splitting it would not lower the memory: what it is made of or leads to is as big", None)
+            return Refusal(
+                Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
+                None,
+            )
         refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]
-        return refusals[0] if refusals else Refusal("it has no dimension to cut", None)
+        return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before."""
@@ -203,13 +207,18 @@ class _Chooser:
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
         if TILE_MARK in node.op.attributes:
-            return Refusal("it is needed whole, and the loop writes it slice by slice", tensor.users[0][0])
+            return Refusal(
+                Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
+            )
         if node.name in CONTROL_FLOW:
-            return Refusal(f"{node.name} carries it from one step to the next, or returns it whole", tensor.producer)
+            return Refusal(
+                Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
+                tensor.producer,
+            )
         if value not in written:
-            return Refusal("XLA fuses it into its readers: it is never in memory", tensor.producer)
+            return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
         if prod(tensor.type.shape) == 0:
-            return Refusal("it is empty", tensor.producer)
+            return Refusal(Reason("EX105", "it is empty"), tensor.producer)
         return None
 
 

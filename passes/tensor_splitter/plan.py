@@ -11,6 +11,7 @@ from math import log2, prod
 
 from exla_opt.analysis.factors import Factor, Kind, Slot
 from exla_opt.analysis.graph import OUTSIDE, Graph, Node
+from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
 from .equality import find_unequal
@@ -78,9 +79,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a tensor cannot be split along one dim: the sentence, and the op that stops it."""
+    """Why a tensor cannot be split along one dim, and the op that stops it."""
 
-    reason: str
+    reason: Reason
     node: int | None = None
 
 
@@ -172,11 +173,13 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if _unequal(graph, makers, stages) is not None:
         stages = find_stages(graph, region, makers, copies, is_big, keeps=False)
     if unequal := _unequal(graph, makers, stages):
-        return Refusal("a comparison for equality would need the very bits that another loop has made", unequal)
+        return Refusal(
+            Reason("EX309", "a comparison for equality would need the very bits that another loop has made"), unequal
+        )
     if not stages:
-        return Refusal("nobody reads what is made of it", seed.producer)
+        return Refusal(Reason("EX107", "nobody reads what is made of it"), seed.producer)
     if len(stages) > _MOST_STAGES:
-        return Refusal(f"it would take {len(stages)} loops, one after the other", seed.producer)
+        return Refusal(Reason("EX308", f"it would take {len(stages)} loops, one after the other"), seed.producer)
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
     if region.seed not in vanished:
@@ -189,13 +192,16 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         longest_tile(body, slice_bytes, slice_bytes // most) for body, most in zip(bodies, per_index, strict=True)
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
-        return Refusal("its slices are shifted against each other in too many ways", seed.producer)
+        return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"), seed.producer)
     loops = [LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
     if short := next((node for loop in loops if (node := _too_short(region, loop))), None):
-        return Refusal(f"{graph.nodes[short].name} needs longer tiles", short)
+        return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
     peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, loops, strict=True))
     if all(loop.trips < 2 for loop in loops):
-        return Refusal("XLA fuses it into its readers: all of it that is ever in memory fits one slice", seed.producer)
+        return Refusal(
+            Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice"),
+            seed.producer,
+        )
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
     peak += sum(graph.tensors[value].type.bytes for value in kept if not is_returned(graph, value))
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
@@ -232,11 +238,11 @@ def _why_whole(graph: Graph, region: Region, outputs: list[Output]) -> Refusal:
     for user, index in graph.tensors[region.seed].users:
         node = graph.nodes[user]
         if user == graph.terminator:
-            return Refusal("it is a result of this block", user)
+            return Refusal(Reason("EX103", "it is a result of this block"), user)
         if index < 0:
-            return Refusal(f"the body of {node.name} uses it whole", user)
+            return Refusal(Reason("EX303", f"the body of {node.name} uses it whole"), user)
         if user not in region.members:
             return Refusal(region.blocked.get(user, node.rule.reason), user)
         if region.members[user].operands[index] is None:
-            return Refusal(f"{node.name} uses it whole as well", user)
-    return Refusal("what is made of it is needed complete in the middle of the split", None)
+            return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
+    return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"), None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from exla_opt.analysis.factors import Factor, Kind, Slot
 from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, Node
+from exla_opt.remarks import Reason
 
 # Ops that only move or convert data: cheaper to repeat in the loop than to read from memory.
 CHEAP = frozenset(
@@ -46,7 +47,7 @@ class Region:
     seed: int
     slots: dict[int, Slot]
     members: dict[int, Member] = field(default_factory=dict)
-    blocked: dict[int, str] = field(default_factory=dict)
+    blocked: dict[int, Reason] = field(default_factory=dict)
 
     @property
     def low(self) -> int:
@@ -138,14 +139,16 @@ class _Growth:
         if node.name in CONTROL_FLOW or node.position == self.graph.terminator:
             return False
         if updates_carry(self.graph, node):
-            self.region.blocked.setdefault(node.position, f"{node.name} updates what the loop carries")
+            reason = Reason("EX302", f"{node.name} updates what the loop carries")
+            self.region.blocked.setdefault(node.position, reason)
             return False
         member = self.choose(node)
         if member is None:
             self.region.blocked.setdefault(node.position, node.rule.reason)
             return False
         if not self.allowed(node, member.factor):
-            self.region.blocked.setdefault(node.position, "--no-reassociate forbids to sum in pieces")
+            reason = Reason("EX310", "--no-reassociate forbids to sum in pieces")
+            self.region.blocked.setdefault(node.position, reason)
             return False
         self.region.members[node.position] = member
         for value, slot in zip((*node.operands, *node.results), (*member.operands, *member.results), strict=True):

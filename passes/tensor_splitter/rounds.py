@@ -11,7 +11,7 @@ from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.passes import normalise
-from exla_opt.remarks import Kind, Remark
+from exla_opt.remarks import Kind, Reason, Remark
 
 from .captures import bring_captures_in
 from .choice import Choice, choose
@@ -26,7 +26,8 @@ _MOST_ROUNDS = 64
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
     """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
     if _devices(module) > 1:
-        return _all_missed(module, options, f"the module is partitioned over {_devices(module)} devices")
+        reason = Reason("EX311", f"the module is partitioned over {_devices(module)} devices")
+        return _all_missed(module, options, reason)
     done: list[Remark] = []
     missed: list[Remark] = []
     for attempt in range(_MOST_ROUNDS):
@@ -68,7 +69,7 @@ def _devices(module: ir.Module) -> int:
     return ir.IntegerAttr(attributes[name]).value if name in attributes else 1
 
 
-def _all_missed(module: ir.Module, options: Options, reason: str) -> list[Remark]:
+def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Remark]:
     return [
         _missed(graph, value, Refusal(reason))
         for graph in read_graphs(module, read_rules(module, options.op_rules))
@@ -91,11 +92,11 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
     others = len(plan.vanished) - 1
     along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
     message = f"split over dimension {plan.slot.dim} ({tensor.type.shape[plan.slot.dim]}): {loops}{along}"
-    return _remark(graph, plan.seed, Kind.PASSED, message)
+    return _remark(graph, plan.seed, Kind.PASSED, Reason("EX001", message))
 
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
-    remark = _remark(graph, value, Kind.MISSED, f"not split: {refusal.reason}")
+    remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
     if refusal.node is None or refusal.node == graph.tensors[value].producer:
         return remark
     node = graph.nodes[refusal.node]
@@ -103,10 +104,10 @@ def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
     return remark if where == remark.location else replace(remark, stopped_by=node.name, stopped_at=where)
 
 
-def _remark(graph: Graph, value: int, kind: Kind, message: str) -> Remark:
+def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
     tensor = graph.tensors[value]
     where = describe(graph.nodes[tensor.producer].op)
-    return Remark(kind, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, message)
+    return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
 
 
 def _remove_marks(module: ir.Module) -> None:

@@ -23,7 +23,7 @@ def module() -> ir.Module:
 
 
 def remark(message: str) -> Remark:
-    return Remark(Kind.MISSED, "x", "4xf32", 16, "a.py:1:2", message)
+    return Remark(Kind.MISSED, "EX101", "x", "4xf32", 16, "a.py:1:2", message)
 
 
 def set_name(module: ir.Module, name: str) -> None:

@@ -17,6 +17,7 @@ from exla_opt.passes.tensor_splitter.pieces import balanced_tile, cut_pieces
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
 from exla_opt.passes.tensor_splitter.regions import Region, grow
 from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_stages
+from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
 COUNTS = st.integers(min_value=1, max_value=10**6)
@@ -136,7 +137,7 @@ def test_a_region_ends_where_the_dimension_is_whole() -> None:
     assert sorted(region_of(graph, 1, 1).members) == [1, 2]
     region = region_of(graph, 1, 0)
     assert sorted(region.members) == [1]
-    assert "compares all elements" in region.blocked[2]
+    assert "compares all elements" in region.blocked[2].text
 
 
 def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
@@ -215,7 +216,7 @@ def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direct
     graph = graph_of(*lines, compared(direction, "%t"), *COMPARING, returns="tensor<64x1xf64>")
     refusal = planned(graph, 1, 0, 2048)
     assert isinstance(refusal, Refusal) and refusal.node == 4
-    assert "equality" in refusal.reason
+    assert "equality" in refusal.reason.text
 
 
 @pytest.mark.parametrize(("direction", "other"), [("LT", "%t"), ("NE", "%x"), ("EQ", "%a")])
@@ -242,4 +243,4 @@ def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:
 
 def test_a_result_is_refused_with_the_op_that_wants_it() -> None:
     graph = graph_of(f"%y = stablehlo.exponential %a : {MATRIX}")
-    assert planned(graph, 1, 0, 1024) == Refusal("it is a result of this block", graph.terminator)
+    assert planned(graph, 1, 0, 1024) == Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)

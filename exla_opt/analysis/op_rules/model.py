@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 
+from exla_opt.remarks import Reason
+
 Shape = tuple[int, ...]
 
 
@@ -60,10 +62,10 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class OpRule:
-    """All the factors of one op, and the sentence that says why every other dimension is whole."""
+    """All the factors of one op, and why every other dimension is whole."""
 
     factors: tuple[Factor, ...]
-    reason: str
+    reason: Reason
 
     def at_operand(self, index: int, dim: int) -> Factor | None:
         """The factor that stands in dimension `dim` of operand `index`, if any."""

@@ -2,7 +2,7 @@
 
 // The distance of city blocks is not multiplied out; the splitter cuts it.
 
-// CHECK: refuse-absolute.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: abs is not multiplied out [euclidean-distance]
+// CHECK: refuse-absolute.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: abs is not multiplied out [euclidean-distance, EX403]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> tensor<100x80xf32> {

@@ -2,7 +2,7 @@
 
 // A third power is no square.
 
-// CHECK: refuse-exponent.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: its exponent is not 2 [euclidean-distance]
+// CHECK: refuse-exponent.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: its exponent is not 2 [euclidean-distance, EX403]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> tensor<100x80xf32> {

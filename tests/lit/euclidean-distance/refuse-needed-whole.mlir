@@ -2,7 +2,7 @@
 
 // The difference is needed in full elsewhere: it would be made all the same.
 
-// CHECK: refuse-needed-whole.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: stablehlo.sort needs a tensor of its full shape as well (stablehlo.sort at {{.*}}) [euclidean-distance]
+// CHECK: refuse-needed-whole.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: stablehlo.sort needs a tensor of its full shape as well (stablehlo.sort at {{.*}}) [euclidean-distance, EX402]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> (tensor<100x80xf32>, tensor<100x80x1xf32>) {

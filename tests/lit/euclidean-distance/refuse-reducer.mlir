@@ -2,7 +2,7 @@
 
 // The largest squared difference is no sum.
 
-// CHECK: refuse-reducer.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: its reducer is maximum, not add [euclidean-distance]
+// CHECK: refuse-reducer.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: its reducer is maximum, not add [euclidean-distance, EX401]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> tensor<100x80xf32> {

@@ -7,8 +7,8 @@
 // CHECK: stablehlo.return {{.*}}, %[[BIG]]
 // CHECK-NOT: stablehlo.while
 // CHECK: stablehlo.dot_general %[[LOOP]]#1, {{.*}} : (tensor<256x200xf32>, tensor<200xf32>)
-// CHECK: refuse-carried.mlir:{{[0-9]+}}:13: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it whole [tensor-splitter]
-// CHECK: refuse-carried.mlir:{{[0-9]+}}:12: remark: 256x200xf32 (205KB) not split: stablehlo.cosine updates what the loop carries [tensor-splitter]
+// CHECK: refuse-carried.mlir:{{[0-9]+}}:13: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it whole [tensor-splitter, EX301]
+// CHECK: refuse-carried.mlir:{{[0-9]+}}:12: remark: 256x200xf32 (205KB) not split: stablehlo.cosine updates what the loop carries [tensor-splitter, EX302]
 
 func.func @main(%a: tensor<256x200xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {
   %i0 = stablehlo.constant dense<0> : tensor<i32>

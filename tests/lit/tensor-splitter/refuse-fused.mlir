@@ -6,9 +6,9 @@
 // CHECK: %[[BIG:.*]] = stablehlo.subtract {{.*}} : tensor<128x128x8xf32>
 // CHECK-NEXT: stablehlo.reduce(%[[BIG]] init: {{.*}}) applies stablehlo.add across dimensions = [2]
 // CHECK-NOT: stablehlo.while
-// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter]
-// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter]
-// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter]
+// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter, EX101]
+// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter, EX101]
+// CHECK: refuse-fused.mlir:{{[0-9]+}}:8: remark: 128x128x8xf32 (524KB) not split: XLA fuses it into its readers: it is never in memory [tensor-splitter, EX101]
 
 func.func @main(%a: tensor<128xf32>, %b: tensor<128x8xf32>) -> tensor<128x128xf32> {
   %0 = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<128xf32>) -> tensor<128x128x8xf32>

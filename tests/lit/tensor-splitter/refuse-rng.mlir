@@ -8,7 +8,7 @@
 // CHECK: %[[ROWS:.*]] = stablehlo.dynamic_slice %[[BITS]], {{.*}}, sizes = [32, 200]
 // CHECK: stablehlo.convert %[[ROWS]]
 // CHECK: return %[[NEXT]], %[[LOOP]]#1
-// CHECK: refuse-rng.mlir:{{[0-9]+}}:18: remark: 256x200xui32 (205KB) not split: stablehlo.rng_bit_generator draws numbers that depend on their position [tensor-splitter]
+// CHECK: refuse-rng.mlir:{{[0-9]+}}:18: remark: 256x200xui32 (205KB) not split: stablehlo.rng_bit_generator draws numbers that depend on their position [tensor-splitter, EX203]
 
 func.func @main(%state: tensor<2xui64>, %v: tensor<200xf32>) -> (tensor<2xui64>, tensor<256xf32>) {
   %next, %bits = stablehlo.rng_bit_generator %state, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<256x200xui32>)

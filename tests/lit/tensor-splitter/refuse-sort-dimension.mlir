@@ -6,8 +6,8 @@
 // CHECK: %[[BIG:.*]] = stablehlo.cosine {{.*}} : tensor<65536xf32>
 // CHECK: "stablehlo.sort"(%[[BIG]])
 // CHECK-NOT: stablehlo.while
-// CHECK: refuse-sort-dimension.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: stablehlo.sort compares all elements along the dimension that it sorts (stablehlo.sort at {{.*}}) [tensor-splitter]
-// CHECK: refuse-sort-dimension.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: stablehlo.sort compares all elements along the dimension that it sorts [tensor-splitter]
+// CHECK: refuse-sort-dimension.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: stablehlo.sort compares all elements along the dimension that it sorts (stablehlo.sort at {{.*}}) [tensor-splitter, EX201]
+// CHECK: refuse-sort-dimension.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: stablehlo.sort compares all elements along the dimension that it sorts [tensor-splitter, EX201]
 
 func.func @main(%a: tensor<65536xf32>, %v: tensor<65536xf32>) -> tensor<f32> {
   %0 = stablehlo.cosine %a : tensor<65536xf32>

@@ -6,7 +6,7 @@
 // CHECK: %[[BIG:.*]] = stablehlo.exponential {{.*}} : tensor<256x200xf32>
 // CHECK: stablehlo.custom_call @my_kernel(%[[BIG]], {{.*}}) : (tensor<256x200xf32>, tensor<200xf32>) -> tensor<256xf32>
 // CHECK-NOT: stablehlo.while
-// CHECK: refuse-unknown-custom-call.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: no splitting rule for custom_call @my_kernel (stablehlo.custom_call at {{.*}}) [tensor-splitter]
+// CHECK: refuse-unknown-custom-call.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: no splitting rule for custom_call @my_kernel (stablehlo.custom_call at {{.*}}) [tensor-splitter, EX202]
 
 func.func @main(%a: tensor<256x4xf32>, %b: tensor<200x4xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {
   %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<256x4xf32>, tensor<200x4xf32>) -> tensor<256x200xf32>

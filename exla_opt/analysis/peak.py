@@ -1,0 +1,248 @@
+"""The memory that XLA will need for a module, predicted from the module alone.
+
+XLA:CPU runs a block's kernels in the order in which they become ready, first in, first out; a GPU runs them in program
+order. A tensor is freed after its last reader. Fitted to XLA's own buffer assignment; a prediction orders candidates
+and is no promise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from jaxlib.mlir import ir
+
+from .fusion import ELEMENTWISE, LONGEST_FUSED_REDUCTION, Fusion, fuse, is_short
+from .graph import Types
+from .program import Block, Operation, read_block
+
+# Their results take the buffers of their first operands where nobody reads those later.
+_IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
+# Several results are found through a table of addresses.
+_POINTER = 8
+# A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
+_SOLVED_AT_ONCE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one run.
+
+    arguments, results: what goes in and what comes out.
+    aliased: the results that are written into donated arguments.
+    temp: what exists only while the program runs.
+    """
+
+    arguments: int
+    results: int
+    aliased: int
+    temp: int
+
+    @property
+    def peak(self) -> int:
+        """The most that is alive at once; XLA's own figure leaves out temp on CPU."""
+        return self.arguments + self.results - self.aliased + self.temp
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """memory: the predicted bytes. alive: the tensors that hold them at the peak, the largest first."""
+
+    memory: Memory
+    alive: tuple[ir.Value, ...]
+
+
+def predict(module: ir.Module, gpu: bool = False) -> Prediction:
+    """The memory that XLA:CPU (or XLA:GPU) will plan for the module's main function."""
+    function = main_function(module)
+    types = Types()
+    block = function.regions[0].blocks[0]
+    made = read_block(block, types)
+    run = _Run(made, gpu, is_function=True)
+    run.simulate()
+    arguments = [types.of(value).bytes for value in block.arguments]
+    results = [made.sizes[value] or types.of(made.values[value]).bytes for value in made.returned]
+    table = _POINTER * len(results) if len(results) > 1 else 0
+    alive = sorted(run.alive, key=lambda value: -made.sizes[value])
+    memory = Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak)
+    return Prediction(memory, tuple(made.values[value] for value in alive if made.sizes[value]))
+
+
+def main_function(module: ir.Module) -> ir.Operation:
+    """The function that a program starts with: @main, else the first public one."""
+    functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
+    named = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions}
+    public = [op for op in functions if "sym_visibility" not in op.attributes]
+    return named.get("main") or (public or functions)[0]
+
+
+def _aliased(function: ir.Operation, arguments: Sequence[int]) -> int:
+    if "arg_attrs" not in function.attributes:
+        return 0
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return sum(size for size, each in zip(arguments, attributes, strict=True) if "tf.aliasing_output" in each)
+
+
+def _order(fusion: Fusion, inputs: Sequence[frozenset[int]]) -> list[int]:
+    """The kernels in the order in which they run."""
+    kernels = [position for position, written in enumerate(fusion.written) if written]
+    if fusion.gpu:
+        return kernels
+    waiting: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    ready: deque[int] = deque()
+    for kernel in kernels:
+        makers = [fusion.maker[value] for value in sorted(inputs[kernel]) if value in fusion.maker]
+        waiting[kernel] = len(makers)
+        for maker in makers:
+            readers.setdefault(maker, []).append(kernel)
+        if not makers:
+            ready.append(kernel)
+    order: list[int] = []
+    while ready:
+        kernel = ready.popleft()
+        order.append(kernel)
+        for reader in readers.get(kernel, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return order
+
+
+class _Run:
+    """One block, kernel by kernel. What somebody else holds (a function's results) counts for nothing."""
+
+    def __init__(self, block: Block, gpu: bool, is_function: bool):
+        self.block = block
+        self.fusion = fuse(block, gpu)
+        self.inputs = self.fusion.inputs()
+        self.order = _order(self.fusion, self.inputs)
+        self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
+        self.last.update(dict.fromkeys(block.returned, len(self.order)))
+        self.elsewhere: set[int] = self.results_in_place() if is_function else set()
+        # A body's arguments are its loop's buffers: they come back when they die, for others to use.
+        self.mine: set[int] = set() if is_function else set(block.arguments)
+        self.start = sum(block.sizes[value] for value in self.mine)
+        self.live = self.most = self.start
+        self.alive: frozenset[int] = frozenset()
+
+    @property
+    def peak(self) -> int:
+        """The most bytes alive at once, beyond those that the block was given."""
+        return self.most - self.start
+
+    def results_in_place(self) -> set[int]:
+        """The function's results, and the tensors that became them by updates in place."""
+        found = set(self.block.returned)
+        for step in range(len(self.order) - 1, -1, -1):
+            op = self.block.ops[self.order[step]]
+            if op.name in _IN_PLACE or op.name == "while":
+                pairs = zip(op.results, op.operands, strict=False)
+                found.update(old for new, old in pairs if new in found and self.dies(old, step))
+        return found
+
+    def dies(self, value: int, step: int) -> bool:
+        """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
+        maker = self.fusion.maker.get(value)
+        made_here = maker is not None and self.block.ops[maker].name not in ("constant", "splat")
+        return made_here and self.last.get(value) == step
+
+    def simulate(self) -> None:
+        dying: dict[int, list[int]] = {}
+        for value, step in self.last.items():
+            dying.setdefault(step, []).append(value)
+        for step, kernel in enumerate(self.order):
+            op = self.block.ops[kernel]
+            made = [value for value in op.results if value not in self.elsewhere]
+            if op.name == "while":
+                body = op.bodies[0]
+                changed = [new != old for new, old in zip(body.returned, body.arguments, strict=True)]
+                made = [value for value, is_new in zip(op.results, changed, strict=True) if is_new and value in made]
+            self.mine.update(made)
+            for value in made:
+                self.take_buffer(op, kernel, value, step)
+                self.live += self.block.sizes[value]
+            scratch = self.scratch(op)
+            if self.live + scratch > self.most:
+                self.most = self.live + scratch
+                self.alive = frozenset(self.mine)
+            for value in dying.get(step, ()):
+                if value in self.mine:
+                    self.live -= self.block.sizes[value]
+                    self.mine.discard(value)
+
+    def take_buffer(self, op: Operation, kernel: int, result: int, step: int) -> None:
+        """Give the result the buffer of an operand that dies, where XLA does so."""
+        size = self.block.sizes[result]
+        for value in self.reusable(op, kernel, result):
+            if value in self.mine and self.last.get(value) == step and self.block.sizes[value] == size:
+                self.mine.discard(value)
+                self.live -= size
+                return
+
+    def reusable(self, op: Operation, kernel: int, result: int) -> Collection[int]:
+        index = op.results.index(result)
+        if op.name == "while":
+            return op.operands[index : index + 1]
+        if op.name == "custom_call":
+            return op.operands
+        if op.name in _IN_PLACE:
+            found: Collection[int] = op.operands[:1]
+        elif op.name in ("sort", "cholesky"):
+            found = op.operands
+        elif op.name in ELEMENTWISE:
+            found = self.read_elementwise(kernel)
+        else:
+            return ()
+        return [value for value in found if not self.is_column_major(value)]
+
+    def is_column_major(self, value: int) -> bool:
+        """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
+        maker = self.fusion.maker.get(value)
+        return maker is not None and self.block.ops[maker].name == "custom_call"
+
+    def read_elementwise(self, kernel: int) -> set[int]:
+        """The inputs of a kernel that are read element by element all the way, and in no other way."""
+        fusion, ops = self.fusion, self.block.ops
+        straight: set[int] = set()
+        otherwise: set[int] = set()
+        visited: set[tuple[int, bool]] = set()
+        stack = [(kernel, True)]
+        while stack:
+            position, elementwise = stack.pop()
+            if (position, elementwise) in visited:
+                continue
+            visited.add((position, elementwise))
+            elementwise = elementwise and ops[position].name in ELEMENTWISE
+            for value in ops[position].operands:
+                maker = fusion.maker.get(value)
+                if maker is not None and position in fusion.into[maker]:
+                    stack.append((maker, elementwise))
+                else:
+                    (straight if elementwise else otherwise).add(value)
+        return straight - otherwise
+
+    def scratch(self, op: Operation) -> int:
+        """The bytes that an op needs only while it runs."""
+        sizes, gpu = self.block.sizes, self.fusion.gpu
+        if op.bodies:
+            return max(_peak_of_body(body, gpu) for body in op.bodies)
+        if gpu:
+            return sum(sizes[op.operands[side]] for side in op.copied)
+        if op.name == "reduce" and not is_short(op):
+            return sizes[op.operands[0]] // max(prod(min(LONGEST_FUSED_REDUCTION, n) for n in op.lengths), 1)
+        if op.name == "triangular_solve" and op.lengths[0] > _SOLVED_AT_ONCE:
+            return sizes[op.results[0]]
+        if op.name != "dot_general":
+            return 0
+        copied = {op.operands[side] for side in op.copied}
+        copied |= {value for value in op.operands if self.is_column_major(value)}
+        return sum(sizes[value] for value in copied)
+
+
+def _peak_of_body(body: Block, gpu: bool) -> int:
+    run = _Run(body, gpu, is_function=False)
+    run.simulate()
+    return run.peak

@@ -1,0 +1,160 @@
+"""What every remark's code means, at length: printed by --explain, and the table of docs/remarks.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """title: the remark in general terms. meaning: what it says of the program. helps: what can be done."""
+
+    title: str
+    meaning: str
+    helps: str = ""
+
+
+EXPLANATIONS: dict[str, Explanation] = {
+    "EX001": Explanation(
+        "split over dimension D (N): T tiles of L",
+        "The tensor, and the big tensors that hang on it, exist only in slices now: a loop makes T slices of L indices "
+        "one after the other. `then` separates loops of which the second needs what the first adds up.",
+    ),
+    "EX002": Explanation(
+        "multiplied out into N sums of smaller tensors",
+        "A sum over a big tensor, of squared differences or of products, is computed by dots and sums of the small "
+        "tensors that it is made of. The big tensor is not made at all.",
+    ),
+    "EX003": Explanation(
+        "multiplied in another order",
+        "A product of several matrices is computed in an order that takes fewer operations, or makes no big tensor.",
+    ),
+    "EX004": Explanation(
+        "added up from N elements, one by one",
+        "A sum of few elements, each computed from tensors without the summed dimension: as exact as before, and the "
+        "tensor with that dimension is not made.",
+    ),
+    "EX101": Explanation(
+        "XLA fuses it into its readers: it is never in memory",
+        "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",
+    ),
+    "EX102": Explanation(
+        "XLA fuses it into its readers: all of it that is ever in memory fits one slice",
+        "What XLA does write of this chain of ops is small already.",
+    ),
+    "EX103": Explanation(
+        "it is a result of this block", "The caller wants the tensor whole.", "Return something smaller."
+    ),
+    "EX104": Explanation(
+        "it is needed whole, and the loop writes it slice by slice",
+        "It is a result, or the operand of an op that needs all of it. What led to it was split.",
+    ),
+    "EX105": Explanation("it is empty", "There is nothing to split."),
+    "EX106": Explanation("it has no dimension to cut", "All its dimensions have size 1."),
+    "EX107": Explanation("nobody reads what is made of it", "The tensor leads to no result."),
+    "EX201": Explanation(
+        "an op needs one of its dimensions whole",
+        "The op couples the elements along that dimension: a sort compares them, a solve or a Fourier transform mixes "
+        "them, a gather may read any of them. Other dimensions may be cut, and were, if that was worthwhile.",
+        "Take top_k for a sort of which only the first few elements are read; batch dimensions and right-hand sides of "
+        "solves are always cut.",
+    ),
+    "EX202": Explanation(
+        "no splitting rule for the op",
+        "exla-opt does not know how slices of this op make up the whole, so it leaves it alone.",
+        "For a custom call of yours tell it: --op-rule='name=([i,j],[j])->([i])'.",
+    ),
+    "EX203": Explanation(
+        "the op must not be cut",
+        "It draws random numbers that depend on their position, talks to other devices, has a side effect, or is "
+        "control flow, whose blocks are split instead.",
+        "Draw random numbers outside, or in slices.",
+    ),
+    "EX204": Explanation(
+        "the op needs longer tiles",
+        "A tile must hold at least as many elements as a top-k keeps.",
+        "Raise --split-size.",
+    ),
+    "EX301": Explanation(
+        "control flow carries it from one step to the next, or returns it whole",
+        "A loop of the program carries the tensor.",
+        "Carry what it is made of instead, and make it again in each step.",
+    ),
+    "EX302": Explanation(
+        "the op updates what the loop carries",
+        "The tensor is an accumulator of a loop: it is as large as the result that it becomes.",
+    ),
+    "EX303": Explanation(
+        "the body of a loop uses it whole", "A loop's body reads the tensor, and could not make it in slices either."
+    ),
+    "EX304": Explanation(
+        "an op uses it whole as well",
+        "One reader cuts the tensor along this dimension and another needs all of it, as the matrix in K @ K.",
+    ),
+    "EX305": Explanation(
+        "splitting it would not lower the memory",
+        "What the tensor is made of, or what it leads to, is as big and stays.",
+    ),
+    "EX306": Explanation(
+        "what is made of it is needed complete in the middle of the split",
+        "A big tensor would have to exist whole between two loops.",
+    ),
+    "EX307": Explanation(
+        "its slices are shifted against each other in too many ways",
+        "There are more than a few slices, pads or joins along the dimension.",
+    ),
+    "EX308": Explanation(
+        "it would take N loops, one after the other",
+        "The reductions depend on each other, and each loop would make the big tensors again.",
+    ),
+    "EX309": Explanation(
+        "a comparison for equality would need the very bits that another loop has made",
+        "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
+        "dimension, a second loop makes the elements again, and XLA may round them otherwise.",
+        "Take the maximum along one dimension only, or use argmax and a gather.",
+    ),
+    "EX310": Explanation(
+        "--no-reassociate forbids it",
+        "A sum of floating-point numbers would be computed in pieces, or in another order.",
+        "Leave the option out.",
+    ),
+    "EX311": Explanation(
+        "the module is partitioned over N devices",
+        "A slice of a sharded tensor would be sharded as well.",
+        "Split the module of one device.",
+    ),
+    "EX401": Explanation(
+        "not multiplied out: it is no plain sum",
+        "Only sums that start from zero become dots: no maximum, no product, no other start.",
+    ),
+    "EX402": Explanation(
+        "not multiplied out: an op needs a tensor of its full shape as well",
+        "The difference, or product, is used elsewhere too, so it would be made all the same.",
+    ),
+    "EX403": Explanation(
+        "not multiplied out: it is no polynomial of smaller tensors",
+        "Another exponent than 2, an op that is no product or sum, a conversion that rounds, a factor of zero or "
+        "infinity, or a tensor as big as the formula goes into it.",
+    ),
+    "EX404": Explanation(
+        "not multiplied out: what it is multiplied out to is as big", "One number for each pair of points, say."
+    ),
+    "EX405": Explanation(
+        "not multiplied out: its numbers forbid it",
+        "Complex numbers, truth values, or float16 in long sums, which would overflow elsewhere than before.",
+        "Take real and imaginary parts apart; compute in float32 or bfloat16.",
+    ),
+    "EX501": Explanation(
+        "not multiplied in another order: every product is rounded",
+        "Floats of less than 32 bits round every intermediate tensor, and another order rounds other ones.",
+    ),
+}
+
+
+def explain(code: str) -> str | None:
+    """The long text of a code; None for one that does not exist."""
+    found = EXPLANATIONS.get(code.upper())
+    if found is None:
+        return None
+    helps = f"\n\nWhat helps: {found.helps}" if found.helps else ""
+    return f"{code.upper()}: {found.title}\n\n{found.meaning}{helps}"

@@ -1,0 +1,113 @@
+"""One number: finds the sizes with which a module fits into a memory limit, by trying the pipeline.
+
+The candidates are tried from the largest slices down, and of equal slices with the highest threshold first: large
+slices are few trips, and a high threshold leaves alone what need not be split. The first that fits is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.graph import Types
+from exla_opt.analysis.peak import Prediction, predict
+from exla_opt.ir.locations import describe
+from exla_opt.ir.values import maker
+from exla_opt.options import Options
+from exla_opt.pipeline import AfterPass, Outcome, run_pipeline
+from exla_opt.remarks import Remark
+from exla_opt.sizes import format_size
+
+# Slices below this are not worth a loop's trip.
+_SMALLEST_SLICE = 2**16
+# How often the slices are halved at most; the real limit is nearly always met within a few.
+_HALVINGS = 12
+# A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
+_MARGIN = 1.2
+# More than any tensor takes.
+_NOTHING_IS_BIG = 2**62
+
+Measure = Callable[[ir.Module], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The module that fits, or that needs the least memory of all that were tried.
+
+    options: the sizes with which it was made. peak: its bytes, as the target's compiler plans them where there is one,
+    else what is predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the
+    peak when it is not.
+    """
+
+    module: ir.Module
+    outcome: Outcome
+    options: Options
+    peak: int
+    fits: bool
+    held_by: str = ""
+
+
+def fit(
+    read: Callable[[], ir.Module],
+    names: Sequence[str],
+    options: Options,
+    limit: int,
+    measure: Measure | None = None,
+    *,
+    after_pass: AfterPass | None = None,
+    tried: Callable[[Options, int], None] | None = None,
+) -> Fit:
+    """Run the named passes with one pair of sizes after another until the module fits into `limit` bytes.
+
+    read: makes the module anew for each attempt. limit: of arguments, results and temporary memory together, in bytes.
+    measure: the peak bytes that a real compiler plans; the prediction is the judge without it. tried: is told of each
+    attempt. Raises what `run_pipeline` raises.
+    """
+    best: Fit | None = None
+    for sizes in _candidates(read(), options, limit):
+        module = read()
+        outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
+        prediction = predict(module)
+        peak = prediction.memory.peak
+        if measure is None:
+            peak = int(peak * _MARGIN)
+        elif peak <= _MARGIN * limit:
+            peak = measure(module)
+        if tried is not None:
+            tried(sizes, peak)
+        if best is None or peak < best.peak:
+            held_by = "" if peak <= limit else _holder(prediction, outcome.remarks)
+            best = Fit(module, outcome, sizes, peak, peak <= limit, held_by)
+        if peak <= limit:
+            break
+    assert best is not None
+    return best
+
+
+def _candidates(module: ir.Module, options: Options, limit: int) -> Iterator[Options]:
+    """Nothing split at all, then slices of a half, a quarter, ... of what the limit leaves for temporary memory."""
+    memory = predict(module).memory
+    room = limit - (memory.peak - memory.temp)
+    yield replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)
+    slices = max(room, 0) if room > 0 else memory.temp
+    for _ in range(_HALVINGS):
+        slices //= 2
+        if slices < _SMALLEST_SLICE:
+            return
+        for threshold in (2 * slices, slices):
+            yield replace(options, size_threshold=threshold, split_size=slices)
+
+
+def _holder(prediction: Prediction, remarks: Sequence[Remark]) -> str:
+    """The largest tensor alive at the peak: its type, bytes and place, and why it was not split where that is known."""
+    if not prediction.alive:
+        return "its arguments and results alone take as much"
+    value = prediction.alive[0]
+    kind = Types().of(value)
+    op = maker(value)
+    place = "a function's argument" if op is None else describe(op)
+    reasons = [remark.text for remark in remarks if remark.location == place and remark.tensor == str(kind)]
+    why = f": {reasons[0]}" if reasons else ""
+    return f"{kind} ({format_size(kind.bytes)}) at {place}{why}"

@@ -1,0 +1,97 @@
+"""A memory limit is met, or the tool says what the smallest one is and what holds it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jaxlib.mlir import ir
+
+from exla_opt.analysis.peak import predict
+from exla_opt.cli.opt import main
+from exla_opt.fit import Fit, fit
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES
+from exla_opt.runtime.memory import measure_memory
+from exla_opt.sizes import parse_size
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
+SORTED = Path(__file__).parents[2] / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
+
+
+def fitted(path: Path, limit: int, measured: bool = False) -> tuple[Fit, int]:
+    """What was found, and the peak that XLA plans for it."""
+    context = new_context()
+
+    def read() -> ir.Module:
+        return parse_module(path.name, path.read_bytes(), context).module
+
+    def measure(module: ir.Module) -> int:
+        return measure_memory(serialise(module, "text")).peak
+
+    found = fit(read, DEFAULT_PASSES, Options(), limit, measure if measured else None)
+    return found, measure(found.module)
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("limit", ["1TB", "100MB", "30MB", "12MB"])
+def test_a_limit_is_met(limit: str, measured: bool) -> None:
+    found, true = fitted(SAMPLE, parse_size(limit), measured)
+    assert found.fits and true <= parse_size(limit)
+    assert found.peak <= parse_size(limit) and not found.held_by
+    assert not measured or found.peak == true
+
+
+def test_nothing_is_split_that_fits() -> None:
+    found, _ = fitted(SAMPLE, parse_size("1TB"))
+    assert found.options.split_size is None
+    assert not [remark for remark in found.outcome.remarks if "split over" in remark.message]
+
+
+def test_a_smaller_limit_takes_smaller_slices() -> None:
+    slices = [fitted(SAMPLE, parse_size(limit))[0].options.slice_bytes for limit in ("100MB", "30MB", "12MB")]
+    assert slices == sorted(slices, reverse=True)
+
+
+def test_what_holds_up_a_limit_that_cannot_be_met() -> None:
+    found, true = fitted(SORTED, parse_size("300KB"))
+    assert not found.fits and true > parse_size("300KB")
+    assert "65536xf32" in found.held_by and "sort" in found.held_by
+    again, _ = fitted(SORTED, found.peak)
+    assert again.fits, "the smallest limit that was named can be met"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [*arguments, "-o", "/dev/null"])
+    return result.exit_code, result.stderr
+
+
+def test_the_command_line_says_how_it_fits() -> None:
+    code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+    assert code == 0 and "remark: fits into 30MB, in slices of" in told
+    assert run(str(SAMPLE), "--memory-limit=30MB", "--quiet") == (0, "")
+
+
+def test_strict_fails_where_it_does_not_fit() -> None:
+    for arguments, expected in ((["--strict"], 3), ([], 0), (["--strict", "--quiet"], 3)):
+        code, told = run(str(SORTED), "--memory-limit=300KB", *arguments)
+        assert code == expected
+        assert "warning: does not fit into 300KB; the smallest limit that was reached is" in told
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--memory-limit=1GB", "--split-size=1MB"), ("--strict",), ("--memory-limit=0",)]
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    assert run(str(SAMPLE), *arguments)[0] == 2
+
+
+def test_a_prediction_names_what_is_alive() -> None:
+    with new_context() as context:
+        prediction = predict(parse_module("<sample>", SAMPLE.read_bytes(), context).module)
+    shapes = [list(ir.RankedTensorType(value.type).shape) for value in prediction.alive]
+    assert shapes[0][-2:] == [2048, 2048]

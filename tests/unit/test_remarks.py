@@ -1,0 +1,86 @@
+"""Remarks have codes, every code has an explanation, and the docs list them all."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from exla_opt.cli.opt import main
+from exla_opt.explanations import EXPLANATIONS, explain
+
+ROOT = Path(__file__).parents[2]
+SORTED = ROOT / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
+
+
+def sources() -> str:
+    return "".join(
+        path.read_text() for folder in ("passes", "exla_opt/analysis") for path in ROOT.glob(f"{folder}/**/*.py")
+    )
+
+
+def test_every_code_is_used_and_explained() -> None:
+    assert set(re.findall(r'"(EX\d{3})"', sources())) == set(EXPLANATIONS)
+
+
+def test_the_docs_list_every_code_with_its_words() -> None:
+    rows = {
+        code: (title.strip(), meaning.strip())
+        for code, title, meaning in re.findall(
+            r"^\| (EX\d{3}) \| (.*?) \| (.*?) \|$", (ROOT / "docs/remarks.md").read_text(), re.M
+        )
+    }
+    assert rows == {
+        code: (each.title, " ".join(filter(None, (each.meaning, each.helps)))) for code, each in EXPLANATIONS.items()
+    }
+
+
+def test_explain_tells_meaning_and_help() -> None:
+    result = CliRunner().invoke(main, ["--explain", "ex201"])
+    assert result.exit_code == 0 and result.output.startswith("EX201: ") and "What helps:" in result.output
+    assert explain("EX000") is None
+
+
+def test_explain_of_an_unknown_code_is_a_usage_error() -> None:
+    result = CliRunner().invoke(main, ["--explain", "EX2O1"])
+    assert result.exit_code == 2 and "Did you mean" in result.output
+
+
+@pytest.mark.parametrize(("which", "lines"), [("missed", 2), ("passed", 0), ("all", 2)])
+def test_which_remarks_are_printed(which: str, lines: int) -> None:
+    result = CliRunner().invoke(main, [str(SORTED), "--size-threshold=64KB", f"--remarks={which}", "-o", "/dev/null"])
+    assert result.exit_code == 0
+    assert result.stderr.count("remark:") == lines
+
+
+@pytest.mark.parametrize("end", ["json", "yaml"])
+def test_remarks_as_data(tmp_path: Path, end: str) -> None:
+    file = tmp_path / f"remarks.{end}"
+    result = CliRunner().invoke(
+        main, [str(SORTED), "--size-threshold=64KB", "--quiet", f"--remarks-output={file}", "-o", "/dev/null"]
+    )
+    assert result.exit_code == 0 and not result.stderr
+    text = file.read_text()
+    if end == "yaml":  # each value is written as JSON writes it
+        blocks = re.split(r"^- ", text, flags=re.M)[1:]
+        records = [
+            {key: json.loads(value) for key, value in re.findall(r"^ *(\w+): (.*)$", block, re.M)} for block in blocks
+        ]
+    else:
+        records = json.loads(text)
+    assert [record["code"] for record in records] == ["EX201", "EX201"]
+    assert records[0]["kind"] == "missed" and records[0]["bytes"] == 262144
+    assert records[0]["stopped_by"] == "stablehlo.sort" and records[0]["location"].endswith(":13:8")
+
+
+def test_a_file_of_another_kind_is_a_usage_error() -> None:
+    result = CliRunner().invoke(main, [str(SORTED), "--remarks-output=remarks.txt"])
+    assert result.exit_code == 2 and "must end in .json or .yaml" in result.output
+
+
+def test_a_file_that_cannot_be_written_is_the_inputs_fault(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [str(SORTED), f"--remarks-output={tmp_path}/none/r.json", "-o", "/dev/null"])
+    assert result.exit_code == 1 and "cannot write output file" in result.output
