@@ -66,9 +66,11 @@ def fit(
     attempt. Raises what `run_pipeline` raises.
     """
     best: Fit | None = None
+    said: list[Remark] = []
     for sizes in _candidates(read(), options, limit):
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
+        said += outcome.remarks
         prediction = predict(module)
         peak = prediction.memory.peak
         if measure is None:
@@ -78,12 +80,11 @@ def fit(
         if tried is not None:
             tried(sizes, peak)
         if best is None or peak < best.peak:
-            held_by = "" if peak <= limit else _holder(prediction, outcome.remarks)
-            best = Fit(module, outcome, sizes, peak, peak <= limit, held_by)
+            best, alive = Fit(module, outcome, sizes, peak, peak <= limit), prediction
         if peak <= limit:
             break
     assert best is not None
-    return best
+    return best if best.fits else replace(best, held_by=_holder(alive, said))
 
 
 def _candidates(module: ir.Module, options: Options, limit: int) -> Iterator[Options]:

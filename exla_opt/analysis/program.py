@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.graph import CONTROL_FLOW, Types, captured_values
 from exla_opt.analysis.op_rules.attributes import integers, is_splat
-from exla_opt.ir.values import made_by, number_of
+from exla_opt.ir.values import made_by, maker, number_of
 
 Shape = tuple[int, ...]
 
@@ -145,8 +145,10 @@ class _Reader:
     def is_cheap_divisor(self, op: ir.Operation) -> bool:
         """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
         spread = made_by(op.operands[1], "stablehlo.broadcast_in_dim")
-        repeated = spread is not None and prod(self.types.of(spread.operands[0]).shape) > 1
-        return repeated or number_of(op.operands[1]) is not None
+        if spread is None:
+            return number_of(op.operands[1]) is not None
+        repeated = prod(self.types.of(spread.operands[0]).shape) > 1
+        return repeated or _is_constant(spread.operands[0])
 
     def is_top_k(self, op: ir.Operation) -> bool:
         """Whether a sort also sorts the places of its elements, and only a small part of both is read."""
@@ -185,6 +187,16 @@ def _key(op: ir.Operation, name: str, operands: tuple[int, ...]) -> Hashable:
         return None
     attributes = tuple((op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes)))
     return name, operands, attributes, kinds
+
+
+def _is_constant(value: ir.Value, depth: int = 8) -> bool:
+    """Whether a number is computed from constants alone, so that XLA computes it beforehand."""
+    op = maker(value)
+    if op is None or not depth or len(op.regions):
+        return False
+    return op.name == "stablehlo.constant" or (
+        len(op.operands) > 0 and all(_is_constant(operand, depth - 1) for operand in op.operands)
+    )
 
 
 def _counts(value: ir.Value) -> bool:

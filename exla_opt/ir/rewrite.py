@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir import build
 from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.values import has_notes
 
@@ -35,3 +36,17 @@ def apply_patterns(module: ir.Module, patterns: Mapping[str, Sequence[Pattern]])
             op.results[0].replace_all_uses_with(value)
             changed = True
     return changed
+
+
+def clone_on(
+    op: ir.Operation, operands: Sequence[ir.Value], shape: Sequence[int], numbers: dict[str, list[int]]
+) -> ir.Value:
+    """The op on other operands, with a result of another shape, and with other lists of numbers as attributes."""
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    for index, value in enumerate(operands):
+        made.operands[index] = value
+    for name, values in numbers.items():
+        made.attributes[name] = ir.DenseI64ArrayAttr.get(values)
+    made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), shape))
+    result: ir.Value = made.results[0]
+    return result

@@ -4,10 +4,11 @@
     sum_j w[i,j] (a[i,k] - b[j,k])     ->   a[i,k] sum_j w[i,j] - dot(w, b)
     sum_k a[i,k] b[j,k]                ->   dot(a, b)
 
-Applies to every sum (a reduce that adds) over a tensor above the threshold that is a polynomial of smaller tensors
-repeated to its shape, once nobody else needs a tensor of that shape. Differences are taken about the mean of one
-side, in full precision, so that little cancels. Refuses, with a remark, other reducers, other exponents, complex
-numbers, a full tensor in the formula, and what would not become smaller.
+Applies to every sum (a reduce that adds, or a dot) over a tensor above the threshold that is a polynomial of smaller
+tensors repeated to its shape, once nobody else needs a tensor of that shape. A sum of few differences is added up one
+by one; longer ones are taken about a middle point of one side, in full precision, so that little cancels. Refuses, with
+a remark, other reducers, other exponents, complex numbers, a full tensor in the formula, and what would not become
+smaller.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.graph import TensorType, Types
-from exla_opt.analysis.op_rules.bodies import float_bits
+from exla_opt.analysis.op_rules.bodies import float_bits, operations_of
 from exla_opt.ir import build
 from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.locations import describe
@@ -43,7 +44,9 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
     for block in list(all_blocks(module)):
         reader = Reader(block)
-        sums = {op.results[0]: found for op in _operations(block) if (found := sum_of(op, reader, is_big)) is not None}
+        sums = {
+            op.results[0]: found for op in operations_of(block) if (found := sum_of(op, reader, is_big)) is not None
+        }
         legal = [_legal(each, reader, options) for each in sums.values()]
         kept, blocked = without_blocked([each for each in legal if isinstance(each, Candidate)])
         for refusal in (*(each for each in legal if isinstance(each, Refusal)), *blocked):
@@ -59,10 +62,6 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     return remarks
 
 
-def _operations(block: ir.Block) -> list[ir.Operation]:
-    return [view.operation for view in block.operations]
-
-
 def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
     if float_bits(build.tensor_of(given.big).element_type) and not options.reassociate:
         return Refusal(given.root, Reason("EX310", "--no-reassociate forbids to sum in another order"))
@@ -72,7 +71,7 @@ def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
 def _what_was_done(candidate: Candidate) -> Reason:
     if candidate.short:
         return Reason("EX004", f"added up from {candidate.sum.summed} elements, one by one")
-    terms = len(candidate.terms)
+    terms = sum(len(part.terms) for part in candidate.parts)
     message = f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
     return Reason("EX002", message)
 

@@ -19,11 +19,12 @@ from exla_opt.ir.values import has_notes, number_of
 from exla_opt.remarks import Reason
 
 from .expression import Expression, Reader
-from .squares import Square, square_of
+from .squares import Square, squares_of
 from .terms import Expansion, Term
 
 # So few elements are added up one by one, as exact as before, and XLA fuses it all. What is multiplied out cancels.
-FEW = 32
+FEW = 16
+_SINGLE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,20 +53,29 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One summand of a formula: a square, or what is no square.
+
+    terms: those of a square first, `selves` of them, then what may be negative. steps: how each term is contracted.
+    """
+
+    square: Square | None
+    selves: int
+    terms: tuple[Term, ...]
+    steps: tuple[tuple[Step, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A sum that can be written as a sum of contractions.
 
-    terms: those of a square first, `selves` of them, then what may be negative. steps: how each term is contracted.
     short: whether the formula is rather computed for each of the few summed elements, and added up.
     opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like it,
     make needless.
     """
 
     sum: Sum
-    square: Square | None
-    selves: int
-    terms: tuple[Term, ...]
-    steps: tuple[tuple[Step, ...], ...]
+    parts: tuple[Part, ...]
     short: bool
     opened: frozenset[Expression]
     inner: tuple[ir.Value, ...]
@@ -152,27 +162,33 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     most = threshold // Types().of(given.big).element_bytes
     few = floats and given.summed <= FEW
     expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
-    terms, mixed = expansion.terms(given.formula), list[Term]()
-    square = square_of(given.formula, given.space) if floats else None
-    if square is not None:
-        terms, mixed = square.terms(expansion)
+    terms = expansion.terms(given.formula)
+    squares = squares_of(given.formula, given.space) if floats else []
+    pairs = [square.terms(expansion) for square in squares] if squares else [(terms, [])]
     if expansion.refusal:
         return Refusal(root, Reason("EX403", expansion.refusal))
-    everything = (*terms, *mixed)
-    steps = tuple(
-        tuple(plan_steps([factor.expression.dims for factor in term.factors], given.output, sizes))
-        for term in everything
-    )
-    made = max((largest(each, sizes) for each in steps), default=0)
+    rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
+    short = few and (rounds or len(terms) > 1)
+    if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:
+        short = False  # a dot does not round its products to a narrow type
+    if str(element) == "f16" and not short:
+        return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
+    if not short and not squares and any(term.differences > 1 for term in terms):
+        return Refusal(root, Reason("EX403", "a product of two differences that is no square might change its sign"))
+    chosen: list[Square | None] = [*squares] or [None]
+    parts = tuple(_part(given, square, *pair) for square, pair in zip(chosen, pairs, strict=True))
+    made = max((largest(each, sizes) for part in parts for each in part.steps), default=0)
     if 2 * made > prod(sizes.values()):
         return Refusal(root, Reason("EX404", "what it is multiplied out to is as big"))
-    rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
-    short = few and (rounds or len(everything) > 1)
-    if not short and str(element) == "f16":
-        return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
     inner = [value for each in expansion.opened for value in (each.value, *reader.views.get(each, ()))]
     own = tuple(value for value in inner if value != root.results[0])
-    return Candidate(given, square, len(terms), everything, steps, short, frozenset(expansion.opened), own)
+    return Candidate(given, parts, short, frozenset(expansion.opened), own)
+
+
+def _part(given: Sum, square: Square | None, selves: list[Term], mixed: list[Term]) -> Part:
+    terms = (*selves, *mixed)
+    dims = [[factor.expression.dims for factor in term.factors] for term in terms]
+    return Part(square, len(selves), terms, tuple(tuple(plan_steps(each, given.output, given.sizes)) for each in dims))
 
 
 def _why_no_sum(root: ir.Operation) -> str:

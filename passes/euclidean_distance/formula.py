@@ -16,12 +16,14 @@ from exla_opt.ir import build
 from exla_opt.ir.contract import Tensor, repeated, squeezed, summed, take_step
 from exla_opt.ir.values import Number, maker
 
-from .candidates import FEW, Candidate, Sum
+from .candidates import Candidate, Part
 from .expression import Expression
 from .squares import Square
 from .terms import Factor, Term
 
 _SINGLE = 32
+# So many numbers for each weight of a gradient are few enough to compute it in float64.
+_FEW_FOR_A_WEIGHT = 32
 # The middle of a cloud is looked for among so many of its points.
 _SAMPLE = 63
 
@@ -159,21 +161,21 @@ def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
     return Tensor(finite, tuple(dim for dim in tensor.dims if dim not in over))
 
 
-def wide_element(element: ir.Type, given: Sum, square: bool) -> ir.Type:
+def wide_element(element: ir.Type, candidate: Candidate) -> ir.Type:
     """The type to compute in: what is multiplied out cancels where the difference did not.
 
-    bfloat16 is summed in float32. So is float32 itself, in float64, where there are few numbers for each pair of
-    points: then that is cheap, and the result as exact as before. The pairs are the elements of the result of a sum of
-    squares, and those of the weights otherwise.
+    bfloat16 is summed in float32. A gradient's sums of float32 are computed in float64 where there are few numbers for
+    each weight: then that is cheap, and the result as exact as before. Squares are not: for each pair there is one.
     """
     bits = float_bits(element)
-    if bits == 0 or bits > 32:
+    if bits == 0 or bits > _SINGLE:
         return element
-    if bits < 32:
+    if bits < _SINGLE:
         return build.wide_float()
-    elements = prod(given.sizes.values())
-    pairs = elements // given.summed if square else prod(sorted(given.sizes.values())[-2:])
-    return ir.F64Type.get() if elements <= FEW * pairs else element
+    if any(part.square is not None for part in candidate.parts):
+        return element
+    sizes = sorted(candidate.sum.sizes.values())
+    return ir.F64Type.get() if prod(sizes) <= _FEW_FOR_A_WEIGHT * prod(sizes[-2:]) else element
 
 
 class _Sum:
@@ -187,20 +189,28 @@ class _Sum:
         self.dims = tuple(sorted(self.output))
         self.kind = build.tensor_of(candidate.root.results[0])
         self.precision = build.precision("HIGHEST")
-        self.element = wide_element(self.kind.element_type, candidate.sum, candidate.square is not None)
+        self.element = wide_element(self.kind.element_type, candidate)
 
     def value(self) -> ir.Value:
         if self.candidate.short:
             return self.finished(self.one_by_one())
-        terms = list(zip(self.candidate.terms, self.candidate.steps, strict=True))
-        selves, mixed = terms[: self.candidate.selves], terms[self.candidate.selves :]
-        whole = self.added(selves)
-        square = self.candidate.square
-        if square is None or not mixed:
-            return self.finished(whole)
-        bounded = self.bounded(square, stablehlo.add(whole, self.added(mixed)))
+        total: ir.Value | None = None
+        for part in self.candidate.parts:
+            value = self.part(part)
+            total = value if total is None else stablehlo.add(total, value)
+        assert total is not None
+        return self.finished(total)
+
+    def part(self, part: Part) -> ir.Value:
+        """One summand; of a square, with the sign that it must have."""
+        terms = list(zip(part.terms, part.steps, strict=True))
+        whole = self.added(terms[: part.selves])
+        mixed = terms[part.selves :]
+        if part.square is None or not mixed:
+            return whole
+        bounded = self.bounded(part.square, stablehlo.add(whole, self.added(mixed)))
         # At infinity the terms would cancel to NaN; what was far away there still is.
-        return self.finished(stablehlo.select(stablehlo.is_finite(whole), bounded, whole))
+        return stablehlo.select(stablehlo.is_finite(whole), bounded, whole)
 
     def one_by_one(self) -> ir.Value:
         """The formula for each index of the summed dimensions, added up in their order."""
@@ -220,31 +230,31 @@ class _Sum:
         zero = build.zeros(value.type)
         if not square.weights:
             return stablehlo.minimum(value, zero) if square.sign < 0 else stablehlo.maximum(value, zero)
-        weight = self.weight(square)
-        if weight is None:
-            return value
-        ends = []
-        for of, end in ((stablehlo.minimum, "-inf"), (stablehlo.maximum, "inf")):
+        signs = [self.signs(factor) for factor in square.weights]
+        positive, negative = signs[0]
+        for other_positive, other_negative in signs[1:]:
+            positive, negative = (
+                stablehlo.or_(stablehlo.and_(positive, other_positive), stablehlo.and_(negative, other_negative)),
+                stablehlo.or_(stablehlo.and_(positive, other_negative), stablehlo.and_(negative, other_positive)),
+            )
+        if square.sign < 0:
+            positive, negative = negative, positive
+        least = stablehlo.select(positive, zero, build.splat(value.type, float("-inf")))
+        most = stablehlo.select(negative, zero, build.splat(value.type, float("inf")))
+        return stablehlo.clamp(least, value, most)
+
+    def signs(self, factor: Factor) -> tuple[ir.Value, ir.Value]:
+        """Where no element of a weight that is summed is below zero, and where none is above; of the result's shape."""
+        weight = self.writer.factor(factor, self.element, self.sizes)
+        found = []
+        for of in (stablehlo.minimum, stablehlo.maximum):
             # The sum of what is below (above) zero is below (above) zero where anything is.
             side = summed(Tensor(of(weight.value, build.zeros(weight.value.type)), weight.dims), self.output)
             nothing = stablehlo.compare(
                 side.value, build.zeros(side.value.type), stablehlo.ComparisonDirectionAttr.get("EQ")
             )
-            farthest = build.splat(side.value.type, float(end))
-            bound = Tensor(stablehlo.select(nothing, build.zeros(side.value.type), farthest), side.dims)
-            ends.append(repeated(bound, self.dims, self.sizes))
-        return stablehlo.clamp(ends[0], value, ends[1])
-
-    def weight(self, square: Square) -> Tensor | None:
-        """The product of the weights with the sign of the coefficient; None where it would be of the full shape."""
-        dims = tuple(sorted({dim for factor in square.weights for dim in factor.expression.dims}))
-        if len(dims) == len(self.sizes):
-            return None
-        product = build.splat(ir.RankedTensorType.get([self.sizes[d] for d in dims], self.element), square.sign)
-        for factor in square.weights:
-            tensor = self.writer.factor(factor, self.element, self.sizes)
-            product = stablehlo.multiply(product, repeated(tensor, dims, self.sizes))
-        return Tensor(product, dims)
+            found.append(repeated(Tensor(nothing, side.dims), self.dims, self.sizes))
+        return found[0], found[1]
 
     def finished(self, value: ir.Value) -> ir.Value:
         """In the type and the shape of the result."""

@@ -56,9 +56,25 @@ def _is_positive(expression: Expression) -> bool:
     return is_square(expression) or expression.name in _POSITIVE
 
 
-def square_of(expression: Expression, space: frozenset[int]) -> Square | None:
-    """The formula as a square with factors; None when it is none."""
-    coefficient: Number = 1
+def squares_of(expression: Expression, space: frozenset[int]) -> list[Square]:
+    """The squares that the formula is the sum of; [] when one of its summands is no square."""
+    found: list[Square] = []
+    stack: list[tuple[Expression, Number]] = [(expression, 1)]
+    while stack:
+        each, sign = stack.pop()
+        if each.dims == space and each.name in ("add", "subtract"):
+            left, right = each.children
+            stack += [(right, -sign if each.name == "subtract" else sign), (left, sign)]
+            continue
+        square = _square_of(each, space, sign)
+        if square is None or len(found) == _MOST:
+            return []
+        found.append(square)
+    return found
+
+
+def _square_of(expression: Expression, space: frozenset[int], coefficient: Number) -> Square | None:
+    """The formula, times a number, as a square with factors; None when it is none."""
     factors: list[Factor] = []
     full: Counter[Expression] = Counter()
     stack = [(expression, False)]

@@ -38,6 +38,11 @@ class Term:
     coefficient: Number
     factors: tuple[Factor, ...] = ()
 
+    @property
+    def differences(self) -> int:
+        """How many of its factors are one side of a difference, which may cancel with those of other terms."""
+        return sum(factor.centre is not None for factor in self.factors)
+
 
 @dataclass(slots=True)
 class Expansion:

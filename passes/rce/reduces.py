@@ -11,6 +11,7 @@ from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type, float_bits
 from exla_opt.ir import build
 from exla_opt.ir.groups import groups_of
+from exla_opt.ir.rewrite import clone_on
 from exla_opt.ir.values import number_of, plainly_made_by
 
 _RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
@@ -43,12 +44,8 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
     if not dims:
         return None
     shape = [size for dim, size in enumerate(before) if dim not in dims]
-    made = op.clone(ip=ir.InsertionPoint.current).operation
-    made.operands[0] = inner.operands[0]
-    made.attributes["dimensions"] = ir.DenseI64ArrayAttr.get(dims)
-    made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), shape))
-    result: ir.Value = made.results[0]
-    return result if result.type == op.results[0].type else stablehlo.reshape(op.results[0].type, result)
+    made = clone_on(op, [inner.operands[0], *list(op.operands)[1:]], shape, {"dimensions": dims})
+    return made if made.type == op.results[0].type else stablehlo.reshape(op.results[0].type, made)
 
 
 def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
@@ -68,10 +65,7 @@ def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
         build.tensor_of(inner.results[0]), [1 if d in repeated else n for d, n in enumerate(shape)]
     )
     narrow = stablehlo.broadcast_in_dim(fewer, inner.operands[0], ir.DenseI64ArrayAttr.get(where))
-    made = op.clone(ip=ir.InsertionPoint.current).operation
-    made.operands[0] = narrow
-    result: ir.Value = made.results[0]
-    return result
+    return clone_on(op, [narrow, *list(op.operands)[1:]], build.shape_of(op.results[0]), {})
 
 
 def _monoid(op: ir.Operation) -> str | None:

@@ -9,10 +9,10 @@ from exla_opt.analysis.graph import Types
 from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
 from exla_opt.ir.groups import groups_of
-from exla_opt.ir.rewrite import Pattern
+from exla_opt.ir.rewrite import Pattern, clone_on
 from exla_opt.ir.values import number_of, plainly_made_by
 
-from .moved import clone_on, only_for
+from .moved import only_for
 
 _BROADCAST = "stablehlo.broadcast_in_dim"
 

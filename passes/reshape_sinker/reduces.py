@@ -7,8 +7,9 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
+from exla_opt.ir.rewrite import clone_on
 
-from .moved import TRANSPOSE, clone_on, only_for
+from .moved import TRANSPOSE, only_for
 
 
 def reduce_of_transpose(op: ir.Operation) -> ir.Value | None:

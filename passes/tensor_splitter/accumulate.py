@@ -169,6 +169,16 @@ def tile_inits(op: ir.Operation, inits: Sequence[ir.Value]) -> list[ir.Value]:
     ]
 
 
+def with_inits(
+    op: ir.Operation, inits: Sequence[ir.Value], counted: Sequence[ir.Value], results: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """The results of a reduce with the inits that it did not count: XLA may count one for each part of a reduction."""
+    if list(inits) == list(counted):
+        return list(results)
+    first = [build.broadcast(init, build.shape_of(result)) for init, result in zip(inits, results, strict=True)]
+    return _run_body(body_of(op), [*first, *results])
+
+
 def _identity(name: str) -> int | float:
     # Only -0.0 leaves every float as it is: 0.0 + -0.0 is 0.0.
     return -0.0 if name == "add" else IDENTITY[name]

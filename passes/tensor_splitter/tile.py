@@ -76,11 +76,12 @@ def _iota(tile: Tile) -> list[ir.Value]:
 
 def _reduce(tile: Tile) -> list[ir.Value]:
     """A partial result starts from the identity, for the init counts once; narrow floats are added in float32."""
-    if tile.factor.kind is not Kind.REDUCING:
-        return tile.clone()
     count = len(tile.types)
     operands = list(tile.operands)
     operands[count:] = accumulate.tile_inits(tile.op, operands[count:])
+    if tile.factor.kind is not Kind.REDUCING:
+        made = replace(tile, operands=operands).clone()
+        return accumulate.with_inits(tile.op, list(tile.operands)[count:], operands[count:], made)
     if not accumulate.is_widened(tile.op, tile.factor):
         return replace(tile, operands=operands).clone()
     wide = [build.convert(value, build.wide_float()) for value in operands]

@@ -340,6 +340,30 @@ def test_a_sum_of_squares_keeps_its_sign(function: Callable[..., Tensor]) -> Non
         assert compare(run_module(before, mixed)[0], run_module(after, mixed)[0]).passed
 
 
+def far_weights(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    return jnp.sum(jnp.abs(w)[:, None, :] * jnp.abs(w)[None, :, :1] * apart(a, b) ** 2, axis=-1)
+
+
+def two_squares(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(apart(a, b) ** 2 + 0.5 * apart(a + 1, b + 1) ** 2, axis=-1)
+
+
+def turned_product(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum(apart(a, b) * -(b[None, :, :] - a[:, None, :]), axis=-1)
+
+
+@pytest.mark.parametrize("function", [far_weights, two_squares, turned_product], ids=lambda f: f.__name__)
+def test_what_is_no_plain_square_keeps_its_sign(function: Callable[..., Tensor]) -> None:
+    """Several weights, a sum of squares, and a square that is not seen as one: bounded, or left alone."""
+    generator = np.random.default_rng(0)
+    points = (100 + generator.standard_normal((40, 40))).astype(np.float32)
+    arrays = [points, points, points][: 3 if function is far_weights else 2]
+    before = export_program(Program("case", function, " ".join(["40x40xf32"] * len(arrays))))
+    after, remarks = rewrite(before)
+    assert {remark.kind for remark in remarks} == {Kind.MISSED if function is turned_product else Kind.PASSED}
+    assert (run_module(after, arrays)[0] >= 0).all()
+
+
 def overflowing(name: str) -> Callable[..., Tensor]:
     """A sum of integers whose terms leave the range of their type, or of a float's digits."""
 

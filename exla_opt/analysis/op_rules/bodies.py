@@ -32,7 +32,8 @@ def body_of(op: ir.Operation) -> ir.Block:
     return block
 
 
-def _operations(block: ir.Block) -> list[ir.Operation]:
+def operations_of(block: ir.Block) -> list[ir.Operation]:
+    """The ops of a block as they are now: changing the block does not change the list."""
     return [view.operation for view in block.operations]
 
 
@@ -56,7 +57,7 @@ def componentwise(block: ir.Block) -> tuple[str, ...] | None:
     Such a body gives the same in any grouping, up to rounding. Conversions to a wider float around the op are seen
     through.
     """
-    operations = _operations(block)
+    operations = operations_of(block)
     arguments = list(block.arguments)
     count = len(arguments) // 2
     makers = _makers(operations)
@@ -93,7 +94,7 @@ def chooses(block: ir.Block) -> bool:
 
     Result k must come by select, minimum or maximum from arguments k and n + k; what decides may compare anything.
     """
-    operations = _operations(block)
+    operations = operations_of(block)
     if any(op.name not in _CHOOSING for op in operations):
         return False
     arguments = list(block.arguments)

@@ -5,18 +5,19 @@
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<40x64xf32>, %[[B:[^:]*]]: tensor<50x64xf32>, %[[W:[^:]*]]: tensor<64xf32>
 // CHECK-NOT: 40x50x64
-// CHECK-DAG: %[[MOST:.*]] = stablehlo.constant dense<0x7F800000> : tensor<f32>
-// CHECK-DAG: %[[LEAST:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
+// CHECK-DAG: %[[MOST:.*]] = stablehlo.constant dense<0x7F800000> : tensor<40x50xf32>
+// CHECK-DAG: %[[LEAST:.*]] = stablehlo.constant dense<0xFF800000> : tensor<40x50xf32>
 // CHECK: "stablehlo.sort"
 // CHECK: %[[WHOLE:.*]] = stablehlo.add {{.*}} : tensor<40x50xf32>
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general {{.*}}precision = [HIGHEST, HIGHEST]{{.*}} -> tensor<40x50xf32>
-// CHECK: %[[BELOW:.*]] = stablehlo.minimum {{.*}} : tensor<64xf32>
+// CHECK: %[[BELOW:.*]] = stablehlo.minimum %[[W]], %{{.*}} : tensor<64xf32>
 // CHECK: %[[NEGATIVE:.*]] = stablehlo.reduce(%[[BELOW]]
 // CHECK: %[[NONE:.*]] = stablehlo.compare EQ, %[[NEGATIVE]],
-// CHECK: stablehlo.select %[[NONE]], %{{.*}}, %[[LEAST]]
-// CHECK: stablehlo.maximum {{.*}} : tensor<64xf32>
-// CHECK: stablehlo.select %{{.*}}, %{{.*}}, %[[MOST]]
-// CHECK: %[[BOUNDED:.*]] = stablehlo.clamp {{.*}} : tensor<40x50xf32>
+// CHECK: %[[POSITIVE:.*]] = stablehlo.broadcast_in_dim %[[NONE]], dims = [] : (tensor<i1>) -> tensor<40x50xi1>
+// CHECK: stablehlo.maximum %[[W]], %{{.*}} : tensor<64xf32>
+// CHECK: %[[FROM:.*]] = stablehlo.select %[[POSITIVE]], %{{.*}}, %[[LEAST]]
+// CHECK: %[[TO:.*]] = stablehlo.select %{{.*}}, %{{.*}}, %[[MOST]]
+// CHECK: %[[BOUNDED:.*]] = stablehlo.clamp %[[FROM]], %{{.*}}, %[[TO]] : tensor<40x50xf32>
 // CHECK: %[[FINITE:.*]] = stablehlo.is_finite %[[WHOLE]]
 // CHECK: stablehlo.select %[[FINITE]], %[[BOUNDED]], %[[WHOLE]]
 
