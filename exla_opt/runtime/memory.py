@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from exla_opt.runtime.compile import Device, compile_program
 
@@ -14,12 +15,14 @@ class Memory:
     arguments, results: what goes in and what comes out.
     aliased: the results that are written into donated arguments.
     temp: what exists only while the program runs.
+    gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
     """
 
     arguments: int
     results: int
     aliased: int
     temp: int
+    gemm: str = ""
 
     @property
     def peak(self) -> int:
@@ -32,11 +35,16 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
     Raises InputError when there is no such device and when XLA refuses the module.
     """
-    program = compile_program(module, device, count_all_memory=True)
-    statistics = program.executable.get_compiled_memory_stats()
+    return memory_of(compile_program(module, device, count_all_memory=True).executable)
+
+
+def memory_of(executable: Any, gemm: str = "") -> Memory:
+    """The memory of what PJRT compiled, with `gemm` as it is told in Memory."""
+    statistics = executable.get_compiled_memory_stats()
     return Memory(
         arguments=statistics.argument_size_in_bytes,
         results=statistics.output_size_in_bytes,
         aliased=statistics.alias_size_in_bytes,
         temp=statistics.temp_size_in_bytes,
+        gemm=gemm,
     )
