@@ -33,12 +33,14 @@ class Memory:
     arguments, results: what goes in and what comes out.
     aliased: the results that are written into donated arguments.
     temp: what exists only while the program runs.
+    gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
     """
 
     arguments: int
     results: int
     aliased: int
     temp: int
+    gemm: str = ""
 
     @property
     def peak(self) -> int:

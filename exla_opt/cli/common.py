@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import errno
+import json
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from exla_opt import __version__
 from exla_opt.sizes import parse_size
+
+if TYPE_CHECKING:  # at run time this would load MLIR
+    from exla_opt.ir.read import Source
 
 
 class Size(click.ParamType[int]):
@@ -27,6 +33,30 @@ class Size(click.ParamType[int]):
             return parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+@contextmanager
+def blamed(source: Source) -> Iterator[None]:
+    """Name the module in what goes wrong with it."""
+    from exla_opt.ir.diagnostics import InputError
+
+    try:
+        yield
+    except InputError as error:
+        error.locate(source.name, source.data)
+        raise
+
+
+def write_json(path: str, data: dict[str, Any]) -> None:
+    """Write `data` to the file `path`. Raises InputError when that cannot be done."""
+    from exla_opt.ir.diagnostics import InputError
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise InputError(f"cannot write the JSON file: {error.strerror}", file=path) from None
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 import os
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command
+from exla_opt.cli.common import Command, Size, blamed, write_json
+from exla_opt.cli.fit import tell_fit
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from exla_opt.ir.read import Source
     from exla_opt.report.runs import Measured
@@ -29,6 +30,7 @@ Examples:
   exla-run smaller.mlir --compare model.mlir
   exla-opt model.mlir | exla-run - --compare model.mlir
   exla-run model.mlir --no-run
+  exla-run smaller.mlir --compare model.mlir --target cuda:h200
 
 \b
 Two results are equal when integers and booleans agree bit by bit, NaN and
@@ -43,8 +45,19 @@ CPU it is read from a compile without the fusions that hide their scratch
 memory; times are those of the default compile, the median after a warm-up.
 
 \b
-Exit status: 0 done and, with --compare, equal; 1 not equal, or a module or
-its inputs cannot be read, compiled or run; 2 wrong usage."""
+A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200,
+cuda:h100 or cuda:PATH, a file with a GpuTargetConfigProto as text. No GPU is
+needed for the last three, only: pip install 'exla-opt[cuda]'. A module is
+compiled with Triton's and with cuBLAS's matrix products (gemm), and the
+larger peak is told.
+
+\b
+Exit status: 0 done and, with --compare, equal or, with --target, FILE fits;
+1 not so, or a module or its inputs cannot be read, compiled or run; 2 wrong
+usage, or a target that cannot be compiled for."""
+
+# Options of a run, which --target is not.
+_OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
 
 
 def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
@@ -67,6 +80,10 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
     "--atol", type=click.FloatRange(min=0), callback=_finite, help="Absolute tolerance for all float results."
 )
 @click.option("--no-run", is_flag=True, help="Only compile, and print the memory.")
+@click.option(
+    "--target", metavar="TARGET", help="Only compile, for TARGET, and tell whether FILE would fit: see below."
+)
+@click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
 @click.version_option(__version__, message="exla-run %(version)s")
 def main(
@@ -79,6 +96,8 @@ def main(
     rtol: float | None,
     atol: float | None,
     no_run: bool,
+    target: str | None,
+    limit: int | None,
     json_file: str | None,
 ) -> None:
     """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
@@ -95,16 +114,26 @@ def main(
         raise click.UsageError("--no-run needs no --inputs and no --seed")
     if other is None and (rtol is not None or atol is not None):
         raise click.UsageError("--rtol and --atol are for --compare")
-    _quieten(device)
+    if target is None and limit is not None:
+        raise click.UsageError("--limit is for --target")
+    context = click.get_current_context()
     names = [file] if other is None else [file, other]
+    if target is not None:
+        given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
+        _quieten(uses_gpu=target == "cuda")
+        context.exit(tell_fit(names, target, limit, json_file))
+    _quieten(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
-    click.get_current_context().exit(0 if passed else 1)
+    context.exit(0 if passed else 1)
 
 
-def _quieten(device: Device) -> None:
+def _quieten(*, uses_gpu: bool) -> None:
     """Tell XLA and jax, before they load, to keep their own messages: errors reach us as exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if device == "cpu":
+    logging.getLogger("jax").setLevel(logging.CRITICAL)
+    if not uses_gpu:
         # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
         os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -133,7 +162,7 @@ def _run(
     sources = [read_module(name, new_context()) for name in names]
     signatures: list[Signature] = []
     for source in sources:
-        with _blamed(source):
+        with blamed(source):
             signatures.append(read_signature(source.module))
     if difference := _signature_difference(sources, signatures):
         click.echo(f"the signatures differ: {difference}")
@@ -143,13 +172,13 @@ def _run(
     if repeats and inputs is not None:
         arrays = load_inputs(inputs, signatures[0])
     elif repeats:
-        with _blamed(sources[0]):
+        with blamed(sources[0]):
             arrays = random_inputs(signatures[0], seed)
 
     programs = [serialise(source.module, "bytecode") for source in sources]
     sides: list[Measured] = []
     for source, program in zip(sources, programs, strict=True):
-        with _blamed(source):
+        with blamed(source):
             sides.append(Measured(source.name, measure_memory(program, device)))
     comparisons: list[Comparison] | None = None
     try:
@@ -176,7 +205,7 @@ def _execute(
     compiled = []
     results = []
     for source, program in zip(sources, programs, strict=True):
-        with _blamed(source):
+        with blamed(source):
             compiled.append(compile_program(program, device))
             results.append(run_program(compiled[-1], arrays))
     comparisons = None
@@ -194,24 +223,12 @@ def _conclude(sides: Sequence[Measured], comparisons: Sequence[Comparison] | Non
 
     passed = None if comparisons is None else all(one.passed for one in comparisons)
     if json_file is not None:
-        _write_json(json_file, as_json(sides, comparisons, passed))
+        write_json(json_file, as_json(sides, comparisons, passed))
     if comparisons is None:
         return True
     print_comparisons(Console(highlight=False), comparisons)
     click.echo("PASSED" if passed else "FAILED")
     return bool(passed)
-
-
-@contextmanager
-def _blamed(source: Source) -> Iterator[None]:
-    """Name the module in what goes wrong with it."""
-    from exla_opt.ir.diagnostics import InputError
-
-    try:
-        yield
-    except InputError as error:
-        error.locate(source.name, source.data)
-        raise
 
 
 def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature]) -> str:
@@ -233,14 +250,3 @@ def _tolerance(expected: Array, rtol: float | None, atol: float | None) -> Toler
 
     default = default_tolerance(expected.dtype)
     return Tolerance(default.relative if rtol is None else rtol, default.absolute if atol is None else atol)
-
-
-def _write_json(path: str, data: dict[str, Any]) -> None:
-    from exla_opt.ir.diagnostics import InputError
-
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise InputError(f"cannot write the JSON file: {error.strerror}", file=path) from None

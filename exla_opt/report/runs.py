@@ -31,16 +31,27 @@ class Measured:
 
 def print_measured(console: Console, sides: Sequence[Measured]) -> None:
     """Print the table of one or two modules; with two, the ratio of the first to the second."""
-    rows = []
-    for row in _MEMORY_ROWS:
-        sizes = [int(getattr(side.memory, row)) for side in sides]
-        if row != "aliased" or any(sizes):
-            rows.append([row, *map(format_size, sizes), *_ratio(sizes)])
+    rows = _memory_rows(sides)
     times = [side.seconds for side in sides if side.seconds is not None]
     if times:
         rows.append(["time", *map(_format_seconds, times), *_ratio(times)])
-    heads = ["", *(side.name for side in sides), *(["ratio"] if len(sides) == 2 else [])]
-    _print_table(console, heads, rows)
+    _print_table(console, _heads(sides), rows)
+
+
+def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, limit: int) -> None:
+    """Print the table of one or two modules that were compiled for a device, and whether each fits in `limit` bytes."""
+    rows = _memory_rows(sides)
+    rows.append([limit_name, *(format_size(limit) for _ in sides)])
+    if any(side.memory.gemm for side in sides):
+        rows.append(["gemm", *(side.memory.gemm for side in sides)])
+    rows.append(["fits", *("yes" if fits(side, limit) else "no" for side in sides)])
+    heads = _heads(sides)
+    _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
+
+
+def fits(side: Measured, limit: int) -> bool:
+    """Whether the module's peak is at most `limit` bytes."""
+    return side.memory.peak <= limit
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -69,20 +80,26 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
 def as_json(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None, passed: bool | None) -> dict[str, Any]:
     """The same as data: bytes, seconds and errors; numbers that JSON cannot hold are null."""
     data: dict[str, Any] = {
-        "modules": [
-            {
-                "file": side.name,
-                **{f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS},
-                "seconds": side.seconds,
-            }
-            for side in sides
-        ]
+        "modules": [{"file": side.name, **_memory_data(side), "seconds": side.seconds} for side in sides]
     }
     if comparisons is not None:
         data["results"] = [_comparison_data(one) for one in comparisons]
     if passed is not None:
         data["passed"] = passed
     return data
+
+
+def fits_as_json(sides: Sequence[Measured], target: str, limit: int) -> dict[str, Any]:
+    """The figures of `print_fits` as data: bytes, the target's name, and whether each module fits."""
+    modules = [
+        {"file": side.name, **_memory_data(side), "gemm": side.memory.gemm or None, "fits": fits(side, limit)}
+        for side in sides
+    ]
+    return {"target": target, "limit_bytes": limit, "modules": modules}
+
+
+def _memory_data(side: Measured) -> dict[str, int]:
+    return {f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS}
 
 
 def _comparison_data(one: Comparison) -> dict[str, Any]:
@@ -113,6 +130,19 @@ def _format_extreme(extreme: Extreme) -> str:
 
 def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _memory_rows(sides: Sequence[Measured]) -> list[list[str]]:
+    rows = []
+    for row in _MEMORY_ROWS:
+        sizes = [int(getattr(side.memory, row)) for side in sides]
+        if row != "aliased" or any(sizes):
+            rows.append([row, *map(format_size, sizes), *_ratio(sizes)])
+    return rows
+
+
+def _heads(sides: Sequence[Measured]) -> list[str]:
+    return ["", *(side.name for side in sides), *(["ratio"] if len(sides) == 2 else [])]
 
 
 def _ratio(values: Sequence[float]) -> list[str]:

@@ -51,7 +51,7 @@ def compile_program(module: str | bytes, device: Device = "cpu", *, count_all_me
     try:
         return Program(client.compile_and_load(module, [target], options), target)
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-        raise InputError(f"XLA cannot compile this module: {_first_line(error)}") from None
+        raise InputError(f"XLA cannot compile this module: {first_line(error)}") from None
 
 
 def run_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
@@ -89,7 +89,7 @@ def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]
         seconds = time.perf_counter() - start
         return [np.asarray(result) for result in results], seconds
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        raise InputError(f"the run failed: {_first_line(error) or 'out of memory'}") from None
+        raise InputError(f"the run failed: {first_line(error) or 'out of memory'}") from None
 
 
 @cache
@@ -102,12 +102,13 @@ def _client(device: Device) -> Any:
         if device == "cpu":
             raise
         raise InputError(
-            f"no CUDA device can be used here ({_first_line(error)})", file="--device=cuda", help=_CUDA_HELP
+            f"no CUDA device can be used here ({first_line(error)})", file="--device=cuda", help=_CUDA_HELP
         ) from None
 
 
 _CUDA_HELP = "pip install 'jax[cuda13]' on a machine with an NVIDIA driver, or use --device cpu"
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What jax or XLA says, without the rest of its report and without a full stop."""
     return str(error).strip().partition("\n")[0].rstrip(".")

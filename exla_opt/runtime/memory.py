@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from exla_opt.analysis.peak import Memory
 from exla_opt.runtime.compile import Device, compile_program
 
-__all__ = ["Memory", "measure_memory"]
+__all__ = ["Memory", "measure_memory", "memory_of"]
 
 
 def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
@@ -13,11 +15,16 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
     Raises InputError when there is no such device and when XLA refuses the module.
     """
-    program = compile_program(module, device, count_all_memory=True)
-    statistics = program.executable.get_compiled_memory_stats()
+    return memory_of(compile_program(module, device, count_all_memory=True).executable)
+
+
+def memory_of(executable: Any, gemm: str = "") -> Memory:
+    """The memory of what PJRT compiled, with `gemm` as it is told in Memory."""
+    statistics = executable.get_compiled_memory_stats()
     return Memory(
         arguments=statistics.argument_size_in_bytes,
         results=statistics.output_size_in_bytes,
         aliased=statistics.alias_size_in_bytes,
         temp=statistics.temp_size_in_bytes,
+        gemm=gemm,
     )

@@ -1,0 +1,44 @@
+"""exla-run --target: whether a module would fit on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from exla_opt.cli.common import blamed, write_json
+
+if TYPE_CHECKING:  # at run time these are imported inside the function, for they load MLIR and jax
+    from collections.abc import Sequence
+
+
+def tell_fit(names: Sequence[str], target_name: str, limit: int | None, json_file: str | None) -> int:
+    """Compile the modules for the target, print their memory, and return the exit status: 0 if the first one fits in
+    `limit` bytes (None: the target's memory), 1 if not, 2 if the target cannot be compiled for.
+
+    Raises InputError when a module cannot be read or compiled.
+    """
+    from rich.console import Console
+
+    from exla_opt.ir.context import new_context
+    from exla_opt.ir.read import read_module
+    from exla_opt.ir.write import serialise
+    from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
+    from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
+
+    sides: list[Measured] = []
+    try:
+        target = parse_target(target_name)
+        sources = [read_module(name, new_context()) for name in names]
+        for source in sources:
+            with blamed(source):
+                memory = compiled_memory(serialise(source.module, "bytecode"), target)
+            sides.append(Measured(source.name, memory))
+    except TargetError as error:
+        click.echo(str(error), err=True)
+        return 2
+    bound, bound_name = (target.memory, target.name) if limit is None else (limit, "limit")
+    print_fits(Console(highlight=False), sides, bound_name, bound)
+    if json_file is not None:
+        write_json(json_file, fits_as_json(sides, target.name, bound))
+    return 0 if fits(sides[0], bound) else 1

@@ -1,0 +1,191 @@
+"""Whether a module would fit: its memory on a device that need not be here.
+
+A CPU is this machine's own. A GPU is a description, a text of XLA's GpuTargetConfigProto: XLA compiles for it without
+a GPU and without a driver, and nothing runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+from jax.extend import backend
+from jaxlib import _jax, xla_client
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import PARSER_FILE, InputError
+from exla_opt.ir.read import parse_module
+from exla_opt.runtime.compile import first_line
+from exla_opt.runtime.memory import Memory, measure_memory, memory_of
+
+# With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
+# is told, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
+_GEMMS = {"Triton": True, "cuBLAS": False}
+
+# Without some of these XLA divides by zero and takes the process along, without the others it does not compile.
+_NEEDED = ("threads_per_warp", "block_dim_limit_x", "shared_memory_per_block_optin", "cuda_compute_capability")
+
+# What the GPUs below have in common. Sizes in bytes; a core is a streaming multiprocessor.
+_HOPPER = """
+gpu_device_info {{
+  name: "{name}"
+  cuda_compute_capability {{ major: 9 feature_extension: ACCELERATED_FEATURES }}
+  device_memory_size: {memory}
+  memory_bandwidth: {bandwidth}
+  device_address_bits: 64
+  core_count: 132
+  fpus_per_core: 128
+  clock_rate_ghz: 1.98
+  threads_per_warp: 32
+  threads_per_block_limit: 1024
+  threads_per_core_limit: 2048
+  thread_dim_limit_x: 1024
+  thread_dim_limit_y: 1024
+  thread_dim_limit_z: 64
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  shared_memory_per_block: 49152
+  shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472
+  l2_cache_size: 52428800
+  driver_version: "13.0.0"
+  runtime_version: "13.0.0"
+  compile_time_toolkit_version: "13.0.0"
+  dnn_version: "9.10.0"
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 }}
+"""
+
+# Memory in bytes, bandwidth in bytes per second.
+_KNOWN = {
+    "h200": _HOPPER.format(name="NVIDIA H200", memory=151_397_597_184, bandwidth=4_800_000_000_000),
+    "h100": _HOPPER.format(name="NVIDIA H100", memory=84_942_979_072, bandwidth=3_352_320_000_000),
+}
+
+_EXTRA = "pip install 'exla-opt[cuda]'"
+_NO_COMPILER = re.compile(r"No PTX compilation provider|libdevice not found|ptxas too old")
+_EXPORT_HELP = "the module was exported for a CPU: jax.export.export(f, platforms=['cuda']) makes one for GPUs"
+
+
+class TargetError(InputError):
+    """The target cannot be compiled for, whatever the module."""
+
+    def __init__(self, target: str, message: str) -> None:
+        super().__init__(message, file=f"--target={target}")
+
+    def locate(self, name: str, data: bytes) -> None:
+        """Stay as it is: the module `name` is not to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device to compile for.
+
+    name: as the user wrote it.
+    memory: what the device has, in bytes.
+    description: the GPU as a text of GpuTargetConfigProto; "" for this machine's CPU.
+    """
+
+    name: str
+    memory: int
+    description: str = ""
+
+
+def parse_target(text: str) -> Target:
+    """The target that `text` names: cpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH.
+
+    Raises TargetError when it names none, when there is no GPU here, and when PATH cannot be read or lacks a fact
+    that XLA cannot do without.
+    """
+    if text == "cpu":
+        return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if text == "cuda":
+        return _described(text, _own_description())
+    platform, _, gpu = text.partition(":")
+    if platform != "cuda" or not gpu:
+        raise TargetError(
+            text, "no such target: give cpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH"
+        )
+    return _described(text, _KNOWN.get(gpu) or _read(text, gpu))
+
+
+def compiled_memory(module: str | bytes, target: Target) -> Memory:
+    """Compile `module` (text, bytecode or portable artifact) for `target` and read off its memory; nothing is run.
+
+    For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is told.
+    Where there is no GPU, JAX_PLATFORMS=cpu has to be set before jax is imported, or else jax's CUDA plugin looks
+    for a driver and does not load. What does not depend on the module is made once in a process.
+
+    Raises TargetError without the extra `cuda` or when XLA cannot read the description, and InputError when the
+    module cannot be read or XLA refuses it.
+    """
+    if not target.description:
+        return measure_memory(module, "cpu")
+    device = _device(target)
+    data = module.encode() if isinstance(module, str) else module
+    parsed = parse_module(PARSER_FILE, data, new_context()).module
+    choices = [memory_of(_compile_for_gpu(parsed, target, device, gemm), gemm) for gemm in _GEMMS]
+    return max(choices, key=lambda memory: memory.peak)
+
+
+def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) -> Any:
+    options = xla_client.CompileOptions()
+    options.env_option_overrides = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
+    try:
+        return device.client.compile(module, _jax.DeviceList((device,)), options)
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        message = first_line(error)
+        if _NO_COMPILER.search(message):
+            raise TargetError(target.name, f"compiling for a GPU needs NVIDIA's assembler: {_EXTRA}") from None
+        help = _EXPORT_HELP if "lapack_" in message else ""
+        raise InputError(f"XLA cannot compile this module for {target.name}: {message}", help=help) from None
+
+
+@cache
+def _device(target: Target) -> Any:
+    """The device that stands for the GPU; compiling is all it can do."""
+    try:
+        topology = topologies.get_topology_desc(platform="cuda", target_config=target.description, topology="1x1x1")
+    except NotImplementedError:
+        raise TargetError(target.name, f"compiling for a GPU needs jax's CUDA plugin: {_EXTRA}") from None
+    except jax.errors.JaxRuntimeError as error:
+        raise TargetError(target.name, f"XLA cannot take this GPU: {first_line(error)}") from None
+    return topology.devices[0]
+
+
+def _own_description() -> str:
+    try:
+        gpus = backend.get_backend("cuda").local_devices()
+    except RuntimeError as error:
+        raise TargetError("cuda", f"no GPU can be used here ({first_line(error)})") from None
+    return str(xla_client.get_topology_for_devices(gpus[:1]).target_config)
+
+
+def _read(target: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        known = ", ".join(_KNOWN)
+        raise TargetError(target, f"neither a GPU that is known ({known}) nor a file: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TargetError(target, "the file is no text") from None
+
+
+def _described(name: str, description: str) -> Target:
+    facts = re.sub(r"#.*", "", description)
+    memory = re.search(r"\bdevice_memory_size\s*:\s*([1-9]\d*)\b", facts)
+    if memory is None or not all(re.search(rf"\b{fact}\s*(:\s*[1-9]|:?\s*{{)", facts) for fact in _NEEDED):
+        needed = ", ".join(_NEEDED)
+        raise TargetError(name, f"the description of a GPU has to give device_memory_size, {needed}")
+    return Target(name, int(memory[1]), description)
