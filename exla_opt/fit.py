@@ -56,22 +56,24 @@ def fit(
     limit: int,
     measure: Measure | None = None,
     *,
+    gpu: bool = False,
     after_pass: AfterPass | None = None,
     tried: Callable[[Options, int], None] | None = None,
 ) -> Fit:
     """Run the named passes with one pair of sizes after another until the module fits into `limit` bytes.
 
     read: makes the module anew for each attempt. limit: of arguments, results and temporary memory together, in bytes.
-    measure: the peak bytes that a real compiler plans; the prediction is the judge without it. tried: is told of each
+    measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
+    of a GPU. tried: is told of each
     attempt. Raises what `run_pipeline` raises.
     """
     best: Fit | None = None
     said: list[Remark] = []
-    for sizes in _candidates(read(), options, limit):
+    for sizes in _candidates(read(), options, limit, gpu):
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
         said += outcome.remarks
-        prediction = predict(module)
+        prediction = predict(module, gpu)
         peak = prediction.memory.peak
         if measure is None:
             peak = int(peak * _MARGIN)
@@ -87,9 +89,9 @@ def fit(
     return best if best.fits else replace(best, held_by=_holder(alive, said))
 
 
-def _candidates(module: ir.Module, options: Options, limit: int) -> Iterator[Options]:
+def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
     """Nothing split at all, then slices of a half, a quarter, ... of what the limit leaves for temporary memory."""
-    memory = predict(module).memory
+    memory = predict(module, gpu).memory
     room = limit - (memory.peak - memory.temp)
     yield replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)
     slices = max(room, 0) if room > 0 else memory.temp

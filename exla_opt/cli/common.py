@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -64,6 +66,15 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def quieten(*, uses_gpu: bool) -> None:
+    """Tell XLA and jax, before they load, to keep their own messages: errors reach us as exceptions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("jax").setLevel(logging.CRITICAL)
+    if not uses_gpu:
+        # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+
 class Command(click.Command):
     """A command that ends with 0 (done), 1 (the input's or our fault) or 2 (usage), and never with a traceback."""
 
@@ -83,7 +94,7 @@ class Command(click.Command):
             raise  # click has its own words, and exit codes, for these
         except Exception as error:
             click.echo(_explain(error, ctx.command_path), err=True)
-            ctx.exit(1)
+            ctx.exit(getattr(error, "exit_status", 1))
 
 
 def _explain(error: Exception, command: str) -> str:

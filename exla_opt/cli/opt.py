@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size, is_terminal
+from exla_opt.cli.common import Command, Size, is_terminal, quieten
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxlib.mlir import ir
 
@@ -96,7 +96,12 @@ def _remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) 
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
-@click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit into --memory-limit.")
+@click.option(
+    "--target",
+    metavar="DEVICE",
+    help="Fit into this device (or --memory-limit) by its real compiler: cpu, cuda:h200, cuda:h100, cuda:PATH.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum in pieces.")
 @click.option(
     "--chain-cost",
@@ -157,10 +162,13 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
 
 def _options(flags: dict[str, Any]) -> Options:
     threshold, split = flags["size_threshold"], flags["split_size"]
-    if flags["memory_limit"] is not None and (threshold, split) != (None, None):
-        raise click.UsageError("--memory-limit chooses --size-threshold and --split-size itself; leave them out")
-    if flags["strict"] and flags["memory_limit"] is None:
-        raise click.UsageError("--strict needs a --memory-limit")
+    limited = flags["memory_limit"] is not None or flags["target"] is not None
+    if limited and (threshold, split) != (None, None):
+        raise click.UsageError(
+            "--memory-limit and --target choose --size-threshold and --split-size themselves; leave them out"
+        )
+    if flags["strict"] and not limited:
+        raise click.UsageError("--strict needs a --memory-limit or a --target")
     threshold = Options().size_threshold if threshold is None else threshold
     if split is not None and split > threshold:
         raise click.UsageError(
@@ -224,12 +232,12 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
 
-    limit = flags["memory_limit"]
+    limit, target = flags["memory_limit"], flags["target"]
     try:
-        if limit is None:
+        if limit is None and target is None:
             outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
         else:
-            found = _fit(read, names, options, limit, after_pass)
+            found, limit = _fit(read, names, options, limit, target, after_pass)
             read, outcome = replace(read, module=found.module), found.outcome
     except InputError as error:
         error.locate(read.name, read.data)
@@ -257,18 +265,25 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         sys.exit(3)
 
 
-def _fit(source: Source, names: Sequence[str], options: Options, limit: int, after_pass: AfterPass) -> Fit:
-    """The pipeline with sizes for a memory limit; on a terminal, with a line that tells what is being tried."""
+def _fit(
+    source: Source, names: Sequence[str], options: Options, limit: int | None, target: str | None, after_pass: AfterPass
+) -> tuple[Fit, int]:
+    """The pipeline with sizes for a memory limit, and the limit; on a terminal with a line on what is being tried."""
     from exla_opt.fit import fit
     from exla_opt.ir.read import parse_module
 
     context = source.module.context
+    measure, memory, gpu = (None, 0, False) if target is None else _measure_on(target)
+    bound = memory if limit is None else limit
 
     def read() -> ir.Module:
         return parse_module(source.name, source.data, context).module
 
+    def search(tried: Callable[[Options, int], None] | None = None) -> Fit:
+        return fit(read, names, options, bound, measure, gpu=gpu, after_pass=after_pass, tried=tried)
+
     if not is_terminal(sys.stderr):
-        return fit(read, names, options, limit, after_pass=after_pass)
+        return search(), bound
     from rich.console import Console
 
     with Console(stderr=True).status("trying without any split") as status:
@@ -276,7 +291,21 @@ def _fit(source: Source, names: Sequence[str], options: Options, limit: int, aft
         def tried(sizes: Options, peak: int) -> None:
             status.update(f"slices of {format_size(sizes.slice_bytes)} need {format_size(peak)}")
 
-        return fit(read, names, options, limit, after_pass=after_pass, tried=tried)
+        return search(tried), bound
+
+
+def _measure_on(name: str) -> tuple[Callable[[ir.Module], int], int, bool]:
+    """What compiles for a device and tells the peak bytes, the device's own bytes, and whether it is a GPU."""
+    quieten(uses_gpu=name == "cuda")
+    from exla_opt.ir.write import serialise
+    from exla_opt.runtime.target import compiled_memory, parse_target
+
+    target = parse_target(name)
+
+    def measure(module: ir.Module) -> int:
+        return compiled_memory(serialise(module, "bytecode"), target).peak
+
+    return measure, target.memory, bool(target.description)
 
 
 def _kinds(which: str) -> tuple[Kind, ...]:

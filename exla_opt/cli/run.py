@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size, blamed, write_json
+from exla_opt.cli.common import Command, Size, blamed, quieten, write_json
 from exla_opt.cli.fit import tell_fit
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
@@ -122,20 +120,11 @@ def main(
         given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
-        _quieten(uses_gpu=target == "cuda")
+        quieten(uses_gpu=target == "cuda")
         context.exit(tell_fit(names, target, limit, json_file))
-    _quieten(uses_gpu=device == "cuda")
+    quieten(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
     context.exit(0 if passed else 1)
-
-
-def _quieten(*, uses_gpu: bool) -> None:
-    """Tell XLA and jax, before they load, to keep their own messages: errors reach us as exceptions."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.getLogger("jax").setLevel(logging.CRITICAL)
-    if not uses_gpu:
-        # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
-        os.environ["JAX_PLATFORMS"] = "cpu"
 
 
 def _run(

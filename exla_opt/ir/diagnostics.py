@@ -21,7 +21,10 @@ class InputError(Exception):
     message: one sentence, without a capital and a full stop, as compilers have it.
     source_line: the line and its caret, or "".
     help: what to do about it, or "".
+    exit_status: with which the command ends.
     """
+
+    exit_status = 1
 
     def __init__(
         self, message: str, *, file: str = PARSER_FILE, line: int | None = None, col: int | None = None, help: str = ""

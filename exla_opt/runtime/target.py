@@ -80,6 +80,8 @@ _EXPORT_HELP = "the module was exported for a CPU: jax.export.export(f, platform
 class TargetError(InputError):
     """The target cannot be compiled for, whatever the module."""
 
+    exit_status = 2
+
     def __init__(self, target: str, message: str) -> None:
         super().__init__(message, file=f"--target={target}")
 
