@@ -1,0 +1,66 @@
+"""Memory limits on big modules: is each met, as the compiler tells? Compiled, never run; prints a Markdown table.
+
+    python benchmarks/limits.py --modules DIRECTORY --target=cpu
+
+The limits are those of `--above`, on top of the module's arguments and results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from memory import BIN, compiled_bytes
+
+from exla_opt.sizes import format_size, parse_size
+
+
+def main() -> None:
+    """Print one row a module and limit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--modules", type=Path, required=True, help="directory of .mlir and .mlir.gz files")
+    parser.add_argument("--pattern", action="append", help="glob of names; may be repeated [*_big_*, *_mnist_*]")
+    parser.add_argument("--above", default="64MB,256MB,1GB,4GB", help="limits, comma-separated [64MB,256MB,1GB,4GB]")
+    parser.add_argument("--target", default="", help="judged by this device's compiler, not by the prediction alone")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each command [300]")
+    arguments = parser.parse_args()
+    patterns = arguments.pattern or ["*_big_*", "*_mnist_*"]
+    paths = {path for pattern in patterns for path in arguments.modules.glob(pattern)}
+    print("| module | limit | peak | slices | exla-opt, s | |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as directory:
+        for path in sorted(path for path in paths if path.name.endswith((".mlir", ".mlir.gz"))):
+            before = compiled_bytes(path, Path(directory), arguments.timeout)
+            if isinstance(before, str):
+                print(f"| {path.name} | {before} | | | | |", flush=True)
+                continue
+            held = before["peak_bytes"] - before["temp_bytes"]
+            for above in arguments.above.split(","):
+                limit = held + parse_size(above)
+                print(f"| {path.name} | {row(path, Path(directory), limit, arguments)} |", flush=True)
+
+
+def row(path: Path, directory: Path, limit: int, arguments: argparse.Namespace) -> str:
+    """The cells after the module's name: `met` where the compiled peak is within the limit, else what exla-opt said."""
+    smaller = directory / "smaller.mlir"
+    command = [str(BIN / "exla-opt"), str(path), f"--memory-limit={limit}", "--remarks=passed", "-o", str(smaller)]
+    command += [f"--target={arguments.target}"] if arguments.target else []
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout)
+    seconds = time.perf_counter() - start
+    after = compiled_bytes(smaller, directory, arguments.timeout)
+    peak = after if isinstance(after, str) else format_size(after["peak_bytes"])
+    slices = re.search(r"in slices of (\S+):", done.stderr)
+    missed = re.search(r"smallest limit that was reached is (\S+), held up by (.*)", done.stderr)
+    met = not isinstance(after, str) and after["peak_bytes"] <= limit
+    verdict = f"said: {missed[1]}, {missed[2][:60]}" if missed else "met" if met else "NOT MET"
+    cells = [format_size(limit), peak, slices[1] if slices else "-", f"{seconds:.1f}", verdict]
+    return " | ".join(cells)
+
+
+if __name__ == "__main__":
+    main()
