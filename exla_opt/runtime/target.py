@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 from jax.extend import backend
-from jaxlib import _jax, xla_client
+from jaxlib import xla_client
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
@@ -144,7 +144,7 @@ def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) 
     options = xla_client.CompileOptions()
     options.env_option_overrides = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
     try:
-        return device.client.compile(module, _jax.DeviceList((device,)), options)
+        return device.client.compile(module, xla_client.DeviceList((device,)), options)
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):

@@ -1,0 +1,268 @@
+"""Whether a module would fit: targets, the answer that exla-run gives, and what it says where it cannot answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from jax.experimental import topologies
+
+from exla_opt import Options, optimize
+from exla_opt.cli.run import main
+from exla_opt.runtime.memory import measure_memory
+from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
+TRANSPOSE = """
+func.func public @main(%x: tensor<100x50xf32>) -> tensor<50x100xf32> {
+  %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<100x50xf32>) -> tensor<50x100xf32>
+  return %0 : tensor<50x100xf32>
+}"""
+TRANSPOSE_PEAK = 2 * 100 * 50 * 4
+GPU = """
+gpu_device_info {
+  # device_memory_size: 7
+  device_memory_size: 24000000000
+  threads_per_warp: 32 block_dim_limit_x: 65535 shared_memory_per_block_optin : 101376
+  cuda_compute_capability { major: 8 minor: 9 }
+}"""
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command sets these for its process; here the process is the tests'."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@pytest.fixture
+def transpose(tmp_path: Path) -> str:
+    path = tmp_path / "transpose.mlir"
+    path.write_text(TRANSPOSE)
+    return str(path)
+
+
+def run(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+def rows(result: Result) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
+
+
+def test_known_gpus_have_their_memory() -> None:
+    assert parse_target("cuda:h200").memory > 140e9 > parse_target("cuda:h100").memory > 80e9
+    assert parse_target("cuda:h200") == parse_target("cuda:h200")
+
+
+def test_a_gpu_is_read_from_its_description(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.txtpb"
+    path.write_text(GPU)
+    target = parse_target(f"cuda:{path}")
+    assert (target.name, target.memory, target.description) == (f"cuda:{path}", 24_000_000_000, GPU)
+
+
+def test_the_cpu_is_this_machine() -> None:
+    target = parse_target("cpu")
+    assert target.memory > 10**8
+    assert target.description == ""
+
+
+def complaint(target: str) -> str:
+    with pytest.raises(TargetError) as raised:
+        parse_target(target)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "gpu", "cuda:", "cpu:0", "h200", "CPU"])
+def test_what_is_no_target_is_told(text: str) -> None:
+    assert complaint(text).startswith(f"--target={text}: error: no such target: give cpu, ")
+
+
+def test_an_unknown_gpu_is_told_with_the_known_ones() -> None:
+    message = "neither a GPU that is known (h200, h100) nor a file: No such file or directory"
+    assert complaint("cuda:h300") == f"--target=cuda:h300: error: {message}"
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "gpu").write_bytes(b"\xff\xfe\x00")
+    assert complaint(f"cuda:{tmp_path / 'gpu'}").endswith("error: the file is no text")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("threads_per_warp: 32", ""),
+        ("threads_per_warp: 32", "threads_per_warp: 0"),
+        ("device_memory_size: 24000000000", ""),
+        ("block_dim_limit_x: 65535", "# block_dim_limit_x: 65535\n"),
+        ("cuda_compute_capability { major: 8 minor: 9 }", ""),
+    ],
+)
+def test_a_description_that_would_crash_xla_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "gpu.txtpb"
+    assert old in GPU
+    path.write_text(GPU.replace(old, new))
+    assert "error: the description of a GPU has to give device_memory_size, threads_per_warp" in complaint(
+        f"cuda:{path}"
+    )
+
+
+def test_memory_on_the_cpu_counts_everything() -> None:
+    text = EXAMPLE.read_text()
+    memory = compiled_memory(text, parse_target("cpu"))
+    assert memory == compiled_memory(text.encode(), parse_target("cpu")) == measure_memory(text)
+    assert memory.temp >= 2 * 4096 * 4096 * 4
+    assert memory.gemm == ""
+
+
+def test_a_module_that_fits(transpose: str) -> None:
+    result = run(transpose, "--target", "cpu")
+    assert result.exit_code == 0, result.stderr
+    table = rows(result)
+    assert list(table) == ["arguments", "results", "temp", "peak", "cpu", "fits"]
+    assert (table["peak"], table["fits"]) == (["40KB"], ["yes"])
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(("limit", "status", "answer"), [(TRANSPOSE_PEAK, 0, "yes"), (TRANSPOSE_PEAK - 1, 1, "no")])
+def test_the_limit_is_the_last_byte_that_fits(transpose: str, limit: int, status: int, answer: str) -> None:
+    result = run(transpose, "--target=cpu", f"--limit={limit}")
+    assert result.exit_code == status, result.stderr
+    assert (rows(result)["limit"], rows(result)["fits"]) == (["40KB"], [answer])
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("first_is_small", [True, False])
+def test_of_two_modules_the_first_decides(tmp_path: Path, transpose: str, first_is_small: bool) -> None:
+    names = [transpose, str(EXAMPLE)] if first_is_small else [str(EXAMPLE), transpose]
+    path = tmp_path / "x.json"
+    result = run(names[0], "--compare", names[1], "--target=cpu", "--limit=1MB", "--json", str(path))
+    assert result.exit_code == (0 if first_is_small else 1), result.stderr
+    assert result.stdout.splitlines()[0].split() == [*names, "ratio"]
+    assert rows(result)["fits"] == (["yes", "no"] if first_is_small else ["no", "yes"])
+    data = json.loads(path.read_text())
+    assert (data["target"], data["limit_bytes"]) == ("cpu", 10**6)
+    assert [module["fits"] for module in data["modules"]] == [first_is_small, not first_is_small]
+    assert [module["file"] for module in data["modules"]] == names
+
+
+def test_a_module_may_come_from_standard_input() -> None:
+    result = run("-", "--target=cpu", stdin=TRANSPOSE)
+    assert result.exit_code == 0, result.stderr
+    assert "<stdin>" in result.stdout
+
+
+def test_a_module_that_cannot_be_read_is_no_fault_of_the_target(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "none.mlir"), "--target=cpu")
+    assert result.exit_code == 1
+    assert "none.mlir: error: cannot open" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--limit=1GB"],
+        ["--target=cpu", "--limit=0"],
+        ["--target=cpu", "--limit=much"],
+        ["--target=cpu", "--seed=1"],
+        ["--target=cpu", "--inputs=x.npz"],
+        ["--target=cpu", "--device=cpu"],
+        ["--target=cpu", "--repeat=5"],
+        ["--target=cpu", "--compare=-", "--rtol=1"],
+        ["--target=cpu", "--no-run"],
+        ["--target=tpu"],
+    ],
+)
+def test_wrong_usage_exits_with_two(transpose: str, arguments: list[str]) -> None:
+    result = run(transpose, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_what_is_missing_is_one_sentence(transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_plugin(**_: Any) -> Any:
+        raise NotImplementedError("topology not implemented for cuda")
+
+    monkeypatch.setattr(topologies, "get_topology_desc", without_plugin)
+    result = run(transpose, "--target=cuda:h200")
+    assert result.exit_code == 2
+    expected = "--target=cuda:h200: error: compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'\n"
+    assert result.stderr == expected
+    assert result.stdout == ""
+
+
+def has_plugin() -> bool:
+    try:
+        return find_spec("jax_plugins.xla_cuda13") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+needs_plugin = pytest.mark.skipif(not has_plugin(), reason="jax's CUDA plugin is not here: pip install '.[cuda]'")
+
+
+def in_fresh_process(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The plugin loads without a driver only if jax has been told before, so not in the tests' process."""
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+
+
+@needs_plugin
+def test_splitting_makes_a_module_fit_a_gpu(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("4096", "16384")
+    model, smaller = tmp_path / "model.mlir", tmp_path / "smaller.mlir"
+    model.write_text(text)
+    smaller.write_text(str(optimize(text, Options(size_threshold=10**8, split_size=10**8))))
+    code = "from exla_opt.cli.run import main; main()"
+    options = ("--target=cuda:h200", "--limit=500MB", "--json", str(tmp_path / "x.json"))
+    done = in_fresh_process(code, str(smaller), "--compare", str(model), *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    after, before = json.loads((tmp_path / "x.json").read_text())["modules"]
+    assert (after["fits"], before["fits"]) == (True, False)
+    # cuBLAS writes a slice, its exponential is another one, and there is a workspace of 4 to 32 MiB.
+    assert after["temp_bytes"] < 2 * 10**8 + 2**25
+    assert before["temp_bytes"] >= 2 * 16384 * 16384 * 4
+    assert {after["gemm"], before["gemm"]} <= {"Triton", "cuBLAS"}
+
+
+@needs_plugin
+def test_many_modules_compile_for_many_gpus_in_one_process(tmp_path: Path, transpose: str) -> None:
+    code = """
+import os
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import sys
+from exla_opt.runtime.target import compiled_memory, parse_target
+for name in ("cuda:h200", "cpu", "cuda:h100", "cuda:h200"):
+    print(compiled_memory(open(sys.argv[1], "rb").read(), parse_target(name)).peak)
+"""
+    done = in_fresh_process(code, transpose)
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(TRANSPOSE_PEAK)] * 4
+
+
+@needs_plugin
+@pytest.mark.parametrize(
+    ("description", "module", "status", "message"),
+    [
+        (GPU + "}", TRANSPOSE, 2, "XLA cannot take this GPU: "),
+        (GPU, TRANSPOSE.replace("@main", "@other"), 1, "XLA cannot compile this module for cuda:"),
+    ],
+)
+def test_what_xla_refuses_is_one_sentence(
+    tmp_path: Path, description: str, module: str, status: int, message: str
+) -> None:
+    (tmp_path / "gpu.txtpb").write_text(description)
+    (tmp_path / "x.mlir").write_text(module)
+    code = "from exla_opt.cli.run import main; main()"
+    done = in_fresh_process(code, str(tmp_path / "x.mlir"), f"--target=cuda:{tmp_path / 'gpu.txtpb'}")
+    assert done.returncode == status
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
