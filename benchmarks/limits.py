@@ -8,13 +8,14 @@ The limits are those of `--above`, on top of the module's arguments and results.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from memory import BIN, compiled_bytes
+from memory import BIN, compiled_bytes, run
 
 from exla_opt.sizes import format_size, parse_size
 
@@ -34,7 +35,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as directory:
         for path in sorted(path for path in paths if path.name.endswith((".mlir", ".mlir.gz"))):
-            before = compiled_bytes(path, Path(directory), arguments.timeout)
+            before = figures_of(path, Path(directory), arguments)
             if isinstance(before, str):
                 print(f"| {path.name} | {before} | | | | |", flush=True)
                 continue
@@ -42,6 +43,19 @@ def main() -> None:
             for above in arguments.above.split(","):
                 limit = held + parse_size(above)
                 print(f"| {path.name} | {row(path, Path(directory), limit, arguments)} |", flush=True)
+
+
+def figures_of(path: Path, directory: Path, arguments: argparse.Namespace) -> dict[str, int] | str:
+    """What the target's compiler plans for a module, in bytes, or why there is nothing."""
+    if arguments.target in ("", "cpu"):
+        return compiled_bytes(path, directory, arguments.timeout)
+    figures = directory / "figures.json"
+    command = [BIN / "exla-run", path, f"--target={arguments.target}", "--limit=1PB", "--json", figures]
+    failure = run(command, arguments.timeout)
+    if failure:
+        return failure
+    module: dict[str, int] = json.loads(figures.read_text())["modules"][0]
+    return module
 
 
 def row(path: Path, directory: Path, limit: int, arguments: argparse.Namespace) -> str:
@@ -52,7 +66,7 @@ def row(path: Path, directory: Path, limit: int, arguments: argparse.Namespace) 
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout)
     seconds = time.perf_counter() - start
-    after = compiled_bytes(smaller, directory, arguments.timeout)
+    after = figures_of(smaller, directory, arguments)
     peak = after if isinstance(after, str) else format_size(after["peak_bytes"])
     slices = re.search(r"in slices of (\S+):", done.stderr)
     missed = re.search(r"smallest limit that was reached is (\S+), held up by (.*)", done.stderr)
