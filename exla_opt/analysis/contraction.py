@@ -11,7 +11,7 @@ Dims = frozenset[int]
 
 # So many operands are searched through in all orders, and by dynamic programming.
 _FEW = 5
-_MANY = 20
+_MANY = 14
 
 
 @dataclass(frozen=True, slots=True)
