@@ -15,7 +15,7 @@ help: ## Tell what there is
 
 demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	@mkdir -p $(dir $(DEMO_OUTPUT))
-	$(BIN)/exla-opt $(SAMPLE) --size-threshold=20MB --split-size=8MB --report -o $(DEMO_OUTPUT)
+	$(BIN)/exla-opt $(SAMPLE) --size-threshold=20MB --split-size=8MB --summary -o $(DEMO_OUTPUT)
 	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
 
 test: lint ## Everything that CI runs: lint, types, unit tests, lit

@@ -62,14 +62,19 @@ def predict(module: ir.Module, gpu: bool = False) -> Prediction:
     types = Types()
     block = function.regions[0].blocks[0]
     made = read_block(block, types)
-    run = _Run(made, gpu, is_function=True)
-    run.simulate()
-    arguments = [types.of(value).bytes for value in block.arguments]
+    run = run_block(made, gpu, is_function=True)
+    alive = sorted(run.alive, key=lambda value: -made.sizes[value])
+    memory = memory_of(function, run, types)
+    return Prediction(memory, tuple(made.values[value] for value in alive if made.sizes[value]))
+
+
+def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
+    """The bytes of a function whose block has run."""
+    made = run.block
+    arguments = [types.of(value).bytes for value in function.regions[0].blocks[0].arguments]
     results = [made.sizes[value] or types.of(made.values[value]).bytes for value in made.returned]
     table = _POINTER * len(results) if len(results) > 1 else 0
-    alive = sorted(run.alive, key=lambda value: -made.sizes[value])
-    memory = Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak)
-    return Prediction(memory, tuple(made.values[value] for value in alive if made.sizes[value]))
+    return Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak)
 
 
 def main_function(module: ir.Module) -> ir.Operation:
@@ -113,8 +118,14 @@ def _order(fusion: Fusion, inputs: Sequence[frozenset[int]]) -> list[int]:
     return order
 
 
-class _Run:
-    """One block, kernel by kernel. What somebody else holds (a function's results) counts for nothing."""
+class Run:
+    """One block, kernel by kernel. What somebody else holds (a function's results) counts for nothing.
+
+    order: the kernels as they run, as places in the block's ops; a step is a place in it.
+    lives, scratches: for each step the bytes alive, and those that the kernel needs beside them while it runs.
+    born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
+    inner: the runs of the bodies of control flow, by step.
+    """
 
     def __init__(self, block: Block, gpu: bool, is_function: bool):
         self.block = block
@@ -129,6 +140,11 @@ class _Run:
         self.start = sum(block.sizes[value] for value in self.mine)
         self.live = self.most = self.start
         self.alive: frozenset[int] = frozenset()
+        self.lives: list[int] = []
+        self.scratches: list[int] = []
+        self.born: dict[int, int] = {}
+        self.died: dict[int, int] = {}
+        self.inner: dict[int, list[Run]] = {}
 
     @property
     def peak(self) -> int:
@@ -166,7 +182,11 @@ class _Run:
             for value in made:
                 self.take_buffer(op, kernel, value, step)
                 self.live += self.block.sizes[value]
-            scratch = self.scratch(op)
+                self.born[value] = step
+            self.inner[step] = [run_block(body, self.fusion.gpu) for body in op.bodies]
+            scratch = max((run.peak for run in self.inner[step]), default=self.scratch(op))
+            self.lives.append(self.live)
+            self.scratches.append(scratch)
             if self.live + scratch > self.most:
                 self.most = self.live + scratch
                 self.alive = frozenset(self.mine)
@@ -174,6 +194,7 @@ class _Run:
                 if value in self.mine:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
+                    self.died[value] = step
 
     def take_buffer(self, op: Operation, kernel: int, result: int, step: int) -> None:
         """Give the result the buffer of an operand that dies, where XLA does so."""
@@ -182,6 +203,7 @@ class _Run:
             if value in self.mine and self.last.get(value) == step and self.block.sizes[value] == size:
                 self.mine.discard(value)
                 self.live -= size
+                self.died[value] = step - 1
                 return
 
     def reusable(self, op: Operation, kernel: int, result: int) -> Collection[int]:
@@ -227,10 +249,8 @@ class _Run:
         return straight - otherwise
 
     def scratch(self, op: Operation) -> int:
-        """The bytes that an op needs only while it runs."""
+        """The bytes that an op without bodies needs only while it runs."""
         sizes, gpu = self.block.sizes, self.fusion.gpu
-        if op.bodies:
-            return max(_peak_of_body(body, gpu) for body in op.bodies)
         if gpu:
             return sum(sizes[op.operands[side]] for side in op.copied)
         if op.name == "reduce" and not is_short(op):
@@ -244,7 +264,8 @@ class _Run:
         return sum(sizes[value] for value in copied)
 
 
-def _peak_of_body(body: Block, gpu: bool) -> int:
-    run = _Run(body, gpu, is_function=False)
+def run_block(block: Block, gpu: bool, is_function: bool = False) -> Run:
+    """The finished run of a function's block, or of a body of control flow."""
+    run = Run(block, gpu, is_function)
     run.simulate()
-    return run.peak
+    return run

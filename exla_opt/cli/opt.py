@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from exla_opt import __version__
+from exla_opt.cli import values
 from exla_opt.cli.common import Command, Size, is_terminal, quieten
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jaxlib.mlir import ir
 
+    from exla_opt.analysis.timeline import Timeline
     from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.ir.write import Emit
@@ -46,47 +47,6 @@ Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage,
 3 the program does not fit into --memory-limit (with --strict).
 A module in which nothing can be split comes out all the same, with the
 reasons on standard error."""
-
-
-def _split_rule(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    rules = []
-    for value in values:
-        target, _, rule = value.partition("=")
-        if not target.strip() or not re.fullmatch(r"\s*\(.*\)\s*->\s*\(.*\)\s*.*", rule):
-            raise click.BadParameter(f"{value!r} is not of the form 'target=([i,j],[j])->([i])'", ctx, param)
-        rules.append((target.strip(), rule.strip()))
-    return tuple(rules)
-
-
-def _list_passes(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
-        return
-    from exla_opt.pipeline import PASSES, description
-
-    width = max(map(len, PASSES))
-    for name in PASSES:
-        click.echo(f"{name:{width}}  {description(name)}")
-    ctx.exit()
-
-
-def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
-    if code is None or ctx.resilient_parsing:
-        return
-    from exla_opt.explanations import EXPLANATIONS, explain
-
-    text = explain(code)
-    if text is None:
-        close = difflib.get_close_matches(code.upper(), EXPLANATIONS, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(close)}?" if close else f"The first is {next(iter(EXPLANATIONS))}."
-        raise click.BadParameter(f"there is no remark {code!r}. {hint}", ctx=ctx, param=param)
-    click.echo(text)
-    ctx.exit()
-
-
-def _remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not name.endswith((".json", ".yaml", ".yml")):
-        raise click.BadParameter(f"{name!r} must end in .json or .yaml", ctx=ctx, param=param)
-    return name
 
 
 @click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,13 +74,13 @@ def _remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) 
     "op_rules",
     multiple=True,
     metavar="RULE",
-    callback=_split_rule,
+    callback=values.split_rule,
     help="How a custom call may be cut: 'target=([i,j],[j])->([i])'. May be repeated.",
 )
 @click.option("--passes", metavar="A,B", help="The passes to run, in this order.")
 @click.option("--pass-pipeline", metavar="TEXT", help="The same in MLIR's form: 'builtin.module(a,b)'.")
 @click.option(
-    "--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List them."
+    "--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=values.list_passes, help="List them."
 )
 @click.option(
     "--remarks",
@@ -130,17 +90,30 @@ def _remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) 
 @click.option(
     "--remarks-output",
     metavar="FILE",
-    callback=_remarks_file,
+    callback=values.remarks_file,
     help="Write all remarks to FILE.json or FILE.yaml.",
 )
 @click.option(
-    "--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Tell what a remark means."
+    "--explain",
+    metavar="CODE",
+    is_eager=True,
+    expose_value=False,
+    callback=values.explain_code,
+    help="Tell what a remark means.",
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
 @click.option("--timing", is_flag=True, help="Print the time each pass took, on standard error.")
-@click.option("--report", is_flag=True, help="Print the report even if standard error is no terminal.")
-@click.option("--quiet", is_flag=True, help="No report and no remarks, only errors.")
+@click.option("--summary", is_flag=True, help="Print the summary even if standard error is no terminal.")
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    metavar="FILE",
+    callback=values.report_files,
+    help="Write what was done to FILE.html, a page, or to FILE.json. May be repeated.",
+)
+@click.option("--quiet", is_flag=True, help="No summary and no remarks, only errors.")
 @click.version_option(__version__, message="exla-opt %(version)s")
 def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     """Make an XLA program fit: rewrite the StableHLO module INPUT so that huge intermediate tensors are computed
@@ -150,8 +123,10 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     standard input.
     """
     start = time.perf_counter()
-    if flags["report"] and flags["quiet"]:
-        raise click.UsageError("--report and --quiet exclude each other")
+    if flags["summary"] and flags["quiet"]:
+        raise click.UsageError("--summary and --quiet exclude each other")
+    if output in flags["reports"]:
+        raise click.UsageError("--report and --output name the same file")
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     options = _options(flags)
@@ -178,40 +153,20 @@ def _options(flags: dict[str, Any]) -> Options:
     return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"], flags["chain_cost"])
 
 
-def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:
-    """The passes chosen by `--passes` or `--pass-pipeline`; the default ones without either.
-
-    Raises click.UsageError for both at once and for unknown names.
-    """
-    from exla_opt.pipeline import DEFAULT_PASSES, PASSES
-
-    if passes is not None and pipeline is not None:
-        raise click.UsageError("--passes and --pass-pipeline exclude each other")
-    text = passes if pipeline is None else pipeline
-    if text is None:
-        return DEFAULT_PASSES
-    nested = re.fullmatch(r"\s*builtin\.module\s*\((.*)\)\s*", text)
-    inner = nested[1] if nested and pipeline is not None else text
-    names = tuple(part.strip() for part in inner.split(",")) if inner.strip() else ()
-    for name in names:
-        if name not in PASSES:
-            close = difflib.get_close_matches(name, PASSES, n=1, cutoff=0.5)
-            hint = f"Did you mean '{close[0]}'?" if close else f"The passes are {', '.join(PASSES)}."
-            raise click.UsageError(f"unknown pass '{name}'. {hint}")
-    return names
-
-
 def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str, Any], start: float) -> None:
-    names = pass_names(flags["passes"], flags["pass_pipeline"])
+    names = values.pass_names(flags["passes"], flags["pass_pipeline"])
 
     from exla_opt.analysis.op_rules.custom_calls import parse_user_rule
+    from exla_opt.analysis.timeline import read_timeline
     from exla_opt.ir.context import new_context
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise, write_module
     from exla_opt.pipeline import run_pipeline
+    from exla_opt.report.data import Run, as_data
+    from exla_opt.report.file import write_report
     from exla_opt.report.summary import summarise
-    from exla_opt.report.text import fit_line, remark_lines, write_remarks
+    from exla_opt.report.text import fit_line, remark_lines, timing_lines, with_rest, write_remarks
 
     for target, rule in options.op_rules:
         try:
@@ -221,24 +176,36 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     begin = time.perf_counter()
     read = read_module(source, new_context())
     parsing = time.perf_counter() - begin
-    wants_report = not flags["quiet"] and (flags["report"] or is_terminal(sys.stderr))
+    reports: tuple[str, ...] = flags["reports"]
+    wants_summary = not flags["quiet"] and (flags["summary"] or is_terminal(sys.stderr))
+    before: list[Summary] = []
+    timelines: list[Timeline] = []
+
+    def measure(module: ir.Module) -> None:
+        if wants_summary or reports:
+            before.append(summarise(module))
+        if reports:
+            timelines.append(read_timeline(module))
+
     # Measured after inlining where that comes first: a call hides what it makes.
-    before = [summarise(read.module)] if wants_report and names[:1] != ("normalise",) else []
+    if names[:1] != ("normalise",):
+        measure(read.module)
 
     def after_pass(name: str, module: ir.Module) -> None:
-        if wants_report and not before:
-            before.append(summarise(module))
+        if not before:
+            measure(module)
         if flags["print_ir_after_all"]:
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
 
     limit, target = flags["memory_limit"], flags["target"]
+    found: Fit | None = None
     try:
         if limit is None and target is None:
             outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
         else:
             found, limit = _fit(read, names, options, limit, target, after_pass)
-            read, outcome = replace(read, module=found.module), found.outcome
+            read, outcome, options = replace(read, module=found.module), found.outcome, found.options
     except InputError as error:
         error.locate(read.name, read.data)
         raise
@@ -246,22 +213,27 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     write_module(read.module, output, emit)
     writing = time.perf_counter() - begin
 
-    if limit is not None and not (flags["quiet"] and found.fits):
+    if found is not None and not (flags["quiet"] and found.fits):
         click.echo(fit_line(read.name, found, limit), err=True)
     remarks = _located(read, outcome.remarks)
     if flags["remarks_output"] is not None:
         write_remarks(remarks, flags["remarks_output"])
-    if wants_report:
-        _print_report(read.module, before[0], remarks, flags["remarks"] or "all")
+    if wants_summary:
+        _print_summary(read.module, before[0], remarks, flags["remarks"] or "all")
     elif not flags["quiet"]:
         for line in remark_lines(remarks, _kinds(flags["remarks"] or "missed")):
             click.echo(line, err=True)
+    seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
+    if reports:
+        after = (summarise(read.module), read_timeline(read.module))
+        taken = with_rest(seconds, time.perf_counter() - start)
+        run = Run(read.name, options, names, (before[0], timelines[0]), after, remarks, taken, found, limit)
+        data = as_data(run, _place_names(read))
+        for path in reports:
+            write_report(data, path)
     if flags["timing"]:
-        from exla_opt.report.text import timing_lines
-
-        seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
         click.echo("\n".join(timing_lines(seconds, time.perf_counter() - start)), err=True)
-    if limit is not None and flags["strict"] and not found.fits:
+    if found is not None and flags["strict"] and not found.fits:
         sys.exit(3)
 
 
@@ -314,19 +286,26 @@ def _kinds(which: str) -> tuple[Kind, ...]:
     return tuple(kind for kind in Kind if which in ("all", kind.value))
 
 
-def _print_report(module: ir.Module, before: Summary, remarks: Sequence[Remark], which: str) -> None:
+def _print_summary(module: ir.Module, before: Summary, remarks: Sequence[Remark], which: str) -> None:
     from rich.console import Console
 
     from exla_opt.report.summary import summarise
-    from exla_opt.report.table import print_report
+    from exla_opt.report.table import print_summary
 
     console = Console(stderr=True, highlight=False)
-    print_report(console, before, summarise(module), remarks, _kinds(which))
+    print_summary(console, before, summarise(module), remarks, _kinds(which))
 
 
 def _located(source: Source, remarks: Sequence[Remark]) -> Sequence[Remark]:
+    from exla_opt.report.text import with_places
+
+    return with_places(remarks, _place_names(source))
+
+
+def _place_names(source: Source) -> Callable[[str], str]:
+    """What turns a place in the module into one that the user knows."""
     from exla_opt.ir.write import has_own_locations
-    from exla_opt.report.text import name_input
+    from exla_opt.report.text import name_place
 
     # With locations of its own, a module made in an interactive Python may mean that one by <stdin>.
-    return remarks if has_own_locations(source.module) else name_input(remarks, source.name)
+    return str if has_own_locations(source.module) else partial(name_place, name=source.name)

@@ -1,12 +1,15 @@
-"""What a person wants to know of a module at a glance: its largest tensor and its loops."""
+"""What a person wants to know of a module at a glance: its largest tensor and its loops; and remarks, counted."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.graph import TensorType, Types
+from exla_opt.remarks import Kind, Remark
 
 _LOOP = "stablehlo.while"
 
@@ -51,3 +54,12 @@ def _returned(function: ir.Operation) -> frozenset[ir.Value]:
         *_, last = block.operations
         values += last.operation.operands
     return frozenset(values)
+
+
+def count_remarks(remarks: Sequence[Remark], kind: Kind) -> list[tuple[Remark, int]]:
+    """The distinct remarks of one kind, largest tensor first, and how often each was made.
+
+    Equal tensors refused for the same reason at the same place differ in nothing that a person could tell.
+    """
+    counts = Counter(remark for remark in remarks if remark.kind is kind)
+    return sorted(counts.items(), key=lambda item: -item[0].bytes)

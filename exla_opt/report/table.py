@@ -1,4 +1,4 @@
-"""The report that exla-opt prints on standard error: a table for people, lines for logs."""
+"""The summary that exla-opt prints on standard error: a table for people, lines for logs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from rich.text import Text
 
 from exla_opt.analysis.graph import TensorType
 from exla_opt.remarks import Kind, Remark
-from exla_opt.report.summary import Summary
+from exla_opt.report.summary import Summary, count_remarks
 from exla_opt.sizes import format_size
 
 
-def print_report(
+def print_summary(
     console: Console, before: Summary, after: Summary, remarks: Sequence[Remark], kinds: Collection[Kind] = tuple(Kind)
 ) -> None:
     """Print the before/after table, then what was split and what was not (of these kinds); fits in 60 columns."""
     console.print(_overview(before, after))
     for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
-        chosen = [remark for remark in remarks if remark.kind is kind and kind in kinds]
-        if chosen:
-            console.print(_details(title, chosen))
+        if kind in kinds and (counted := count_remarks(remarks, kind)):
+            console.print(_details(title, counted))
 
 
 def _overview(before: Summary, after: Summary) -> Table:
@@ -32,14 +31,10 @@ def _overview(before: Summary, after: Summary) -> Table:
     return table
 
 
-def _details(title: str, remarks: Sequence[Remark]) -> Table:
-    """One row a distinct remark: equal tensors refused for the same reason at the same place are counted."""
-    counts: dict[Remark, int] = {}
-    for remark in remarks:
-        counts[remark] = counts.get(remark, 0) + 1
+def _details(title: str, counted: Sequence[tuple[Remark, int]]) -> Table:
     table = Table("Tensor", "What and why", title=title, title_justify="left", show_lines=True, expand=False)
     table.columns[0].max_width = 24
-    for remark, count in sorted(counts.items(), key=lambda item: -item[0].bytes):
+    for remark, count in counted:
         tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}")
         if count > 1:
             tensor.append(f", {count} times")

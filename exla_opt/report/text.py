@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 _INPUT = "<stdin>:"
 
 
-def name_input(remarks: Sequence[Remark], name: str) -> list[Remark]:
-    """The remarks with `name` for the input, so that `name:line:col` is a line of the file that was read."""
-
-    def named(location: str) -> str:
-        return f"{name}:{location.removeprefix(_INPUT)}" if location.startswith(_INPUT) else location
-
+def with_places(remarks: Sequence[Remark], named: Callable[[str], str]) -> list[Remark]:
+    """The remarks with every place as `named` tells it."""
     return [replace(r, location=named(r.location), stopped_at=named(r.stopped_at)) for r in remarks]
+
+
+def name_place(place: str, name: str) -> str:
+    """The place with `name` for the input, so that `name:line:col` is a line of the file that was read."""
+    return f"{name}:{place.removeprefix(_INPUT)}" if place.startswith(_INPUT) else place
 
 
 def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str]:
@@ -91,8 +92,7 @@ def write_remarks(remarks: Sequence[Remark], name: str) -> None:
 
 def timing_lines(seconds: Sequence[tuple[str, float]], total: float) -> list[str]:
     """The wall time of each step and the rest up to `total` seconds, in the form of MLIR's --mlir-timing."""
-    rest = max(total - sum(value for _, value in seconds), 0.0)
-    rows = [*((value, name) for name, value in seconds), (rest, "Rest"), (total, "Total")]
+    rows = [(value, name) for name, value in with_rest(seconds, total)]
     rule = f"===-{'-' * 73}-==="
     return [
         rule,
@@ -103,3 +103,9 @@ def timing_lines(seconds: Sequence[tuple[str, float]], total: float) -> list[str
         "  ----Wall Time----  ----Name----",
         *(f"  {value:8.4f} ({100 * value / max(total, 1e-9):5.1f}%)  {name}" for value, name in rows),
     ]
+
+
+def with_rest(seconds: Sequence[tuple[str, float]], total: float) -> list[tuple[str, float]]:
+    """The steps, then what is left of `total` seconds, then the total."""
+    rest = max(total - sum(value for _, value in seconds), 0.0)
+    return [*seconds, ("Rest", rest), ("Total", total)]

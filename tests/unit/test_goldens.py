@@ -11,7 +11,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.factors import read_rules
 from exla_opt.analysis.graph import OUTSIDE, read_graphs
-from exla_opt.cli.opt import main, pass_names
+from exla_opt.cli.opt import main
+from exla_opt.cli.values import pass_names
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module

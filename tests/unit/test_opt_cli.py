@@ -103,7 +103,7 @@ def test_what_cannot_be_split_comes_out_with_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 100])
 def test_the_report_fits(columns: int) -> None:
-    done = opt(*SMALL, "--report", stdin=KERNEL, columns=columns)
+    done = opt(*SMALL, "--summary", stdin=KERNEL, columns=columns)
     assert done.returncode == 0
     lines = done.stderr.splitlines()
     assert max(map(len, lines)) <= columns
@@ -115,7 +115,7 @@ def test_the_report_fits(columns: int) -> None:
 
 
 def test_the_report_names_what_was_not_split() -> None:
-    text = opt("--size-threshold=100KB", "--report", stdin=SORT, columns=60).stderr
+    text = opt("--size-threshold=100KB", "--summary", stdin=SORT, columns=60).stderr
     assert "Not changed" in text
     assert "<stdin>:" in text
 
@@ -178,7 +178,7 @@ def test_version_and_help() -> None:
         (["--passes=xyz"], "unknown pass 'xyz'. The passes are normalise, rce, euclidean-distance, "),
         (["--passes=normalise,"], "unknown pass ''"),
         (["--passes=normalise", "--pass-pipeline=normalise"], "exclude each other"),
-        (["--report", "--quiet"], "exclude each other"),
+        (["--summary", "--quiet"], "exclude each other"),
         (["--op-rule=my_kernel"], "is not of the form 'target="),
         (["--op-rule==([i])->([i])"], "is not of the form 'target="),
         (["--op-rule=f=([i)->([i])"], "'--op-rule'.*f"),

@@ -1,0 +1,96 @@
+"""What `--report` writes, as plain data: the JSON file is this, and the page shows it (docs/report.md has the keys)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from exla_opt import __version__
+from exla_opt.analysis.timeline import Timeline
+from exla_opt.fit import Fit
+from exla_opt.options import Options
+from exla_opt.remarks import Kind, Remark
+from exla_opt.report.summary import Summary, count_remarks
+
+# Counted up when a key changes its meaning or goes; a new key changes nothing for those who read the others.
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of exla-opt.
+
+    source: the input's name as the user gave it. passes: their names, in order. before, after: the two modules.
+    remarks: what the passes said. seconds: each step and the time that it took, with the rest and the total behind.
+    fit, limit: what came of a memory limit in bytes, where one was given.
+    """
+
+    source: str
+    options: Options
+    passes: Sequence[str]
+    before: tuple[Summary, Timeline]
+    after: tuple[Summary, Timeline]
+    remarks: Sequence[Remark]
+    seconds: Sequence[tuple[str, float]]
+    fit: Fit | None = None
+    limit: int | None = None
+
+
+def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
+    """The report as JSON has it: sizes in bytes, times in seconds.
+
+    name_place: turns the place of an op into the one that is told; those of the remarks are told as they are.
+    """
+    options, fit = run.options, run.fit
+    found = None if fit is None else {"peak": fit.peak, "fits": fit.fits, "held_by": fit.held_by or None}
+    return {
+        "format": _FORMAT,
+        "version": __version__,
+        "input": run.source,
+        "options": {
+            "memory_limit": run.limit,
+            "size_threshold": options.size_threshold,
+            "split_size": options.slice_bytes,
+            "reassociate": options.reassociate,
+            "chain_cost": options.chain_cost,
+            "op_rules": [f"{target}={rule}" for target, rule in options.op_rules],
+            "passes": list(run.passes),
+        },
+        "fit": found,
+        "before": _side(*run.before, name_place),
+        "after": _side(*run.after, name_place),
+        "changed": _remarks(run.remarks, Kind.PASSED),
+        "not_changed": _remarks(run.remarks, Kind.MISSED),
+        "seconds": [{"step": step, "seconds": seconds} for step, seconds in run.seconds],
+    }
+
+
+def _side(summary: Summary, timeline: Timeline, name_place: Callable[[str], str]) -> dict[str, Any]:
+    largest = summary.largest
+    points, tensors = map(asdict, timeline.points), map(asdict, timeline.tensors)
+    return {
+        "largest_tensor": None if largest is None else {"type": str(largest), "bytes": largest.bytes},
+        "loops": summary.loops,
+        "memory": {**asdict(timeline.memory), "peak": timeline.memory.peak},
+        "peak_point": timeline.peak,
+        "points": [{**point, "location": name_place(point["location"])} for point in points],
+        "tensors": [{**tensor, "location": name_place(tensor["location"])} for tensor in tensors],
+    }
+
+
+def _remarks(remarks: Sequence[Remark], kind: Kind) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": remark.code,
+            "pass": remark.pass_name,
+            "tensor": remark.tensor,
+            "bytes": remark.bytes,
+            "count": count,
+            "location": remark.location,
+            "message": remark.message,
+            "stopped_by": remark.stopped_by or None,
+            "stopped_at": remark.stopped_at or None,
+        }
+        for remark, count in count_remarks(remarks, kind)
+    ]

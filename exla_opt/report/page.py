@@ -1,0 +1,128 @@
+"""The report as one HTML page that needs nothing else: style, data, script and plotting library are in it.
+
+Whatever comes from the module is escaped: `escape` where it is text of the page, `_script_data` where the script
+reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from exla_opt.sizes import format_size
+
+_PLACE = re.compile(r"@@(\w+)@@")
+
+
+def as_page(data: dict[str, Any]) -> str:
+    """The page for what `as_data` returned."""
+    parts = {
+        "title": escape(data["input"]),
+        "settings": escape(_settings(data)),
+        "cards": _cards(data),
+        "changed": _remark_table(data["changed"], "Nothing was changed."),
+        "not_changed": _remark_table(data["not_changed"], "No pass had to leave a big tensor alone."),
+        "timings": _timing_table(data["seconds"]),
+        "data": _script_data({key: data[key] for key in ("options", "fit", "before", "after")}),
+        "library": get_plotlyjs(),
+        "style": _resource("page.css"),
+        "script": _resource("page.js"),
+    }
+    # One pass: what is put in is not looked at again, whatever it contains.
+    return _PLACE.sub(lambda found: parts[found[1]], _resource("page.html"))
+
+
+def _resource(name: str) -> str:
+    return files("exla_opt.report").joinpath(name).read_text("utf-8")
+
+
+def _script_data(value: Any) -> str:
+    """JSON that ends no script element and starts no comment in one."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _settings(data: dict[str, Any]) -> str:
+    options, fit = data["options"], data["fit"]
+    passes = ", ".join(options["passes"]) or "no passes"
+    sizes = f"tensors over {format_size(options['size_threshold'])} in slices of {format_size(options['split_size'])}"
+    if fit is not None:
+        verdict = "fits" if fit["fits"] else "does not fit"
+        held = f", held up by {fit['held_by']}" if fit["held_by"] else ""
+        need = f"it needs {format_size(fit['peak'])}, with a margin"
+        sizes = f"{verdict} into {format_size(options['memory_limit'])}: {need}{held}"
+    return f"exla-opt {data['version']}; {sizes}; {passes}"
+
+
+def _cards(data: dict[str, Any]) -> str:
+    sides = data["before"], data["after"]
+    memories = [side["memory"] for side in sides]
+    peaks, temps = ([format_size(memory[key]) for memory in memories] for key in ("peak", "temp"))
+    held = format_size(memories[1]["peak"] - memories[1]["temp"])
+    rows = [
+        ("Predicted peak", *peaks, f"of it {held} of arguments and results"),
+        ("Temporary memory", *temps, "at the peak"),
+        ("Largest tensor", *(_largest(side, "bytes") for side in sides), _largest_note(*sides)),
+        ("Loops", *(str(side["loops"]) for side in sides), ""),
+    ]
+    return "".join(_card(*row) for row in rows)
+
+
+def _largest(side: dict[str, Any], key: str) -> str:
+    tensor = side["largest_tensor"]
+    if tensor is None:
+        return "none"
+    return format_size(tensor[key]) if key == "bytes" else str(tensor[key])
+
+
+def _largest_note(before: dict[str, Any], after: dict[str, Any]) -> str:
+    types = [_largest(side, "type") for side in (before, after)]
+    return f"{' → '.join(dict.fromkeys(types))}, outside loops"
+
+
+def _card(title: str, before: str, after: str, note: str) -> str:
+    change = f"{escape(before)} <span class=to>→</span> " if before != after else ""
+    figure = f"<p class=figure>{change}{escape(after)}</p>"
+    return f"<div class=card><h3>{escape(title)}</h3>{figure}<p>{escape(note)}</p></div>"
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f"<th scope=col>{escape(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table class={kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _remark_table(remarks: Sequence[dict[str, Any]], empty: str) -> str:
+    if not remarks:
+        return f"<p>{escape(empty)}</p>"
+    return _table(("Tensor", "What and why"), ((_tensor(remark), _reason(remark)) for remark in remarks), "remarks")
+
+
+def _tensor(remark: dict[str, Any]) -> str:
+    times = f", {remark['count']} times" if remark["count"] > 1 else ""
+    return f"{_code(remark['tensor'])}<br>{format_size(remark['bytes'])}{times}"
+
+
+def _reason(remark: dict[str, Any]) -> str:
+    stop = ""
+    if remark["stopped_by"]:
+        stop = f"<br>stopped by {_code(remark['stopped_by'])} at {_code(remark['stopped_at'])}"
+    source = escape(f"{remark['pass']}, {remark['code']}")
+    return f"{escape(remark['message'])}{stop}<br><span class=place>{_code(remark['location'])}, {source}</span>"
+
+
+def _timing_table(steps: Sequence[dict[str, Any]]) -> str:
+    total = max(steps[-1]["seconds"], 1e-9)
+    rows = ((escape(one["step"]), f"{one['seconds']:.4f} s", f"{100 * one['seconds'] / total:.1f} %") for one in steps)
+    return _table(("Step", "Time", "Share"), rows, "timings")

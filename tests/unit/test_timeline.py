@@ -1,0 +1,163 @@
+"""Memory over the program: what is alive at each kernel of the main function."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from exla_opt.analysis.peak import Memory, predict
+from exla_opt.analysis.timeline import Timeline, read_timeline
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+
+ROOT = Path(__file__).parents[2]
+SQUARE = "tensor<64x64xf32>"
+SQUARE_BYTES = 64 * 64 * 4
+
+
+def timeline(text: str) -> Timeline:
+    return read_timeline(parse_module("m.mlir", text.encode(), new_context()).module)
+
+
+def dot(result: str, left: str, right: str) -> str:
+    dims = "contracting_dims = [1] x [0]"
+    return f"%{result} = stablehlo.dot_general %{left}, %{right}, {dims} : ({SQUARE}, {SQUARE}) -> {SQUARE}\n"
+
+
+def alive(found: Timeline) -> list[tuple[str, list[str]]]:
+    """For each point the op, and the ops that made what is alive there; the small ones are left out."""
+    return [
+        (
+            point.op.removeprefix("stablehlo."),
+            [tensor.op.removeprefix("stablehlo.") for tensor in found.alive_at(number) if tensor.bytes >= SQUARE_BYTES],
+        )
+        for number, point in enumerate(found.points)
+    ]
+
+
+def test_tensors_live_from_their_op_to_their_last_reader() -> None:
+    found = timeline(
+        f"func.func @main(%x: {SQUARE}) -> {SQUARE} {{\n"
+        + dot("a", "x", "x")
+        + dot("b", "a", "x")
+        + dot("c", "b", "a")
+        + dot("d", "c", "c")
+        + f"return %d : {SQUARE} }}"
+    )
+    assert [[tensor.location for tensor in found.alive_at(point)] for point in range(4)] == [
+        ["<stdin>:2:6"],
+        ["<stdin>:2:6", "<stdin>:3:6"],
+        ["<stdin>:2:6", "<stdin>:3:6", "<stdin>:4:6"],
+        ["<stdin>:4:6"],
+    ]
+    assert [point.bytes // SQUARE_BYTES for point in found.points] == [1, 2, 3, 1]
+    assert (found.peak, found.memory) == (2, Memory(SQUARE_BYTES, SQUARE_BYTES, 0, 3 * SQUARE_BYTES))
+    assert found.points[1].location == "<stdin>:3:6"
+
+
+def test_what_is_fused_has_no_point_and_what_takes_over_a_buffer_is_not_counted_twice() -> None:
+    found = timeline(
+        f"func.func @main(%x: {SQUARE}) -> {SQUARE} {{\n"
+        + dot("a", "x", "x")
+        + f"%n = stablehlo.negate %a : {SQUARE}\n%e = stablehlo.exponential %n : {SQUARE}\n"
+        + dot("b", "e", "x")
+        + f"return %b : {SQUARE} }}"
+    )
+    assert alive(found) == [
+        ("dot_general", ["dot_general"]),
+        ("exponential", ["exponential"]),
+        ("dot_general", ["exponential"]),
+    ]
+
+
+LOOP = f"""func.func @main(%x: {SQUARE}) -> {SQUARE} {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %init = stablehlo.sort_free
+  %ten = stablehlo.constant dense<10> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %c = %init) : tensor<i32>, {SQUARE}
+  cond {{
+    %go = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }} do {{
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    DOTS
+    stablehlo.return %j, %n : tensor<i32>, {SQUARE}
+  }}
+  AFTER
+  return %y : {SQUARE}
+}}
+""".replace("%init = stablehlo.sort_free", dot("init", "x", "x").strip())
+
+
+def test_a_loop_stands_at_its_place_and_takes_over_what_it_carries() -> None:
+    dots = dot("m", "c", "x") + dot("n", "m", "m")
+    found = timeline(LOOP.replace("DOTS", dots).replace("AFTER", dot("y", "r#1", "x")))
+    told = [(op, point.depth, made) for (op, made), point in zip(alive(found), found.points, strict=True)]
+    assert [one for one in told if one[0] in ("dot_general", "while")] == [
+        ("dot_general", 0, ["dot_general"]),
+        ("while", 0, ["while"]),
+        ("dot_general", 1, ["while", "dot_general"]),
+        ("dot_general", 1, ["while", "dot_general"]),
+        ("dot_general", 0, ["while"]),
+    ]
+
+
+def test_what_a_loop_captures_lives_to_its_end() -> None:
+    text = LOOP.replace("DOTS", dot("n", "c", "k")).replace("AFTER", dot("y", "r#1", "x"))
+    text = text.replace("  %ten =", f"  {dot('k', 'x', 'x')}  %ten =")
+    inside, behind = alive(timeline(text))[-2:]
+    assert ("dot_general" in inside[1], behind) == (True, ("dot_general", ["while"]))
+
+
+@pytest.mark.parametrize(
+    ("body", "points"),
+    [
+        ("func.func @main() { return }", 0),
+        (f"func.func @main(%x: {SQUARE}) -> {SQUARE} {{ return %x : {SQUARE} }}", 0),
+        (
+            "func.func @main() -> tensor<0xf32> { %0 = stablehlo.iota dim = 0 : tensor<0xf32>\nreturn %0 : tensor<0xf32> }",
+            1,
+        ),
+    ],
+)
+def test_little_or_nothing(body: str, points: int) -> None:
+    found = timeline(body)
+    assert len(found.points) == points
+    assert (found.memory.temp, found.peak) == (0, 0 if points else None)
+
+
+def test_the_main_function_is_told() -> None:
+    other = f"func.func @other(%x: {SQUARE}) -> {SQUARE} {{\n{dot('y', 'x', 'x')} return %y : {SQUARE} }}\n"
+    main = f"func.func @main(%x: {SQUARE}) -> {SQUARE} {{ return %x : {SQUARE} }}\n"
+    assert len(timeline(other).points) == 1
+    assert len(timeline(other + main).points) == 0
+
+
+def test_ten_thousand_ops_take_about_a_second() -> None:
+    lines = [dot(f"v{number + 1}", f"v{number}", f"v{number // 2}") for number in range(10_000)]
+    text = f"func.func @main(%v0: {SQUARE}) -> {SQUARE} {{\n{''.join(lines)} return %v10000 : {SQUARE} }}"
+    module = parse_module("m.mlir", text.encode(), new_context()).module
+    start = time.process_time()
+    found = read_timeline(module)
+    assert time.process_time() - start < 4
+    assert len(found.points) == 10_000
+    assert found.memory.temp == 2_502 * SQUARE_BYTES
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("tests/lit/tensor-splitter/*.mlir")), ids=lambda path: path.stem)
+def test_the_peak_is_the_one_that_is_predicted(path: Path) -> None:
+    for passes in ((), DEFAULT_PASSES):
+        with new_context() as context:
+            module = parse_module(path.name, path.read_bytes(), context).module
+            run_pipeline(module, passes, Options(size_threshold=64_000, split_size=32_000))
+            found, expected = read_timeline(module), predict(module).memory
+        assert found.memory == expected
+        assert max((point.bytes for point in found.points), default=0) == expected.temp
+        for number, point in enumerate(found.points):
+            known = sum(tensor.bytes for tensor in found.alive_at(number))
+            assert known <= point.bytes or point.depth, "only what a loop carries lends its buffer in between"
