@@ -15,6 +15,7 @@ from exla_opt.report.summary import Summary, count_remarks
 
 # Counted up when a key changes its meaning or goes; a new key changes nothing for those who read the others.
 _FORMAT = 1
+_MEMORY = ("arguments", "results", "aliased", "temp", "peak")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _side(summary: Summary, timeline: Timeline, name_place: Callable[[str], str]
     return {
         "largest_tensor": None if largest is None else {"type": str(largest), "bytes": largest.bytes},
         "loops": summary.loops,
-        "memory": {**asdict(timeline.memory), "peak": timeline.memory.peak},
+        "memory": {key: getattr(timeline.memory, key) for key in _MEMORY},
         "peak_point": timeline.peak,
         "points": [{**point, "location": name_place(point["location"])} for point in points],
         "tensors": [{**tensor, "location": name_place(tensor["location"])} for tensor in tensors],
