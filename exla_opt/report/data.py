@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exla_opt import __version__
 from exla_opt.analysis.timeline import Timeline
-from exla_opt.fit import Fit
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.report.summary import Summary, count_remarks
+
+if TYPE_CHECKING:
+    from exla_opt.fit import Fit
 
 # Counted up when a key changes its meaning or goes; a new key changes nothing for those who read the others.
 _FORMAT = 1

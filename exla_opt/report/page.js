@@ -12,8 +12,9 @@
     { name: "After", color: "--after", ...data.after },
   ].filter((side) => side.points.length);
   const highest = Math.max(1, ...sides.map((side) => side.memory.peak));
-  // Told one by one: so many of the largest tensors, none smaller than one part in so many of what is alive.
+  // Told one by one: so many of the largest tensors, but few that are less than one part in so many of what is alive.
   const MOST_ROWS = 12;
+  const FEWEST_ROWS = 3;
   const LEAST_SHARE = 1000;
   const MARKED = 60; // fewer points than this are marked one by one
 
@@ -156,13 +157,15 @@
     where.append(`step ${point + 1} of ${side.points.length}, `, element("code", one.op), ...place, loops);
     box.append(where);
     const alive = aliveAt(side, point);
-    const told = alive.filter((tensor, place) => place < MOST_ROWS && tensor.bytes * LEAST_SHARE >= one.bytes);
+    const isTold = (tensor, place) =>
+      place < FEWEST_ROWS || (place < MOST_ROWS && tensor.bytes * LEAST_SHARE >= one.bytes);
+    const told = alive.filter(isTold);
     const rest = alive.slice(told.length);
     const table = element("table");
     table.append(...told.map(tensorRow));
     const sum = (tensors) => tensors.reduce((bytes, tensor) => bytes + tensor.bytes, 0);
     const others = [
-      [sum(rest), `${rest.length} smaller tensor${rest.length > 1 ? "s" : ""}`],
+      [sum(rest), `${rest.length} more tensor${rest.length > 1 ? "s" : ""}`],
       [one.bytes - sum(alive), "scratch memory of this op"],
       [held(side), "arguments and results"],
     ];
