@@ -72,14 +72,14 @@ class Timeline:
         return sorted(found, key=lambda tensor: -tensor.bytes)
 
 
-def read_timeline(module: ir.Module) -> Timeline:
-    """The timeline of the main function, in a time linear in the number of ops.
+def read_timeline(module: ir.Module, gpu: bool = False) -> Timeline:
+    """The timeline of the main function on a CPU or a GPU, in a time linear in the number of ops.
 
     Calls are not followed, so a module whose calls are inlined tells more.
     """
     function = main_function(module)
     types = Types()
-    run = run_block(read_block(function.regions[0].blocks[0], types), gpu=False, is_function=True)
+    run = run_block(read_block(function.regions[0].blocks[0], types), gpu, is_function=True)
     collected = _Collected(types)
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)

@@ -12,7 +12,8 @@ import click
 
 from exla_opt import __version__
 from exla_opt.cli import values
-from exla_opt.cli.common import Command, Size, is_terminal, quieten
+from exla_opt.cli.common import Command, Size, is_terminal
+from exla_opt.cli.search import search_sizes
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.ir.write import Emit
-    from exla_opt.pipeline import AfterPass
     from exla_opt.remarks import Kind, Remark
     from exla_opt.report.summary import Summary
 
@@ -176,6 +176,8 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     begin = time.perf_counter()
     read = read_module(source, new_context())
     parsing = time.perf_counter() - begin
+    limit, target = flags["memory_limit"], flags["target"]
+    gpu = target is not None and target.startswith("cuda")
     reports: tuple[str, ...] = flags["reports"]
     wants_summary = not flags["quiet"] and (flags["summary"] or is_terminal(sys.stderr))
     before: list[Summary] = []
@@ -185,7 +187,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         if wants_summary or reports:
             before.append(summarise(module))
         if reports:
-            timelines.append(read_timeline(module))
+            timelines.append(read_timeline(module, gpu))
 
     # Measured after inlining where that comes first: a call hides what it makes.
     if names[:1] != ("normalise",):
@@ -198,13 +200,12 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
 
-    limit, target = flags["memory_limit"], flags["target"]
     found: Fit | None = None
     try:
         if limit is None and target is None:
             outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
         else:
-            found, limit = _fit(read, names, options, limit, target, after_pass)
+            found, limit = search_sizes(read, names, options, limit, target, after_pass)
             read, outcome, options = replace(read, module=found.module), found.outcome, found.options
     except InputError as error:
         error.locate(read.name, read.data)
@@ -225,9 +226,9 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(line, err=True)
     seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
     if reports:
-        after = (summarise(read.module), read_timeline(read.module))
+        after = (summarise(read.module), read_timeline(read.module, gpu))
         taken = with_rest(seconds, time.perf_counter() - start)
-        run = Run(read.name, options, names, (before[0], timelines[0]), after, remarks, taken, found, limit)
+        run = Run(read.name, options, names, (before[0], timelines[0]), after, remarks, taken, found, limit, target)
         data = as_data(run, _place_names(read))
         for path in reports:
             write_report(data, path)
@@ -235,49 +236,6 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         click.echo("\n".join(timing_lines(seconds, time.perf_counter() - start)), err=True)
     if found is not None and flags["strict"] and not found.fits:
         sys.exit(3)
-
-
-def _fit(
-    source: Source, names: Sequence[str], options: Options, limit: int | None, target: str | None, after_pass: AfterPass
-) -> tuple[Fit, int]:
-    """The pipeline with sizes for a memory limit, and the limit; on a terminal with a line on what is being tried."""
-    from exla_opt.fit import fit
-    from exla_opt.ir.read import parse_module
-
-    context = source.module.context
-    measure, memory, gpu = (None, 0, False) if target is None else _measure_on(target)
-    bound = memory if limit is None else limit
-
-    def read() -> ir.Module:
-        return parse_module(source.name, source.data, context).module
-
-    def search(tried: Callable[[Options, int], None] | None = None) -> Fit:
-        return fit(read, names, options, bound, measure, gpu=gpu, after_pass=after_pass, tried=tried)
-
-    if not is_terminal(sys.stderr):
-        return search(), bound
-    from rich.console import Console
-
-    with Console(stderr=True).status("trying without any split") as status:
-
-        def tried(sizes: Options, peak: int) -> None:
-            status.update(f"slices of {format_size(sizes.slice_bytes)} need {format_size(peak)}")
-
-        return search(tried), bound
-
-
-def _measure_on(name: str) -> tuple[Callable[[ir.Module], int], int, bool]:
-    """What compiles for a device and tells the peak bytes, the device's own bytes, and whether it is a GPU."""
-    quieten(uses_gpu=name == "cuda")
-    from exla_opt.ir.write import serialise
-    from exla_opt.runtime.target import compiled_memory, parse_target
-
-    target = parse_target(name)
-
-    def measure(module: ir.Module) -> int:
-        return compiled_memory(serialise(module, "bytecode"), target).peak
-
-    return measure, target.memory, bool(target.description)
 
 
 def _kinds(which: str) -> tuple[Kind, ...]:

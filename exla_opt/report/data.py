@@ -26,7 +26,7 @@ class Run:
 
     source: the input's name as the user gave it. passes: their names, in order. before, after: the two modules.
     remarks: what the passes said. seconds: each step and the time that it took, with the rest and the total behind.
-    fit, limit: what came of a memory limit in bytes, where one was given.
+    fit, limit, target: what came of a memory limit in bytes, where one was given, and of which device, if of one.
     """
 
     source: str
@@ -38,6 +38,7 @@ class Run:
     seconds: Sequence[tuple[str, float]]
     fit: Fit | None = None
     limit: int | None = None
+    target: str | None = None
 
 
 def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
         "input": run.source,
         "options": {
             "memory_limit": run.limit,
+            "target": run.target,
             "size_threshold": options.size_threshold,
             "split_size": options.slice_bytes,
             "reassociate": options.reassociate,

@@ -55,8 +55,9 @@ def _settings(data: dict[str, Any]) -> str:
     if fit is not None:
         verdict = "fits" if fit["fits"] else "does not fit"
         held = f", held up by {fit['held_by']}" if fit["held_by"] else ""
-        need = f"it needs {format_size(fit['peak'])}, with a margin"
-        sizes = f"{verdict} into {format_size(options['memory_limit'])}: {need}{held}"
+        device = f" of {options['target']}" if options["target"] else ""
+        need = f"it needs {format_size(fit['peak'])}{'' if device else ', with a margin'}"
+        sizes = f"{verdict} into {format_size(options['memory_limit'])}{device}: {need}{held}"
     return f"exla-opt {data['version']}; {sizes}; {passes}"
 
 

@@ -66,6 +66,7 @@ def test_data(tmp_path: Path) -> None:
     assert (data["format"], data["version"], data["input"]) == (1, __version__, source)
     assert data["options"] == {
         "memory_limit": None,
+        "target": None,
         "size_threshold": 10**6,
         "split_size": 500_000,
         "reassociate": True,
