@@ -129,13 +129,14 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
         raise click.UsageError("--report and --output name the same file")
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
-    options = _options(flags)
+    options = options_of(flags)
     if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
     _run(source, output, emit, options, flags, start)
 
 
-def _options(flags: dict[str, Any]) -> Options:
+def options_of(flags: dict[str, Any]) -> Options:
+    """The settings that the command line asks for. Raises click.UsageError where it contradicts itself."""
     threshold, split = flags["size_threshold"], flags["split_size"]
     limited = flags["memory_limit"] is not None or flags["target"] is not None
     if limited and (threshold, split) != (None, None):

@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.factors import read_rules
 from exla_opt.analysis.graph import OUTSIDE, read_graphs
-from exla_opt.cli.opt import main
+from exla_opt.cli.opt import main, options_of
 from exla_opt.cli.values import pass_names
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
@@ -48,8 +48,7 @@ def settings(name: str) -> tuple[Options, tuple[str, ...]]:
     words = shlex.split(line[1])
     end = next((index for index, word in enumerate(words) if word == "|" or ">" in word and "->" not in word), None)
     given = main.make_context("exla-opt", words[:end]).params
-    options = Options(given["size_threshold"], given["split_size"], not given["no_reassociate"], given["op_rules"])
-    return options, pass_names(given["passes"], given["pass_pipeline"])
+    return options_of(given), pass_names(given["passes"], given["pass_pipeline"])
 
 
 def rewrite(name: str, context: ir.Context) -> tuple[str, ir.Module, tuple[Remark, ...]]:
