@@ -86,7 +86,11 @@ def fit(
         if peak <= limit:
             break
     assert best is not None
-    return best if best.fits else replace(best, held_by=_holder(alive, said))
+    if best.fits:
+        return best
+    # What is told is what the compiler says, also of what was predicted to be too far from the limit to be compiled.
+    peak = best.peak if measure is None else measure(best.module)
+    return replace(best, peak=peak, fits=peak <= limit, held_by=_holder(alive, said))
 
 
 def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
