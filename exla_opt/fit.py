@@ -21,7 +21,7 @@ from exla_opt.remarks import Remark
 from exla_opt.sizes import format_size
 
 # Slices below this are not worth a loop's trip.
-_SMALLEST_SLICE = 2**16
+_SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
@@ -90,7 +90,7 @@ def fit(
         return best
     # What is told is what the compiler says, also of what was predicted to be too far from the limit to be compiled.
     peak = best.peak if measure is None else measure(best.module)
-    return replace(best, peak=peak, fits=peak <= limit, held_by=_holder(alive, said))
+    return replace(best, peak=peak, fits=peak <= limit, held_by=_holder(alive, said, limit))
 
 
 def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
@@ -107,10 +107,11 @@ def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> I
             yield replace(options, size_threshold=threshold, split_size=slices)
 
 
-def _holder(prediction: Prediction, remarks: Sequence[Remark]) -> str:
+def _holder(prediction: Prediction, remarks: Sequence[Remark], limit: int) -> str:
     """The largest tensor alive at the peak: its type, bytes and place, and why it was not split where that is known."""
-    if not prediction.alive:
-        return "its arguments and results alone take as much"
+    memory = prediction.memory
+    if not prediction.alive or memory.peak - memory.temp > limit:
+        return f"its arguments and results, which alone take {format_size(memory.peak - memory.temp)}"
     value = prediction.alive[0]
     kind = Types().of(value)
     op = maker(value)

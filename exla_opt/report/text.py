@@ -79,7 +79,7 @@ def fit_line(name: str, found: Fit, limit: int) -> str:
         return f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} at the peak"
     return (
         f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{format_size(found.peak)}, held up by {found.held_by}"
+        f"{format_size(found.peak)}, held up by {found.held_by.replace(_INPUT, f'{name}:')}"
     )
 
 

@@ -58,11 +58,16 @@ def test_a_smaller_limit_takes_smaller_slices() -> None:
 
 
 def test_what_holds_up_a_limit_that_cannot_be_met() -> None:
-    found, true = fitted(SORTED, parse_size("300KB"))
-    assert not found.fits and true > parse_size("300KB")
+    found, true = fitted(SORTED, parse_size("600KB"))
+    assert not found.fits and true > parse_size("600KB")
     assert "65536xf32" in found.held_by and "sort" in found.held_by
     again, _ = fitted(SORTED, found.peak)
     assert again.fits, "the smallest limit that was named can be met"
+
+
+def test_arguments_and_results_hold_up_a_limit_below_them() -> None:
+    found, _ = fitted(SORTED, parse_size("300KB"))
+    assert not found.fits and found.held_by == "its arguments and results, which alone take 524KB"
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -78,9 +83,9 @@ def test_the_command_line_says_how_it_fits() -> None:
 
 def test_strict_fails_where_it_does_not_fit() -> None:
     for arguments, expected in ((["--strict"], 3), ([], 0), (["--strict", "--quiet"], 3)):
-        code, told = run(str(SORTED), "--memory-limit=300KB", *arguments)
+        code, told = run(str(SORTED), "--memory-limit=600KB", *arguments)
         assert code == expected
-        assert "warning: does not fit into 300KB; the smallest limit that was reached is" in told
+        assert "warning: does not fit into 600KB; the smallest limit that was reached is" in told
 
 
 @pytest.mark.parametrize(
