@@ -1,9 +1,9 @@
-"""The predicted memory against what XLA:CPU plans, for modules and what they are split to; prints a Markdown table.
+"""The predicted memory against what XLA plans, for modules and what they are split to; prints a Markdown table.
 
     python benchmarks/predictions.py --modules DIRECTORY
 
 Small modules (`*_small_*`) are split with a threshold of 64KB, middle ones (`*_mid_*`) with 10MB, others with 100MB and
-with 25MB.
+with 25MB. `--target=cuda:h200` is for a GPU, which need not be here; modules that call LAPACK do not compile for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from exla_opt.runtime.memory import measure_memory
+from exla_opt.runtime.target import Target, compiled_memory, parse_target
 from exla_opt.sizes import format_size
 
 Peaks = tuple[int, int]
@@ -29,7 +29,9 @@ def main() -> None:
     """Print a row for every prediction that is off by more than a quarter, then how many were not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modules", type=Path, required=True, help="directory of .mlir and .mlir.gz files")
+    parser.add_argument("--target", default="cpu", help="whose compiler plans the memory [cpu]")
     arguments = parser.parse_args()
+    target = parse_target(arguments.target)
     paths = sorted(path for path in arguments.modules.iterdir() if path.name.endswith((".mlir", ".mlir.gz")))
     near = closer = count = winners = pairs = 0
     print("| module | threshold | predicted | planned | ratio |")
@@ -38,7 +40,7 @@ def main() -> None:
         before: Peaks | None = None
         for threshold in (None, *thresholds(path.name)):
             try:
-                predicted, planned = peaks(path, threshold)
+                predicted, planned = peaks(path, threshold, target)
             except InputError as error:
                 print(f"| {path.name} | {error.message} | | | |")
                 break
@@ -69,7 +71,7 @@ def thresholds(name: str) -> Iterator[int]:
         yield from (100_000_000, 25_000_000)
 
 
-def peaks(path: Path, threshold: int | None) -> Peaks:
+def peaks(path: Path, threshold: int | None, target: Target) -> Peaks:
     """The predicted and the planned peak, in bytes, of a module that is only normalised, or split."""
     with new_context() as context:
         module = read_module(str(path), context).module
@@ -77,7 +79,8 @@ def peaks(path: Path, threshold: int | None) -> Peaks:
             run_pipeline(module, ("normalise",), Options())
         else:
             run_pipeline(module, DEFAULT_PASSES, Options(threshold, threshold // 2 if threshold < 10**6 else threshold))
-        return predict(module).memory.peak, measure_memory(serialise(module, "bytecode")).peak
+        data = serialise(module, "bytecode")
+        return predict(module, gpu=bool(target.description)).memory.peak, compiled_memory(data, target).peak
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One number: finds the sizes with which a module fits into a memory limit, by trying the pipeline.
 
-The candidates are tried from the largest slices down, and of equal slices with the highest threshold first: large
-slices are few trips, and a high threshold leaves alone what need not be split. The first that fits is taken.
+The first candidate that fits is taken. For a GPU they are tried from the largest slices down, for large slices are few
+trips. A CPU is fastest with slices that stay in its cache, so those come first, then smaller ones, then larger ones.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from exla_opt.sizes import format_size
 _SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
+# Slices of so many bytes, a few of which are alive at once, run from a CPU's cache (docs/results.md, "Speed").
+_CACHED_SLICE = 4 * 10**6
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
 # More than any tensor takes.
@@ -64,8 +66,7 @@ def fit(
 
     read: makes the module anew for each attempt. limit: of arguments, results and temporary memory together, in bytes.
     measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
-    of a GPU. tried: is told of each
-    attempt. Raises what `run_pipeline` raises.
+    of a GPU. tried: is told of each attempt. Raises what `run_pipeline` raises.
     """
     best: Fit | None = None
     said: list[Remark] = []
@@ -98,13 +99,24 @@ def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> I
     memory = predict(module, gpu).memory
     room = limit - (memory.peak - memory.temp)
     yield replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)
-    slices = max(room, 0) if room > 0 else memory.temp
-    for _ in range(_HALVINGS):
-        slices //= 2
-        if slices < _SMALLEST_SLICE:
-            return
-        for threshold in (2 * slices, slices):
+    largest = room if room > 0 else memory.temp
+    for slices in _falling(largest // 2) if gpu else _cached_first(largest):
+        # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
+        for threshold in (2 * slices, slices) if gpu else (slices,):
             yield replace(options, size_threshold=threshold, split_size=slices)
+
+
+def _falling(largest: int) -> list[int]:
+    """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes."""
+    sizes = [size >> times for times in range(_HALVINGS) for size in (largest, 3 * largest // 4)]
+    return [size for size in sizes if size >= _SMALLEST_SLICE]
+
+
+def _cached_first(largest: int) -> list[int]:
+    """Slice sizes for a CPU, in bytes: what a cache holds, smaller ones, and larger ones as a last resort."""
+    first = min(_CACHED_SLICE, largest)
+    larger = [size for size in _falling(largest // 2) if size > first]
+    return [*_falling(first), *reversed(larger)]
 
 
 def _holder(prediction: Prediction, remarks: Sequence[Remark], limit: int) -> str:

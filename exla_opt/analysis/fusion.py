@@ -128,7 +128,7 @@ class _Decision:
         """Whether the op is cheap enough to be computed once for every kernel and element that reads it."""
         gpu = self.fusion.gpu
         if op.name == "reduce" and gpu:
-            return len(roots) <= 1
+            return len(roots) <= 1 and all(self.block.ops[root].name != "reduce" for root in roots)
         if op.name not in EXPENSIVE or (gpu and op.name in _CHEAP_ON_GPU):
             return True
         return len(roots) <= 1 and not any(self.spreads(user) for user in users)

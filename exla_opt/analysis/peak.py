@@ -24,6 +24,8 @@ _IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
 _POINTER = 8
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
+# What cuBLAS is given for its own use.
+_CUBLAS_WORKSPACE = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ class Run:
         dying: dict[int, list[int]] = {}
         for value, step in self.last.items():
             dying.setdefault(step, []).append(value)
+        if not self.fusion.gpu:
+            self.fill_early()
         for step, kernel in enumerate(self.order):
             op = self.block.ops[kernel]
             made = [value for value in op.results if value not in self.elsewhere]
@@ -178,6 +182,7 @@ class Run:
                 body = op.bodies[0]
                 changed = [new != old for new, old in zip(body.returned, body.arguments, strict=True)]
                 made = [value for value, is_new in zip(op.results, changed, strict=True) if is_new and value in made]
+            made = [value for value in made if value not in self.mine]
             self.mine.update(made)
             for value in made:
                 self.take_buffer(op, kernel, value, step)
@@ -195,6 +200,19 @@ class Run:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
                     self.died[value] = step
+
+    def fill_early(self) -> None:
+        """A loop that starts from a constant: XLA:CPU makes the constant's copy as soon as the block begins."""
+        makers = self.fusion.maker
+        for kernel in self.order:
+            op = self.block.ops[kernel]
+            if op.name != "while":
+                continue
+            for old, new in zip(op.operands, op.results, strict=True):
+                if old in makers and self.block.ops[makers[old]].name == "splat" and new not in self.elsewhere:
+                    self.mine.add(new)
+                    self.live += self.block.sizes[new]
+                    self.born[new] = 0
 
     def take_buffer(self, op: Operation, kernel: int, result: int, step: int) -> None:
         """Give the result the buffer of an operand that dies, where XLA does so."""
@@ -220,7 +238,11 @@ class Run:
             found = self.read_elementwise(kernel)
         else:
             return ()
-        return [value for value in found if not self.is_column_major(value)]
+        return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+
+    def is_product_on_gpu(self, value: int) -> bool:
+        maker = self.fusion.maker.get(value)
+        return self.fusion.gpu and maker is not None and self.block.ops[maker].name == "dot_general"
 
     def is_column_major(self, value: int) -> bool:
         """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
@@ -252,7 +274,8 @@ class Run:
         """The bytes that an op without bodies needs only while it runs."""
         sizes, gpu = self.block.sizes, self.fusion.gpu
         if gpu:
-            return sum(sizes[op.operands[side]] for side in op.copied)
+            workspace = _CUBLAS_WORKSPACE if op.name == "dot_general" else 0
+            return sum(sizes[op.operands[side]] for side in op.copied) + workspace
         if op.name == "reduce" and not is_short(op):
             return sizes[op.operands[0]] // max(prod(min(LONGEST_FUSED_REDUCTION, n) for n in op.lengths), 1)
         if op.name == "triangular_solve" and op.lengths[0] > _SOLVED_AT_ONCE:

@@ -147,7 +147,7 @@ class _Chooser:
         covered: set[int] = set()
         taken: list[tuple[int, int]] = []
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
-            if value in covered or graph.nodes[graph.tensors[value].producer].name == "stablehlo.constant":
+            if value in covered or self.is_start(value):
                 continue
             found = self.refuse_early(value, written) or self.best_for(value)
             if isinstance(found, Refusal):
@@ -201,6 +201,16 @@ class _Chooser:
             return True
         over = tensor.type.bytes > self.options.size_threshold
         return over and value in written and not updates_carry(graph, graph.nodes[tensor.producer])
+
+    def is_start(self, value: int) -> bool:
+        """Whether a tensor is one that is never made: a constant, or one number that a loop starts from."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        node = graph.nodes[tensor.producer]
+        if node.name == "stablehlo.constant":
+            return True
+        if node.name != "stablehlo.broadcast_in_dim" or graph.tensors[node.operands[0]].type.shape:
+            return False
+        return all(graph.nodes[user].name == "stablehlo.while" for user, _ in tensor.users)
 
     def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
         """Why a tensor is no target at all, if so."""

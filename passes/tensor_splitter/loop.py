@@ -8,10 +8,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.factors import Kind, Slot
-from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph
+from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, Types
 from exla_opt.ir import build
 
 from . import accumulate, tile
+from .delay import delay, last_input
 from .pieces import Piece
 from .plan import LoopPlan, Plan
 from .regions import Member
@@ -142,6 +143,7 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan) -> dict[int, list[
     """By node: where a scan begins, then an empty whole for each output; or what partial results are added to."""
     states: dict[int, list[ir.Value]] = {}
     written = {output.node for output in loop.stage.outputs}
+    after, types = last_input(graph, loop), Types()
     for position in loop.stage.nodes:
         node, factor = graph.nodes[position], plan.members[position].factor
         if position not in written and factor.kind is not Kind.SCAN:
@@ -150,6 +152,8 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan) -> dict[int, list[
             states[position] = [] if factor.kind is Kind.INDEPENDENT else accumulate.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
                 states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
+            if factor.kind is not Kind.CHAIN:
+                states[position] = [delay(value, after, types.of(value).bytes) for value in states[position]]
     return states
 
 

@@ -1,0 +1,63 @@
+"""Makes what a loop starts from wait for the loop's input.
+
+XLA:CPU runs what is ready first, and a constant is ready at once: the buffers of all loops of a program would be
+filled at its beginning, and stay alive until their loop comes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.analysis.graph import OUTSIDE, Graph
+from exla_opt.ir import build
+from exla_opt.ir.values import maker
+
+from .plan import LoopPlan
+
+# A smaller buffer is not worth the ops.
+_BIG = 2**20
+# XLA makes these where they are read, whenever that is.
+_EARLY = frozenset(f"stablehlo.{name}" for name in ("constant", "iota", "broadcast_in_dim", "transpose", "reshape"))
+
+
+def last_input(graph: Graph, loop: LoopPlan) -> ir.Value | None:
+    """The tensor that the loop reads and that is made last; None where it reads only what is there from the start."""
+    inside = set(loop.stage.nodes)
+    found: tuple[int, ir.Value] | None = None
+    for position in loop.stage.nodes:
+        node = graph.nodes[position]
+        for number, value in zip(node.operands, node.op.operands, strict=True):
+            tensor = graph.tensors[number]
+            made = tensor.producer
+            if made == OUTSIDE or made in inside or graph.nodes[made].name in _EARLY or not prod(tensor.type.shape):
+                continue
+            if found is None or made > found[0]:
+                found = made, value
+    return None if found is None else found[1]
+
+
+def delay(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
+    """The same tensor, made when `after` is: zeros, or one number everywhere. size: its bytes."""
+    op = maker(initial)
+    if after is None or size < _BIG or op is None:
+        return initial
+    kind = build.tensor_of(initial)
+    is_zero = op.name == "stablehlo.constant"
+    number = build.zeros(build.with_shape(kind, [])) if is_zero else op.operands[0]
+    other = build.splat(number.type, 1)
+    return build.broadcast(stablehlo.select(_never(after), other, number), kind.shape)
+
+
+def _never(value: ir.Value) -> ir.Value:
+    """False, but only known when `value` is: its first element is at once below and above zero."""
+    rank = len(build.shape_of(value))
+    first = stablehlo.slice(value, [0] * rank, [1] * rank, [1] * rank) if rank else value
+    element = stablehlo.reshape(build.with_shape(build.tensor_of(value), []), first) if rank else first
+    if isinstance(build.tensor_of(element).element_type, ir.ComplexType):
+        element = stablehlo.real(element)
+    zero = build.zeros(element.type)
+    below, above = (stablehlo.ComparisonDirectionAttr.get(name) for name in ("LT", "GT"))
+    return stablehlo.and_(stablehlo.compare(element, zero, below), stablehlo.compare(element, zero, above))
