@@ -6,7 +6,9 @@ To add an op: put its name on the list of ops whose Shardy rule is true of slice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import overload
 
 from jaxlib.mlir import ir
 
@@ -17,7 +19,7 @@ from .op_rules import custom_calls, indexing, linear, pointwise, windows
 from .op_rules.model import Factor, Kind, OpRule, Shape, Shapes, Slot, factors_of, why_whole
 from .op_rules.shardy import RULE, RuleReader, annotated_copy
 
-__all__ = ["Factor", "Kind", "OpRule", "Slot", "read_rules", "walk"]
+__all__ = ["Factor", "Kind", "OpRule", "Slot", "read_rules", "walk", "walk_functions"]
 
 # Only the regions of these hold ops of their own; those of reduce, sort, ... are part of the op.
 _CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
@@ -107,23 +109,67 @@ def walk(block: ir.Block) -> Iterator[ir.Operation]:
             stack += [iter(block.operations) for block in reversed(inner)]
 
 
-def _walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+def walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+    """All ops of the module's functions, in the order of `walk` over their blocks."""
     for view in module.regions[0].blocks[0].operations:
         for region in view.operation.regions:
             for block in region.blocks:
                 yield from walk(block)
 
 
-def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> list[OpRule]:
+def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> Sequence[OpRule]:
     """The rule of every op in the module's functions, in the order of `walk` over their blocks.
+
+    Each is worked out when it is asked for: most ops have nothing to do with a big tensor. The module must not have
+    changed before the first is.
 
     op_rules: (call target, rule text) pairs for custom calls. The module is not changed. Raises ValueError for a
     rule text that cannot be read, and InputError for a rule that does not fit its call.
     """
     reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
-    copy = annotated_copy(module)
-    pairs = zip(_walk_functions(module.operation), _walk_functions(copy), strict=True)
-    return [reader.rule_of(op, annotated) for op, annotated in pairs]
+    rules = _Rules(module, reader)
+    if op_rules:  # what is wrong with the user's own is told at once
+        for number, op in enumerate(rules.ops):
+            if op.name == "stablehlo.custom_call":
+                rules[number]
+    return rules
+
+
+class _Rules(Sequence[OpRule]):
+    """The rules of a module's ops; see `read_rules`."""
+
+    def __init__(self, module: ir.Module, reader: _Reader):
+        self.module = module
+        self.reader = reader
+        self.ops = list(walk_functions(module.operation))
+        self.made: dict[int, OpRule] = {}
+
+    @cached_property
+    def copy(self) -> ir.Operation:
+        """The module with Shardy's attributes; its ops live as long as it is held."""
+        return annotated_copy(self.module)
+
+    @cached_property
+    def annotated(self) -> list[ir.Operation]:
+        """The same ops with Shardy's attributes."""
+        found = list(walk_functions(self.copy))
+        if len(found) != len(self.ops):
+            raise RuntimeError("the module has changed since its ops were counted")
+        return found
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @overload
+    def __getitem__(self, number: int) -> OpRule: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[OpRule]: ...
+    def __getitem__(self, number: int | slice) -> OpRule | Sequence[OpRule]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if number not in self.made:
+            self.made[number] = self.reader.rule_of(self.ops[number], self.annotated[number])
+        return self.made[number]
 
 
 _Signature = tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]

@@ -50,15 +50,24 @@ class Tensor:
 
 @dataclass(slots=True)
 class Node:
-    """One operation: numbers of its operands, results and of the values its regions capture."""
+    """One operation: numbers of its operands, results and of the values its regions capture.
+
+    rules, number: the rules of the whole module, and which of them is the op's.
+    """
 
     position: int
     op: ir.Operation
     name: str
-    rule: OpRule
+    rules: Sequence[OpRule]
+    number: int
     operands: tuple[int, ...]
     results: tuple[int, ...]
     captures: tuple[int, ...]
+
+    @property
+    def rule(self) -> OpRule:
+        """How the op may be cut."""
+        return self.rules[self.number]
 
 
 @dataclass(slots=True)
@@ -141,42 +150,61 @@ def captured_values(op: ir.Operation) -> list[ir.Value]:
     return [value for value in found if value not in inside]
 
 
-def _index_block(block: ir.Block, rules: Iterator[OpRule], types: Types, tile: bool) -> list[Graph]:
-    nodes: list[Node] = []
-    tensors: list[Tensor] = []
-    number: dict[ir.Value, int] = {}
-    nested: list[Graph] = []
+class _Reader:
+    """Reads the blocks of a module in the order of its rules."""
 
-    def tensor(value: ir.Value) -> int:
-        known = number.get(value)
-        if known is None:
-            known = number[value] = len(tensors)
-            tensors.append(Tensor(value, types.of(value), OUTSIDE, 0))
-        return known
+    def __init__(self, rules: Sequence[OpRule]):
+        self.rules = rules
+        self.types = Types()
+        self.graphs: list[Graph] = []
+        self.ops = 0
 
-    for view in block.operations:
-        op = view.operation
-        position = len(nodes)
-        rule = next(rules)
-        operands = tuple(tensor(value) for value in op.operands)
-        captures = tuple(tensor(value) for value in captured_values(op)) if len(op.regions) else ()
-        for index, operand in enumerate(operands):
-            tensors[operand].users.append((position, index))
-        for capture in captures:
-            tensors[capture].users.append((position, -1))
-        results = []
-        for index, value in enumerate(op.results):
-            number[value] = len(tensors)
-            results.append(len(tensors))
-            tensors.append(Tensor(value, types.of(value), position, index))
-        nodes.append(Node(position, op, op.name, rule, operands, tuple(results), captures))
-        if op.name in CONTROL_FLOW:
-            own = TILE_MARK in op.attributes
-            for region in op.regions:
-                for inner in region.blocks:
-                    nested += _index_block(inner, rules, types, own)
-    arguments = frozenset(number[value] for value in block.arguments if value in number)
-    return [Graph(block, nodes, tensors, arguments, tile), *nested]
+    def read(self, block: ir.Block) -> None:
+        """Add the graph of a function's block, then those of the blocks in it, however deep they are nested."""
+        stack = [self.steps(block, False)]
+        while stack:
+            inner = next(stack[-1], None)
+            if inner is None:
+                stack.pop()
+            else:
+                stack.append(self.steps(*inner))
+
+    def steps(self, block: ir.Block, tile: bool) -> Iterator[tuple[ir.Block, bool]]:
+        """Add the graph of one block; gives each block inside where it stands, and whether it is a tile's."""
+        nodes: list[Node] = []
+        tensors: list[Tensor] = []
+        number: dict[ir.Value, int] = {}
+        graph = Graph(block, nodes, tensors, frozenset(), tile)
+        self.graphs.append(graph)
+
+        def tensor(value: ir.Value) -> int:
+            known = number.get(value)
+            if known is None:
+                known = number[value] = len(tensors)
+                tensors.append(Tensor(value, self.types.of(value), OUTSIDE, 0))
+            return known
+
+        for view in block.operations:
+            op = view.operation
+            name = op.name
+            position = len(nodes)
+            operands = tuple([tensor(value) for value in op.operands])
+            captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
+            for index, operand in enumerate(operands):
+                tensors[operand].users.append((position, index))
+            for capture in captures:
+                tensors[capture].users.append((position, -1))
+            first = len(tensors)
+            for index, value in enumerate(op.results):
+                number[value] = first + index
+                tensors.append(Tensor(value, self.types.of(value), position, index))
+            results = tuple(range(first, len(tensors)))
+            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
+            self.ops += 1
+            if name in CONTROL_FLOW:
+                own = TILE_MARK in op.attributes
+                yield from ((inner, own) for region in op.regions for inner in region.blocks)
+        graph.arguments = frozenset(number[value] for value in block.arguments if value in number)
 
 
 def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
@@ -184,11 +212,9 @@ def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
 
     rules: what `factors.read_rules` returned for this module, in the order of its walk.
     """
-    remaining = iter(rules)
-    types = Types()
-    graphs: list[Graph] = []
+    reader = _Reader(rules)
     for view in module.body.operations:
         for region in view.operation.regions:
             for block in region.blocks:
-                graphs += _index_block(block, remaining, types, False)
-    return graphs
+                reader.read(block)
+    return reader.graphs

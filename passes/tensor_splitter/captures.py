@@ -10,6 +10,7 @@ removes it; otherwise the move is undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -100,23 +101,35 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
     return blocks
 
 
-def bring_captures_in(module: ir.Module, options: Options) -> None:
-    """Move what can be split into the bodies that capture it; undo what then is not split."""
-    moves = []
-    for graph in read_graphs(module, read_rules(module, options.op_rules)):
-        captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
-        for value in sorted(captured):
-            tensor = graph.tensors[value]
-            if tensor.producer == OUTSIDE or tensor.type.bytes <= options.size_threshold:
-                continue
-            chain = _chain(graph, value, options.size_threshold)
-            for block in _reading_blocks(tensor.value, graph.block) if chain else ():
-                moves.append(_bring_in(graph, chain or [], tensor.value, block))
+def bring_captures_in(module: ir.Module, graphs: Sequence[Graph], options: Options) -> bool:
+    """Move what can be split into the bodies that capture it; undo what then is not split.
+
+    graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
+    """
+    chains = [found for graph in graphs for found in _chains(graph, options.size_threshold)]
+    moves = [
+        _bring_in(graph, chain, value, block)
+        for graph, value, chain in chains
+        for block in _reading_blocks(value, graph.block)
+    ]
     if not moves:
-        return
+        return False
     for move in _not_split(module, moves, options):
         _undo(move)
     _drop_unread(moves)
+    return True
+
+
+def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
+    """The big tensors that are captured and may be made again, and the ops that make each."""
+    captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
+    for value in sorted(captured):
+        tensor = graph.tensors[value]
+        if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
+            continue
+        chain = _chain(graph, value, threshold)
+        if chain:
+            yield graph, tensor.value, chain
 
 
 def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import read_rules
-from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from exla_opt.analysis.factors import read_rules, walk_functions
+from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, Types, read_graphs
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
 from exla_opt.passes import normalise
@@ -31,9 +31,12 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     done: list[Remark] = []
     missed: list[Remark] = []
     for attempt in range(_MOST_ROUNDS):
-        bring_captures_in(module, options)
-        made, found = _run_rounds(module, options)
-        _remove_marks(module)
+        graphs = _read(module, options, options.size_threshold)
+        if bring_captures_in(module, graphs, options):
+            graphs = _read(module, options, options.size_threshold)
+        made, found = _run_rounds(module, graphs, options)
+        if made or attempt == 0:
+            _remove_marks(module)
         if made or attempt == 0:
             missed = found  # told while our own loops were still marked as such
         if not made:
@@ -43,12 +46,11 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     return done + missed
 
 
-def _run_rounds(module: ir.Module, options: Options) -> tuple[list[Remark], list[Remark]]:
+def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tuple[list[Remark], list[Remark]]:
     """Split until no plan is left; returns what was done, and what was not in the last round."""
     done: list[Remark] = []
     missed: list[Remark] = []
     for _ in range(_MOST_ROUNDS):
-        graphs = read_graphs(module, read_rules(module, options.op_rules))
         choices = [choose(graph, options) for graph in graphs]
         missed = [
             _missed(graph, value, why)
@@ -59,7 +61,17 @@ def _run_rounds(module: ir.Module, options: Options) -> tuple[list[Remark], list
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
+        graphs = _read(module, options, min(options.size_threshold, options.slice_bytes))
     return done, missed
+
+
+def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
+    """The graphs of all blocks; none, which is cheap, where no op makes a tensor of more than `least` bytes."""
+    types = Types()
+    ops = walk_functions(module.operation)
+    if not options.op_rules and not any(types.of(value).bytes > least for op in ops for value in op.results):
+        return []
+    return read_graphs(module, read_rules(module, options.op_rules))
 
 
 def _devices(module: ir.Module) -> int:
