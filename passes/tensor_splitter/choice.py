@@ -111,12 +111,21 @@ class _Chooser:
             self.known[value, slot] = found
             if isinstance(found, Plan):
                 self.share(region, found)
+            elif found.reason.code == "EX308":
+                self.share_refusal(region, found)
         return self.known[value, slot]
 
     def share(self, region: Region, plan: Plan) -> None:
         for other, slot in region.slots.items():
             if slot.low == 0 and other in plan.vanished:
                 self.known.setdefault((other, slot), plan)
+
+    def share_refusal(self, region: Region, refusal: Refusal) -> None:
+        """What takes too many loops takes them from wherever it is looked at; long regions are searched once."""
+        for other, slot in region.slots.items():
+            if slot.low == 0:
+                own = Refusal(refusal.reason, self.graph.tensors[other].producer)
+                self.known.setdefault((other, slot), own)
 
     def best_for(self, value: int) -> Plan | Refusal:
         found = [self.plan_for(value, slot) for slot in _candidate_slots(self.graph, value)]

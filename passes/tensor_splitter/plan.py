@@ -17,7 +17,7 @@ from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longes
 from .equality import find_unequal
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
-from .stages import Makers, Output, Stage, find_copies, find_makers, find_stages
+from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
 
 # Rough speeds of one core, only to compare plans with each other.
 _FLOPS_PER_SECOND = 4e10
@@ -169,17 +169,19 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
-    stages = find_stages(graph, region, makers, copies, is_big)
+    outline = find_outline(graph, region, makers, copies)
+    if not outline.outputs:
+        return Refusal(Reason("EX107", "nobody reads what is made of it"), seed.producer)
+    if len(outline.outputs) > _MOST_STAGES:
+        loops_needed = f"it would take {len(outline.outputs)} loops, one after the other"
+        return Refusal(Reason("EX308", loops_needed), seed.producer)
+    stages = find_stages(graph, region, makers, copies, outline, is_big)
     if _unequal(graph, makers, stages) is not None:
-        stages = find_stages(graph, region, makers, copies, is_big, keeps=False)
+        stages = find_stages(graph, region, makers, copies, outline, is_big, keeps=False)
     if unequal := _unequal(graph, makers, stages):
         return Refusal(
             Reason("EX309", "a comparison for equality would need the very bits that another loop has made"), unequal
         )
-    if not stages:
-        return Refusal(Reason("EX107", "nobody reads what is made of it"), seed.producer)
-    if len(stages) > _MOST_STAGES:
-        return Refusal(Reason("EX308", f"it would take {len(stages)} loops, one after the other"), seed.producer)
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
     if region.seed not in vanished:

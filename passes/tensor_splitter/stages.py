@@ -115,14 +115,21 @@ def find_copies(graph: Graph, makers: Makers) -> set[int]:
     return copies
 
 
-def find_stages(
-    graph: Graph, region: Region, makers: Makers, copies: set[int], is_big: Callable[[int], bool], keeps: bool = True
-) -> list[Stage]:
-    """The loops of a region, first to last.
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of the loops of a region before their bodies are.
 
-    makers, copies: what `find_makers` and `find_copies` found.
-    is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
+    numbers: the earliest stage of every member. ready: the stage before which every whole value is ready, where that is
+    not the first. outputs: by stage, what it must bring out; a stage that is missing has no loop.
     """
+
+    numbers: dict[int, int]
+    ready: dict[int, int]
+    outputs: dict[int, dict[tuple[int, int], Output]]
+
+
+def find_outline(graph: Graph, region: Region, makers: Makers, copies: set[int]) -> Outline:
+    """How many loops a region takes, and for what. makers, copies: what `find_makers` and `find_copies` found."""
     numbers, ready = _stage_numbers(graph, region, makers, copies)
     outputs: dict[int, dict[tuple[int, int], Output]] = {}
     for position, number in numbers.items():
@@ -131,12 +138,28 @@ def find_stages(
         for output in _own_outputs(graph, region, makers, position):
             if graph.tensors[graph.nodes[position].results[output.result]].users:
                 outputs.setdefault(number, {})[position, output.result] = output
+    return Outline(numbers, ready, outputs)
 
+
+def find_stages(
+    graph: Graph,
+    region: Region,
+    makers: Makers,
+    copies: set[int],
+    outline: Outline,
+    is_big: Callable[[int], bool],
+    keeps: bool = True,
+) -> list[Stage]:
+    """The loops of a region, first to last.
+
+    makers, copies, outline: what `find_makers`, `find_copies` and `find_outline` found.
+    is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
+    """
+    numbers, ready = outline.numbers, outline.ready
+    outputs = {number: dict(found) for number, found in outline.outputs.items()}
     stages: list[tuple[int, list[int], set[int]]] = []
     computed: dict[int, set[int]] = {}
-    for number in range(max(numbers.values(), default=-1) + 1):
-        if number not in outputs:
-            continue
+    for number in sorted(outputs):
         needed: set[int] = set()
         awaited: set[int] = set()
         queue = [position for position, _ in outputs[number]]

@@ -16,7 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.passes.tensor_splitter.pieces import balanced_tile, cut_pieces
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
 from exla_opt.passes.tensor_splitter.regions import Region, grow
-from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_stages
+from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_outline, find_stages
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
@@ -110,7 +110,9 @@ def is_big(graph: Graph, value: int) -> bool:
 
 def stages_of(graph: Graph, region: Region) -> list[Stage]:
     makers = find_makers(graph, region)
-    return find_stages(graph, region, makers, find_copies(graph, makers), lambda value: is_big(graph, value))
+    copies = find_copies(graph, makers)
+    outline = find_outline(graph, region, makers, copies)
+    return find_stages(graph, region, makers, copies, outline, lambda value: is_big(graph, value))
 
 
 EXP = f"%x = stablehlo.exponential %a : {MATRIX}"
