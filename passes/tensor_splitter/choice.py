@@ -15,7 +15,7 @@ from exla_opt.remarks import Reason
 from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, operation_of
 from .extent import block_peak, interleaves
-from .plan import Plan, Refusal, is_returned, make_plan
+from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
 from .regions import Region, grow, updates_carry
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -99,33 +99,39 @@ class _Chooser:
         self.threshold = options.slice_bytes if graph.tile else options.size_threshold
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, Slot], Plan | Refusal] = {}
+        self.hopeless: dict[tuple[int, Slot], Reason] = {}
 
     def is_big(self, value: int) -> bool:
         return self.graph.tensors[value].type.bytes > self.threshold
 
     def plan_for(self, value: int, slot: Slot) -> Plan | Refusal:
         """The plan that cuts `value` along `slot`; seeds that lead to the same region share it."""
-        if (value, slot) not in self.known:
-            region = grow(self.graph, value, slot, self.is_big, self.allowed)
-            found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
-            self.known[value, slot] = found
-            if isinstance(found, Plan):
-                self.share(region, found)
-            elif found.reason.code == "EX308":
-                self.share_refusal(region, found)
-        return self.known[value, slot]
+        key = (value, slot)
+        if key not in self.known:
+            self.known[key] = self.search(value, slot)
+        return self.known[key]
+
+    def search(self, value: int, slot: Slot) -> Plan | Refusal:
+        """The plan of a seed that was not met yet. Long regions that lead nowhere are searched once."""
+        region = grow(self.graph, value, slot, self.is_big, self.allowed, self.hopeless)
+        if region.joined is not None:
+            return self.give_up(region, self.hopeless[region.joined])
+        found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
+        if isinstance(found, Plan):
+            self.share(region, found)
+        elif found.reason.code == TOO_MANY_LOOPS:
+            self.give_up(region, found.reason)
+        return found
+
+    def give_up(self, region: Region, reason: Reason) -> Refusal:
+        """What takes too many loops takes them from wherever in the region it is looked at."""
+        self.hopeless.update(((other, slot), reason) for other, slot in region.slots.items() if slot.low == 0)
+        return Refusal(reason, self.graph.tensors[region.seed].producer)
 
     def share(self, region: Region, plan: Plan) -> None:
         for other, slot in region.slots.items():
             if slot.low == 0 and other in plan.vanished:
                 self.known.setdefault((other, slot), plan)
-
-    def share_refusal(self, region: Region, refusal: Refusal) -> None:
-        """What takes too many loops takes them from wherever it is looked at; long regions are searched once."""
-        for other, slot in region.slots.items():
-            if slot.low == 0:
-                own = Refusal(refusal.reason, self.graph.tensors[other].producer)
-                self.known.setdefault((other, slot), own)
 
     def best_for(self, value: int) -> Plan | Refusal:
         found = [self.plan_for(value, slot) for slot in _candidate_slots(self.graph, value)]

@@ -28,6 +28,7 @@ _FULL_SPEED_ROWS = 128
 _MOST_BORDERS = 6
 # Every stage makes big tensors again: attention cut over its keys has five, its gradient a few more.
 _MOST_STAGES = 10
+TOO_MANY_LOOPS = "EX308"
 _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
 
 
@@ -174,7 +175,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         return Refusal(Reason("EX107", "nobody reads what is made of it"), seed.producer)
     if len(outline.outputs) > _MOST_STAGES:
         loops_needed = f"it would take {len(outline.outputs)} loops, one after the other"
-        return Refusal(Reason("EX308", loops_needed), seed.producer)
+        return Refusal(Reason(TOO_MANY_LOOPS, loops_needed), seed.producer)
     stages = find_stages(graph, region, makers, copies, outline, is_big)
     if _unequal(graph, makers, stages) is not None:
         stages = find_stages(graph, region, makers, copies, outline, is_big, keeps=False)

@@ -7,7 +7,7 @@ that index, so that a shifted slice, a pad or a merged dimension are read off in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
 from exla_opt.analysis.factors import Factor, Kind, Slot
@@ -42,12 +42,16 @@ class Member:
 
 @dataclass(slots=True)
 class Region:
-    """What one factor reaches. `slots` holds every tensor that is cut; `blocked` says where it ended, and why."""
+    """What one factor reaches. `slots` holds every tensor that is cut; `blocked` says where it ended, and why.
+
+    joined: where the search ended early, because what lies behind is known to be hopeless.
+    """
 
     seed: int
     slots: dict[int, Slot]
     members: dict[int, Member] = field(default_factory=dict)
     blocked: dict[int, Reason] = field(default_factory=dict)
+    joined: tuple[int, Slot] | None = None
 
     @property
     def low(self) -> int:
@@ -108,17 +112,27 @@ class _Growth:
     """The search for one region: a work list of tensors, each op decided once."""
 
     def __init__(
-        self, graph: Graph, region: Region, follow: Callable[[int], bool], allowed: Callable[[Node, Factor], bool]
+        self,
+        graph: Graph,
+        region: Region,
+        follow: Callable[[int], bool],
+        allowed: Callable[[Node, Factor], bool],
+        hopeless: Container[tuple[int, Slot]],
     ):
         self.graph = graph
         self.region = region
         self.follow = follow
         self.allowed = allowed
+        self.hopeless = hopeless
         self.queue = [region.seed]
 
     def run(self) -> None:
         while self.queue:
             value = self.queue.pop()
+            key = (value, self.region.slots[value])
+            if key in self.hopeless:
+                self.region.joined = key
+                return
             tensor = self.graph.tensors[value]
             if tensor.producer == OUTSIDE or not self.visit(self.graph.nodes[tensor.producer]):
                 continue  # a tensor made elsewhere is sliced; it does not connect its readers
@@ -193,14 +207,15 @@ def grow(
     slot: Slot,
     follow: Callable[[int], bool],
     allowed: Callable[[Node, Factor], bool],
+    hopeless: Container[tuple[int, Slot]] = (),
 ) -> Region:
     """The region of `seed` cut along `slot`: everything that the factor reaches through tensors to `follow`.
 
-    allowed: whether an op may be cut along one of its factors.
+    allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once.
     """
     region = Region(seed, {seed: slot})
-    _Growth(graph, region, follow, allowed).run()
-    if region.members:
+    _Growth(graph, region, follow, allowed, hopeless).run()
+    if region.members and region.joined is None:
         _add_between(graph, region, follow, allowed)
     return region
 
