@@ -74,7 +74,13 @@ def module_text(layers: int) -> str:
     """A module whose main function is a stack of layers, each with weights of its own."""
     weights = [f"%{name}{layer}: tensor<{shape}xf32>" for layer in range(layers) for name, shape in _WEIGHTS.items()]
     lines = [f"func.func public @main({', '.join(['%x0: tensor<' + _X + 'xf32>', *weights])}) -> tensor<{_X}xf32> {{"]
-    for name, number in {"zero": "0.0", "low": "0xFF800000", "one": "1.0", "size": f"{_WIDTH}.0", "eps": "1.0e-6"}.items():
+    for name, number in {
+        "zero": "0.0",
+        "low": "0xFF800000",
+        "one": "1.0",
+        "size": f"{_WIDTH}.0",
+        "eps": "1.0e-6",
+    }.items():
         lines.append(f"  %{name} = stablehlo.constant dense<{number}> : tensor<f32>")
     for layer in range(layers):
         lines += _Layer(layer).lines()
@@ -103,7 +109,9 @@ class _Layer:
         self._op("gate", "logistic %wide#", (), _H)
         self._op("gated", "multiply %wide#, %gate#", (), _H)
         self._dot("narrow", "gated", "down", (_H, f"{_HIDDEN}x{_WIDTH}"), _X)
-        self.written.append(f"  %x{self.number + 1} = stablehlo.add %b{self.number}, %narrow{self.number} : tensor<{_X}xf32>")
+        self.written.append(
+            f"  %x{self.number + 1} = stablehlo.add %b{self.number}, %narrow{self.number} : tensor<{_X}xf32>"
+        )
         return self.written
 
     def _attend(self) -> None:

@@ -10,15 +10,14 @@ locations, signatures, argument, result and module attributes and symbol names a
 
 from __future__ import annotations
 
-from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir import ir
 
 from exla_opt.ir.branches import take_known_branches
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.composites import restore_chlo_ops
 from exla_opt.ir.inline import inline_calls
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
-
-_CLEAN_UP = "builtin.module(canonicalize,cse,symbol-dce)"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -30,12 +29,6 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     if _capture_invariants(module):
         clean_up(module)
     return []
-
-
-def clean_up(module: ir.Module) -> None:
-    """Drop dead ops and merge equal ones."""
-    with module.context:
-        passmanager.PassManager.parse(_CLEAN_UP).run(module.operation)
 
 
 def _capture_invariants(module: ir.Module) -> bool:

@@ -21,9 +21,9 @@ from exla_opt.analysis.graph import TensorType, Types
 from exla_opt.analysis.op_rules.bodies import float_bits, operations_of
 from exla_opt.ir import build
 from exla_opt.ir.blocks import all_blocks
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
-from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .candidates import Candidate, Refusal, Sum, candidate_of, looks_like_one, sum_of, without_blocked
@@ -58,7 +58,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
             writer.write(candidate)
         changed = changed or bool(kept)
     if changed:
-        normalise.clean_up(module)  # takes away the tensors that nobody needs any more
+        clean_up(module)  # takes away the tensors that nobody needs any more
     return remarks
 
 

@@ -16,9 +16,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.analysis.graph import Types
 from exla_opt.ir.blocks import all_blocks
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.options import Options
-from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Reason, Remark
 from exla_opt.sizes import format_size
 
@@ -42,7 +42,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         remarks += passed
         if not passed:
             break
-        normalise.clean_up(module)  # takes away the products that nobody needs any more
+        clean_up(module)  # takes away the products that nobody needs any more
     return remarks + missed
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
 from exla_opt.options import Options
-from exla_opt.passes import normalise
 from exla_opt.remarks import Remark
 
 from .parts import (
@@ -65,5 +65,5 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Apply the patterns until none fits."""
     while apply_patterns(module, PATTERNS):
-        normalise.clean_up(module)
+        clean_up(module)
     return []

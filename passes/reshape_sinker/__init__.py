@@ -14,9 +14,10 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
 from exla_opt.options import Options
-from exla_opt.passes import normalise, rce
+from exla_opt.passes import rce
 from exla_opt.remarks import Remark
 
 from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose
@@ -32,7 +33,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     while changed:
         changed = apply_patterns(module, patterns)
         changed = apply_patterns(module, rce.PATTERNS) or changed
-        normalise.clean_up(module)
+        clean_up(module)
     return []
 
 

@@ -1,0 +1,69 @@
+"""Dead ops go and equal ones become one, in a time that is linear in the module."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir, passmanager
+
+from exla_opt.analysis.graph import CONTROL_FLOW, captured_values
+
+_PIPELINE = "builtin.module(canonicalize,cse,symbol-dce)"
+# MLIR tells ops apart by name, operands, attributes and types before it compares their regions, each with each: loops
+# and branches that start from the same numbers are all alike to it. So many of them take no time worth saving.
+_FEW = 256
+_MARK = "exla.alike"
+
+
+def clean_up(module: ir.Module) -> None:
+    """Drop dead ops and merge equal ones."""
+    kinds = _mark(module)
+    _run(module)
+    while kinds:
+        # What has become equal may make two loops equal that were not.
+        _unmark(module)
+        now = _mark(module)
+        if now == kinds:
+            break
+        kinds = now
+        _run(module)
+    if kinds:
+        _unmark(module)
+
+
+def _run(module: ir.Module) -> None:
+    with module.context:
+        passmanager.PassManager.parse(_PIPELINE).run(module.operation)
+
+
+def _control_flow(module: ir.Module) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in CONTROL_FLOW:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _mark(module: ir.Module) -> int:
+    """Give control flow that differs in what its regions read a different attribute.
+
+    Returns how many kinds there are; 0, and nothing is marked, where there is little control flow.
+    """
+    ops = _control_flow(module)
+    if len(ops) < _FEW:
+        return 0
+    kinds: dict[tuple[ir.Value | str, ...], int] = {}
+    with module.context:
+        number_type = ir.IntegerType.get_signless(64)
+        for op in ops:
+            key = (op.name, *op.operands, *captured_values(op))
+            op.attributes[_MARK] = ir.IntegerAttr.get(number_type, kinds.setdefault(key, len(kinds)))
+    return len(kinds)
+
+
+def _unmark(module: ir.Module) -> None:
+    for op in _control_flow(module):
+        if _MARK in op.attributes:
+            del op.attributes[_MARK]
