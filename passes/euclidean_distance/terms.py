@@ -13,6 +13,8 @@ from .expression import Expression
 # More than these and the formula is no distance and none of its gradients.
 _MOST_TERMS = 12
 _MOST_FACTORS = 8
+# Deeper formulas have more terms than that, or are made of parts that were read for other formulas.
+_DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,20 @@ class Expansion:
     order: dict[Factor, int] = field(default_factory=dict)
     opened: dict[Expression, None] = field(default_factory=dict)
     known: dict[Expression, list[Term]] = field(default_factory=dict)
+    depth: int = 0
 
     def terms(self, expression: Expression) -> list[Term]:
         """The terms that add up to the expression; [] with a `refusal` when it is no polynomial of smaller tensors."""
         if self.refusal:
             return []
         found = self.known.get(expression)
+        if found is None and self.depth == _DEEPEST:
+            self.refusal = "it has too many terms when multiplied out"
+            return []
         if found is None:
+            self.depth += 1
             found = self.known[expression] = self._read(expression)
+            self.depth -= 1
         return found
 
     def _read(self, expression: Expression) -> list[Term]:
@@ -82,7 +90,7 @@ class Expansion:
 
     def _smaller(self, expression: Expression) -> list[Term]:
         """The terms of a big part that lacks a dimension itself; [] when it has to be taken as it is."""
-        part = Expansion(expression.dims, self.floats, self.converts, self.is_big, order=self.order)
+        part = Expansion(expression.dims, self.floats, self.converts, self.is_big, order=self.order, depth=self.depth)
         found = part.terms(expression)
         if part.refusal:
             return []

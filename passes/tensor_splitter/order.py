@@ -11,13 +11,23 @@ _ORDERED = frozenset("stablehlo." + name for name in "rng rng_bit_generator infe
 
 
 def _has_order(op: ir.Operation) -> bool:
-    """Whether the op may do more than compute its results."""
+    """Whether the op, or one in its regions, may do more than compute its results."""
+    if not len(op.regions):
+        return _has_effect(op)
+    found = False
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        found = found or _has_effect(inner)
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+    return found
+
+
+def _has_effect(op: ir.Operation) -> bool:
     if op.name == "stablehlo.custom_call":
         return "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value
-    if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if"):
-        return any(
-            _has_order(view.operation) for region in op.regions for block in region.blocks for view in block.operations
-        )
     return op.name in _ORDERED
 
 
