@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir, passmanager
 
-from exla_opt.analysis.graph import CONTROL_FLOW, captured_values
+from exla_opt.analysis.graph import CONTROL_FLOW
 
 _PIPELINE = "builtin.module(canonicalize,cse,symbol-dce)"
 # MLIR tells ops apart by name, operands, attributes and types before it compares their regions, each with each: loops
@@ -58,9 +58,23 @@ def _mark(module: ir.Module) -> int:
     with module.context:
         number_type = ir.IntegerType.get_signless(64)
         for op in ops:
-            key = (op.name, *op.operands, *captured_values(op))
+            key = (op.name, *op.operands, *_captured_directly(op))
             op.attributes[_MARK] = ir.IntegerAttr.get(number_type, kinds.setdefault(key, len(kinds)))
     return len(kinds)
+
+
+def _captured_directly(op: ir.Operation) -> list[ir.Value]:
+    """What the regions of an op read from outside, without what only regions inside them read."""
+    inside: set[ir.Value] = set()
+    found: dict[ir.Value, None] = {}
+    for region in op.regions:
+        for block in region.blocks:
+            inside.update(block.arguments)
+            for view in block.operations:
+                inner = view.operation
+                found.update(dict.fromkeys(operand for operand in inner.operands if operand not in inside))
+                inside.update(inner.results)
+    return list(found)
 
 
 def _unmark(module: ir.Module) -> None:

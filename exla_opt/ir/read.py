@@ -24,6 +24,8 @@ _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
 
 _TF_DIALECTS = ("tf", "tf_executor", "tf_saved_model", "mhlo_disc")
 _UNKNOWN_DIALECT = r"^Dialect `(\w+)' not found|[!#]\"?(\w+)\"?<.* created with unregistered dialect"
+# MLIR itself ends with a stack overflow at a few times this.
+_DEEPEST = 1000
 _HEX_SIZE = "the constant's hex data does not have the size of its type"
 _DYNAMIC = "dynamic shape {}: exla-opt needs to know every size"
 _SPECIALISE = "export with concrete sizes, or specialise the module with stablehlo-refine-shapes"
@@ -253,7 +255,7 @@ def _check(module: ir.Module, data: bytes) -> None:
             help="print it again without an elements limit, or export bytecode",
         )
     for function in functions:
-        _check_shapes(function)
+        _check_function(function)
 
 
 def is_private(function: ir.Operation) -> bool:
@@ -262,8 +264,8 @@ def is_private(function: ir.Operation) -> bool:
     return "sym_visibility" in attributes and str(attributes["sym_visibility"]) == '"private"'
 
 
-def _check_shapes(function: ir.Operation) -> None:
-    """Raise InputError at the first value of a dynamic shape."""
+def _check_function(function: ir.Operation) -> None:
+    """Raise InputError at the first value of a dynamic shape, or where regions are nested too deep."""
     static: set[ir.Type] = set()
 
     def check(value: ir.Value, op: ir.Operation) -> None:
@@ -279,9 +281,11 @@ def _check_shapes(function: ir.Operation) -> None:
             )
         static.add(kind)
 
-    stack = [function]
+    stack = [(function, 0)]
     while stack:
-        op = stack.pop()
+        op, depth = stack.pop()
+        if depth > _DEEPEST:
+            raise error_at(op.location, f"its regions are nested more than {_DEEPEST:,} deep")
         for result in op.results:
             check(result, op)
         inner: list[ir.Operation] = []
@@ -290,4 +294,4 @@ def _check_shapes(function: ir.Operation) -> None:
                 for argument in block.arguments:
                     check(argument, op)
                 inner.extend(view.operation for view in block.operations)
-        stack.extend(reversed(inner))
+        stack.extend((below, depth + 1) for below in reversed(inner))
