@@ -27,6 +27,7 @@ _ELEMENTWISE = frozenset(
 # Their results take the buffers of their first operands, one for one, where nobody reads those later.
 _IN_PLACE = frozenset(("dynamic_update_slice", "scatter", "while"))
 _LONGEST_FUSED_REDUCTION = 32
+_EMPTY = frozenset[int]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,13 @@ class _Fusion:
     def __init__(self, ops: Sequence[Operation], shapes: Mapping[int, Sequence[int]], returned: Collection[int]):
         self.ops = ops
         self.shapes = shapes
-        self.returned = returned
+        self.returned = frozenset(returned)
         self.readers: dict[int, list[tuple[int, int]]] = {}
         for position, op in enumerate(ops):
             for index, value in enumerate(op.operands):
                 self.readers.setdefault(value, []).append((position, index))
+        self.fusible = list(map(_fusible, ops))
+        self.views = [_is_view(op, shapes) for op in ops]
         self.written: set[int] = set()
         self.roots: list[frozenset[int]] = [frozenset()] * len(ops)
         self.runs_at: list[int] = list(range(len(ops)))
@@ -105,20 +108,18 @@ class _Fusion:
         for position in range(len(self.ops) - 1, -1, -1):
             self.decide(position)
 
-    def uses(self, op: Operation) -> Iterable[tuple[int, int]]:
-        return (use for value in op.results for use in self.readers.get(value, ()))
-
     def decide(self, position: int) -> None:
         op = self.ops[position]
-        uses = list(self.uses(op))
-        last = max((self.runs_at[user] for user, _ in uses), default=position)
-        if any(value in self.returned for value in op.results):
+        uses = [use for value in op.results for use in self.readers.get(value, ())]
+        last = max([self.runs_at[user] for user, _ in uses], default=position)
+        is_returned = not self.returned.isdisjoint(op.results)
+        if is_returned:
             last = len(self.ops)
         for value in op.results:
             self.last_read[value] = last
-        roots = frozenset[int]().union(*(self.roots[user] for user, index in uses if _absorbs(self.ops[user], index)))
-        written = self.is_written(op, uses, roots)
-        if written and _is_view(op, self.shapes):
+        roots = _EMPTY.union(*[self.roots[user] for user, index in uses if _absorbs(self.ops[user], index)])
+        written = is_returned or self.is_written(position, uses, roots)
+        if written and self.views[position]:
             # The buffer is the operand's: it must exist, and lives as long as the view.
             self.roots[position] = frozenset({position})
             self.runs_at[position] = last
@@ -130,11 +131,11 @@ class _Fusion:
         self.roots[position] = roots
         self.runs_at[position] = last
 
-    def is_written(self, op: Operation, uses: list[tuple[int, int]], roots: frozenset[int]) -> bool:
-        if not uses or not _fusible(op) or any(value in self.returned for value in op.results):
+    def is_written(self, position: int, uses: list[tuple[int, int]], roots: frozenset[int]) -> bool:
+        op = self.ops[position]
+        if not uses or not self.fusible[position]:
             return True
-        all_absorb = all(self.absorbed(op, user, index) for user, index in uses)
-        if not all_absorb:
+        if not all([self.absorbed(op, user, index) for user, index in uses]):
             return True
         if op.name not in _EXPENSIVE:
             return False
@@ -143,7 +144,7 @@ class _Fusion:
     def absorbed(self, op: Operation, user: int, index: int) -> bool:
         """Through a view that itself must exist, the tensor under it must exist too."""
         reader = self.ops[user]
-        if _is_view(reader, self.shapes):
+        if self.views[user]:
             return user not in self.roots[user]
         if op.name == "transpose" and reader.name in ("dot", "dot_general"):
             return True  # it becomes a part of the dot's dimension numbers

@@ -25,7 +25,7 @@ def apply_patterns(module: ir.Module, patterns: Mapping[str, Sequence[Pattern]])
         for view in list(block.operations):
             op = view.operation
             found = patterns.get(op.name)
-            if not found or not len(list(op.results[0].uses)) or has_notes(op):
+            if not found or next(iter(op.results[0].uses), None) is None or has_notes(op):
                 continue
             with ir.InsertionPoint(op), op.location:
                 value = next((made for pattern in found if (made := pattern(op)) is not None), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from jaxlib.mlir import ir
@@ -50,6 +50,7 @@ class Body:
     """A loop's body for the memory model: ops, and the slot of every tensor that is a tile in it.
 
     own: the whole types of tensors that only the body has (slices, widened operands), by numbers of their own.
+    peaks: what `body_peak` has found, by the length of the tile.
     """
 
     graph: Graph
@@ -57,6 +58,7 @@ class Body:
     slots: dict[int, Slot]
     own: dict[int, TensorType]
     returned: set[int]
+    peaks: dict[int, int] = field(default_factory=dict)
 
     def type_of(self, value: int) -> TensorType:
         """The type of the whole tensor that `value` is a tile of."""
@@ -116,9 +118,11 @@ def bytes_per_index(body: Body) -> int:
 
 def body_peak(body: Body, tile: int) -> int:
     """The predicted peak of the body with tiles of one length; what the loop carries is not counted."""
-    shapes = _shapes(body, tile)
-    sizes = {value: prod(shape) * body.type_of(value).element_bytes for value, shape in shapes.items()}
-    return peak_bytes(body.ops, shapes, sizes, body.returned, free=body.returned)
+    if tile not in body.peaks:
+        shapes = _shapes(body, tile)
+        sizes = {value: prod(shape) * body.type_of(value).element_bytes for value, shape in shapes.items()}
+        body.peaks[tile] = peak_bytes(body.ops, shapes, sizes, body.returned, free=body.returned)
+    return body.peaks[tile]
 
 
 def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
