@@ -16,6 +16,7 @@ from exla_opt.ir.branches import take_known_branches
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.composites import restore_chlo_ops
 from exla_opt.ir.inline import inline_calls
+from exla_opt.ir.loops import drop_carries, terminator
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
@@ -45,7 +46,7 @@ def _capture_invariants(module: ir.Module) -> bool:
     changed = False
     for loop in loops:
         if invariant := _invariant_carries(loop):
-            _drop_carries(loop, invariant)
+            drop_carries(loop, invariant)
             changed = True
     return changed
 
@@ -55,43 +56,7 @@ def _invariant_carries(loop: ir.Operation) -> list[int]:
     if len(loop.attributes):  # a sharding, say, has one entry a carry
         return []
     body = loop.regions[1].blocks[0]
-    returned = _terminator(body).operands
+    returned = terminator(body).operands
     found = [index for index, argument in enumerate(body.arguments) if returned[index] == argument]
     # A loop must carry something; one that carries only constants ends at once or never, and stays what it is.
     return found if len(found) < len(loop.operands) else []
-
-
-def _drop_carries(loop: ir.Operation, dropped: list[int]) -> None:
-    condition, body = (region.blocks[0] for region in loop.regions)
-    for index in dropped:
-        value = loop.operands[index]
-        for carried in (condition.arguments[index], body.arguments[index], loop.results[index]):
-            carried.replace_all_uses_with(value)
-    kept = [index for index in range(len(loop.operands)) if index not in set(dropped)]
-    terminator = _terminator(body)
-    with ir.InsertionPoint(terminator):
-        ir.Operation.create(
-            terminator.name, operands=[terminator.operands[index] for index in kept], loc=terminator.location
-        )
-    terminator.erase()
-    for block in (condition, body):
-        for index in reversed(dropped):
-            block.erase_argument(index)
-    smaller = ir.Operation.create(
-        loop.name,
-        results=[loop.results[index].type for index in kept],
-        operands=[loop.operands[index] for index in kept],
-        regions=2,
-        loc=loop.location,
-        ip=ir.InsertionPoint(loop),
-    )
-    condition.append_to(smaller.regions[0])
-    body.append_to(smaller.regions[1])
-    for index, result in zip(kept, smaller.results, strict=True):
-        loop.results[index].replace_all_uses_with(result)
-    loop.erase()
-
-
-def _terminator(block: ir.Block) -> ir.Operation:
-    *_, last = block.operations
-    return last.operation

@@ -21,12 +21,15 @@ _PARSER_POSITION = re.compile(rf'"{PARSER_FILE}":\d+:\d+')
 
 
 def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
-    """Write the module to the file `destination`, or to standard output for `-`.
+    """Write the module to a file or, for `-`, to standard output; raises what `write_data` raises."""
+    write_data(serialise(module, emit), destination)
 
-    A file appears complete or stays as it was. Raises InputError when it cannot be written and
-    BrokenPipeError when the reader of standard output has gone.
+
+def write_data(data: bytes, destination: str) -> None:
+    """Write to the file `destination`, which appears complete or stays as it was, or to standard output for `-`.
+
+    Raises InputError when it cannot be written and BrokenPipeError when the reader of standard output has gone.
     """
-    data = serialise(module, emit)
     if destination == "-":
         if sys.stdout is None:
             raise InputError("standard output is closed", file="<stdout>")

@@ -26,7 +26,7 @@ def test_nothing_lies_about_without_a_pass() -> None:
     assert modules == {name.replace("-", "_") for name in names}
     assert {path.stem for path in (ROOT / "docs" / "passes").glob("*.md")} == names
     folders = {path.parent for path in (ROOT / "tests" / "lit").glob("*/*.mlir")}
-    assert {path.name for path in folders} - {"exla-opt", "exla-run"} == names
+    assert {path.name for path in folders} - {"exla-opt", "exla-reduce", "exla-run"} == names
 
 
 def test_the_default_passes_exist_and_begin_and_end_clean() -> None:
