@@ -65,7 +65,11 @@ def run_pipeline(
     seconds: list[tuple[str, float]] = []
     for name, run in passes:
         start = time.perf_counter()
-        remarks += run(module, options)
+        try:
+            remarks += run(module, options)
+        except Exception as error:
+            error.add_note(f"in pass {name}")
+            raise
         if verify_each:
             _verify(module, name)
         seconds.append((name, time.perf_counter() - start))

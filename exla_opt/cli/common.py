@@ -93,11 +93,16 @@ class Command(click.Command):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click has its own words, and exit codes, for these
         except Exception as error:
-            click.echo(_explain(error, ctx.command_path), err=True)
+            help = _REPRODUCER_HELP if "crash_reproducer" in ctx.params else _REPORT_HELP
+            click.echo(_explain(error, ctx.command_path, help), err=True)
             ctx.exit(getattr(error, "exit_status", 1))
 
 
-def _explain(error: Exception, command: str) -> str:
+_REPORT_HELP = "please report this with the command line and, if you can, the module"
+_REPRODUCER_HELP = "please report this with what --crash-reproducer=FILE writes: the module and the options"
+
+
+def _explain(error: Exception, command: str, help: str = _REPORT_HELP) -> str:
     from exla_opt.ir.diagnostics import InputError  # here, so that --help need not load MLIR
 
     if isinstance(error, InputError):
@@ -106,7 +111,8 @@ def _explain(error: Exception, command: str) -> str:
         return f"{error.filename or '<stdout>'}: error: cannot write: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    return (
-        f"{command}: internal error: {what} (at {Path(frame.filename).name}:{frame.lineno}, version {__version__}); "
-        "please report this with the command line and, if you can, the module"
-    )
+    notes: list[str] = getattr(error, "__notes__", [])  # which pass it was, and where the reproducer is
+    places = [note for note in notes if note.startswith("in pass ")]
+    where = ", ".join([f"at {Path(frame.filename).name}:{frame.lineno}", *places, f"version {__version__}"])
+    told = "; ".join(note for note in notes if note not in places)
+    return f"{command}: internal error: {what} ({where}); {f'{told}; please report this' if told else help}"

@@ -12,7 +12,8 @@ import click
 
 from exla_opt import __version__
 from exla_opt.cli import values
-from exla_opt.cli.common import Command, Size, is_terminal
+from exla_opt.cli.common import Size, blamed, is_terminal
+from exla_opt.cli.reproducer import option_words, reproducer, supervise
 from exla_opt.cli.search import search_sizes
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
@@ -49,7 +50,7 @@ A module in which nothing can be split comes out all the same, with the
 reasons on standard error."""
 
 
-@click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=values.OptCommand, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="[INPUT]", default="-")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")
 @click.option("--emit", type=click.Choice(["text", "bytecode", "portable"]), default="text", help="Form of the output.")
@@ -103,6 +104,9 @@ reasons on standard error."""
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
+@click.option(
+    "--crash-reproducer", metavar="FILE", help="Where to write the module and the options if exla-opt or XLA crashes."
+)
 @click.option("--timing", is_flag=True, help="Print the time each pass took, on standard error.")
 @click.option("--summary", is_flag=True, help="Print the summary even if standard error is no terminal.")
 @click.option(
@@ -132,6 +136,7 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     options = options_of(flags)
     if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
+    supervise(flags["crash_reproducer"])
     _run(source, output, emit, options, flags, start)
 
 
@@ -160,7 +165,6 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     from exla_opt.analysis.op_rules.custom_calls import parse_user_rule
     from exla_opt.analysis.timeline import read_timeline
     from exla_opt.ir.context import new_context
-    from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise, write_module
     from exla_opt.pipeline import run_pipeline
@@ -202,18 +206,15 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(serialise(module, "text"), err=True)
 
     found: Fit | None = None
-    try:
+    with reproducer(flags["crash_reproducer"], read.module, option_words(names, options, flags)), blamed(read):
         if limit is None and target is None:
             outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
         else:
             found, limit = search_sizes(read, names, options, limit, target, after_pass)
             read, outcome, options = replace(read, module=found.module), found.outcome, found.options
-    except InputError as error:
-        error.locate(read.name, read.data)
-        raise
-    begin = time.perf_counter()
-    write_module(read.module, output, emit)
-    writing = time.perf_counter() - begin
+        begin = time.perf_counter()
+        write_module(read.module, output, emit)
+        writing = time.perf_counter() - begin
 
     if found is not None and not (flags["quiet"] and found.fits):
         click.echo(fit_line(read.name, found, limit), err=True)

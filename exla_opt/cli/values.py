@@ -8,6 +8,22 @@ from importlib.util import find_spec
 
 import click
 
+from exla_opt.cli.common import Command
+
+# As MLIR's tools have it.
+_SPELLINGS = {
+    **dict.fromkeys(("--verify-each=true", "--verify-each=1"), "--verify-each"),
+    **dict.fromkeys(("--verify-each=false", "--verify-each=0"), "--no-verify-each"),
+}
+
+
+class OptCommand(Command):
+    """exla-opt: knows --verify-each=false too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line."""
+        return super().parse_args(ctx, [_SPELLINGS.get(word, word) for word in args])
+
 
 def split_rule(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """The (call target, rule text) pairs of `--op-rule`. Raises BadParameter for what is no rule."""

@@ -327,3 +327,72 @@ print(sorted({"jax", "rich", "scipy"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], input=KERNEL.encode(), capture_output=True, timeout=60)
     assert (done.stdout, done.stderr) == (b"[]\n", b"")
+
+
+def failing(statement: str) -> str:
+    """A program that is exla-opt with a pass rce in which something is wrong."""
+    return f"""
+import os, sys
+from exla_opt import pipeline
+from exla_opt.cli.opt import main
+def fail(module, options):
+    {statement}
+pipeline.PASSES["rce"] = fail
+main(prog_name="exla-opt")
+"""
+
+
+def fail(statement: str, *arguments: str, stdin: str = KERNEL) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", failing(statement), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("raise ZeroDivisionError('two\\nlines')", "ZeroDivisionError: two lines"),
+        ("os.abort()", "ended by SIGABRT"),
+        ("list(module.body.operations)[0].operation.attributes['function_type'] = None", "TypeError: "),
+    ],
+)
+def test_a_crash_leaves_a_reproducer(tmp_path: Path, statement: str, reason: str) -> None:
+    crash, output = tmp_path / "crash.mlir", tmp_path / "out.mlir"
+    done = fail(statement, *SMALL, "--no-reassociate", f"--crash-reproducer={crash}", "-o", str(output))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = [line for line in done.stderr.splitlines() if "internal error" in line]
+    assert reason in line
+    assert f"the module and the options are in {crash}" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["crash.mlir"]
+    why, _, command, *_ = crash.read_text().splitlines()
+    assert why.startswith(f"// {reason}")
+    words = command.removeprefix("//   exla-opt ").split()
+    assert words[0] == str(crash)
+    assert opt(*words).stdout == opt(*SMALL, "--no-reassociate", stdin=KERNEL).stdout
+
+
+def test_a_crash_without_a_reproducer_tells_how_to_get_one() -> None:
+    done = fail("raise ZeroDivisionError('no')")
+    assert "in pass rce" in done.stderr
+    assert "--crash-reproducer=FILE" in done.stderr
+
+
+def test_no_crash_leaves_no_reproducer(tmp_path: Path) -> None:
+    crash = tmp_path / "crash.mlir"
+    assert opt(*SMALL, f"--crash-reproducer={crash}", stdin=KERNEL).stdout == opt(*SMALL, stdin=KERNEL).stdout
+    recursion = SORT.replace("stablehlo.negate %x :", "func.call @main(%x) : (tensor<100000xf32>) -> tensor<f32> //")
+    done = opt(f"--crash-reproducer={crash}", stdin=recursion)
+    assert (done.returncode, "internal error" in done.stderr) == (1, False)
+    assert not list(tmp_path.iterdir())
+    done = opt(f"--crash-reproducer={tmp_path}/none/crash.mlir", stdin=KERNEL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot write output file" in done.stderr
+
+
+@pytest.mark.parametrize("word", ["--verify-each=false", "--no-verify-each"])
+def test_passes_need_not_be_verified(word: str) -> None:
+    wrong = (
+        "op = module.body.operations[0].regions[0].blocks[0].operations[0]; op.result.set_type(op.lhs.type); return []"
+    )
+    assert "pass 'rce' left an invalid module" in fail(wrong, "--passes=rce", "--verify-each=true").stderr
+    assert "left an invalid module" not in fail(wrong, "--passes=rce", word).stderr
+    assert opt(word, *SMALL, stdin=KERNEL).stdout == opt(*SMALL, stdin=KERNEL).stdout
