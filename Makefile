@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test corpus lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Tell what there is
@@ -21,6 +21,10 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 test: lint ## Everything that CI runs: lint, types, unit tests, lit
 	$(BIN)/pytest -q -n 2
 	$(BIN)/lit -sv tests/lit
+
+corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public functions; an hour on two cores
+	EXLA_OPT_CORPUS=all $(BIN)/python -m pytest -q -n 2 -p tests.corpus.tables -o faulthandler_timeout=600 \
+		-o faulthandler_exit_on_timeout=true tests/unit/test_corpus.py tests/unit/test_exports.py tests/unit/test_libraries.py
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .
