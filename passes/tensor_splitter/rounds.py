@@ -118,8 +118,19 @@ def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
 
 def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
     tensor = graph.tensors[value]
-    where = describe(graph.nodes[tensor.producer].op)
+    where = describe(_maker(graph.nodes[tensor.producer].op, tensor.result_index))
     return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
+
+
+def _maker(op: ir.Operation, result: int) -> ir.Operation:
+    """The op that makes a result, which for a loop of ours stands in its body: the loop has but one place for all."""
+    while TILE_MARK in op.attributes:
+        *_, terminator = op.regions[1].blocks[0].operations
+        owner = terminator.operands[result].owner
+        if not isinstance(owner, ir.Operation | ir.OpView):
+            break
+        result, op = ir.OpResult(terminator.operands[result]).result_number, owner.operation
+    return op
 
 
 def _remove_marks(module: ir.Module) -> None:

@@ -34,10 +34,10 @@ def tally(text: str, options: Options) -> Tally:
         left = big_tensors(module, options)
         told = {(remark.location, remark.tensor): remark for remark in remarks if remark.kind is Kind.MISSED}
     found: Tally = Counter()
-    for key, op in before.items():
-        if key not in left:
+    for place, kind, op in before:
+        if (place, kind, op) not in left:
             found[op, SPLIT, ""] += 1
-        elif remark := told.get(key):
+        elif remark := told.get((place, kind)):
             found[op, remark.code, remark.stopped_by] += 1
         else:
             found[op, SILENT, ""] += 1
@@ -57,16 +57,16 @@ def number_ops(module: ir.Module) -> None:
     module.operation.walk(visit)
 
 
-def big_tensors(module: ir.Module, options: Options) -> dict[tuple[str, str], str]:
-    """The op's name by (number, type) of each result over the threshold in the module's blocks."""
+def big_tensors(module: ir.Module, options: Options) -> set[tuple[str, str, str]]:
+    """(number, type, name) of the ops with a result over the threshold that somebody reads; constants are no work."""
     types = Types()
-    found = {}
+    found = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         for result in op.results:
             kind = types.of(result)
-            if kind.bytes > options.size_threshold and op.name != "stablehlo.constant":
-                found[describe(op), str(kind)] = op.name
+            if kind.bytes > options.size_threshold and op.name != "stablehlo.constant" and any(result.uses):
+                found.add((describe(op), str(kind), op.name))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

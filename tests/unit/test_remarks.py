@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from jaxlib.mlir import ir
 
 from exla_opt.cli.opt import main
 from exla_opt.explanations import EXPLANATIONS, explain
+from exla_opt.ir.context import new_context
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
 
 ROOT = Path(__file__).parents[2]
 SORTED = ROOT / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
@@ -84,3 +88,23 @@ def test_a_file_of_another_kind_is_a_usage_error() -> None:
 def test_a_file_that_cannot_be_written_is_the_inputs_fault(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [str(SORTED), f"--remarks-output={tmp_path}/none/r.json", "-o", "/dev/null"])
     assert result.exit_code == 1 and "cannot write output file" in result.output
+
+
+def test_what_a_loop_writes_has_the_place_of_the_op_that_made_it() -> None:
+    text = """
+func.func @main(%x: tensor<40x4xf32>, %y: tensor<4x30xf32>) -> (tensor<40xf32>, tensor<40x30xf32>) {
+  %k = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<40x4xf32>, tensor<4x30xf32>) -> tensor<40x30xf32> loc("product")
+  %s = "stablehlo.sort"(%k) <{dimension = 1 : i64}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %less = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %less : tensor<i1>
+  }) : (tensor<40x30xf32>) -> tensor<40x30xf32> loc("sorted")
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sum = stablehlo.reduce(%s init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<40x30xf32>, tensor<f32>) -> tensor<40xf32>
+  return %sum, %s : tensor<40xf32>, tensor<40x30xf32>
+}
+"""
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        remarks = run_pipeline(module, ["tensor-splitter"], Options(size_threshold=1000, split_size=500)).remarks
+    assert [(remark.code, remark.location) for remark in remarks] == [("EX001", "product"), ("EX104", "sorted")]
