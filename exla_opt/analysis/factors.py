@@ -248,9 +248,12 @@ class _Reader:
             except ValueError as error:
                 raise error_at(op.location, str(error), "correct --op-rule, or leave it out") from None
         factors = custom_calls.own_factors(op, target, shapes)
-        if not factors and custom_calls.trusts_rule(op, target):
+        trusted = custom_calls.trusts_rule(op, target)
+        if not factors and trusted:
             factors = self.by_shardy(name, annotated.attributes[RULE], shapes)
-        return _rule(name, shapes, factors) if factors else OpRule((), Reason("EX202", f"no splitting rule for {name}"))
+        # A rule without a factor to cut is knowledge too: asking the user for another one would invite a wrong one.
+        known = factors or trusted
+        return _rule(name, shapes, factors) if known else OpRule((), Reason("EX202", f"no splitting rule for {name}"))
 
 
 def _refusal(name: str, shapes: Shapes | None) -> Reason:

@@ -923,6 +923,14 @@ REFUSALS = [
         ),
         "custom_call @my_kernel",
     ),
+    (
+        Row(
+            "stablehlo.custom_call", "4x4xf64", "4x4xf64 4xi32 i32", "",
+            'call_target_name = "lapack_dgetrf_ffi", '
+            "sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l], [m], []) {i=4, j=4, k=4, l=4, m=4}, custom>",
+        ),
+        "custom_call @lapack_dgetrf_ffi needs its dimensions 0 and 1 whole",
+    ),
     (Row("stablehlo.optimization_barrier", "6x4xf32 6x4xf32", "6x4xf32 6x4xf32", ""), "holds several tensors together"),
     (Row("stablehlo.unary_einsum", "6x4xf32", "6xf32", "", 'einsum_config = "ij->i"'), "no splitting rule for stablehlo.unary_einsum"),
     (Row("stablehlo.torch_index_select", "6x4xf32 5xi32", "5x4xf32", "", "dim = 0 : i64, batch_dims = 0 : i64"), "torch_index_select"),
