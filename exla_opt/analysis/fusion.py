@@ -17,7 +17,7 @@ EXPENSIVE = frozenset(
 # On a GPU these are cheap enough to be computed once for each reader.
 _CHEAP_ON_GPU = frozenset("sqrt rsqrt cbrt divide remainder gather reduce".split())
 _FREE = frozenset("broadcast_in_dim iota splat constant".split())
-_MOVES = _FREE | frozenset("transpose slice dynamic_slice concatenate pad gather reverse".split())
+MOVES = _FREE | frozenset("transpose slice dynamic_slice concatenate pad gather reverse".split())
 ELEMENTWISE = frozenset(
     "abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros divide "
     "exponential exponential_minus_one floor imag is_finite log log_plus_one logistic map maximum minimum multiply "
@@ -117,12 +117,12 @@ class _Decision:
             return self.fusion.gpu or is_short(op)
         if op.name == "dynamic_update_slice":
             return index == 1
-        return op.name in _MOVES or op.name in ELEMENTWISE
+        return op.name in MOVES or op.name in ELEMENTWISE
 
     def fusible(self, op: Operation) -> bool:
         if op.name == "reduce":
             return len(op.results) == 1 and (self.fusion.gpu or is_short(op))
-        return op.name in _MOVES or op.name in ELEMENTWISE
+        return op.name in MOVES or op.name in ELEMENTWISE
 
     def may_be_repeated(self, op: Operation, users: frozenset[int], roots: frozenset[int]) -> bool:
         """Whether the op is cheap enough to be computed once for every kernel and element that reads it."""

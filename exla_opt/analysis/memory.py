@@ -1,32 +1,23 @@
-"""A prediction of what XLA keeps in memory, from the ops alone: a first, simple version for one block.
+"""What the splitter plans with: the memory of one block, before any of its IR exists.
 
 XLA:CPU fuses elementwise chains, broadcasts and short reduces into their readers, so most SSA values never
-exist. The rules below were fitted to XLA:CPU's buffer assignment; they order candidates and size tiles, and
-they are no promise. Pure functions over plain records: nothing here touches IR.
+exist. The ops that fuse are those of `fusion`; `peak` predicts the memory of a whole module, with views merged,
+in the order in which XLA runs it. This model is simpler, for it is asked once for each tile of each candidate.
+Pure functions over plain records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-# Names without the dialect: `exponential` stands for stablehlo.exponential.
-_EXPENSIVE = frozenset(
-    "exponential log log_plus_one exponential_minus_one tanh logistic power sqrt rsqrt cbrt sine cosine tan erf erfc "
-    "erf_inv lgamma digamma atan2 remainder divide gather reduce".split()
-)
-_MOVES = frozenset("broadcast_in_dim iota transpose slice dynamic_slice concatenate pad gather reverse reshape".split())
-_ELEMENTWISE = frozenset(
-    "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential "
-    "exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or "
-    "popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
-    "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor constant map "
-    "square erf erfc erf_inv lgamma digamma".split()
-)
+from .fusion import ELEMENTWISE, EXPENSIVE, LONGEST_FUSED_REDUCTION, MOVES
+
+_MOVES = MOVES | {"reshape"}
+_ELEMENTWISE = ELEMENTWISE | {"constant"}
 # Their results take the buffers of their first operands, one for one, where nobody reads those later.
 _IN_PLACE = frozenset(("dynamic_update_slice", "scatter", "while"))
-_LONGEST_FUSED_REDUCTION = 32
 _EMPTY = frozenset[int]()
 
 
@@ -50,7 +41,7 @@ class Operation:
 def _absorbs(op: Operation, operand: int) -> bool:
     """Whether XLA:CPU fuses the producer of this operand into `op`."""
     if op.name == "reduce":
-        return len(op.results) > 1 or all(size <= _LONGEST_FUSED_REDUCTION for size in op.reduced)
+        return len(op.results) > 1 or all(size <= LONGEST_FUSED_REDUCTION for size in op.reduced)
     if op.name == "dynamic_update_slice":
         return operand == 1
     return op.name in _MOVES or op.name in _ELEMENTWISE
@@ -59,7 +50,7 @@ def _absorbs(op: Operation, operand: int) -> bool:
 def _fusible(op: Operation) -> bool:
     """Whether XLA:CPU can fuse `op` into its readers."""
     if op.name == "reduce":
-        return len(op.results) == 1 and all(size <= _LONGEST_FUSED_REDUCTION for size in op.reduced)
+        return len(op.results) == 1 and all(size <= LONGEST_FUSED_REDUCTION for size in op.reduced)
     return op.name in _MOVES or op.name in _ELEMENTWISE
 
 
@@ -135,9 +126,9 @@ class _Fusion:
         op = self.ops[position]
         if not uses or not self.fusible[position]:
             return True
-        if not all([self.absorbed(op, user, index) for user, index in uses]):
+        if not all(self.absorbed(op, user, index) for user, index in uses):
             return True
-        if op.name not in _EXPENSIVE:
+        if op.name not in EXPENSIVE:
             return False
         return len(roots) > 1 or any(self.spreads(user) for user, _ in uses)
 

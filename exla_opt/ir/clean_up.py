@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from jaxlib.mlir import ir, passmanager
 
 from exla_opt.analysis.graph import CONTROL_FLOW
@@ -54,7 +56,7 @@ def _mark(module: ir.Module) -> int:
     ops = _control_flow(module)
     if len(ops) < _FEW:
         return 0
-    kinds: dict[tuple[ir.Value | str, ...], int] = {}
+    kinds: dict[Hashable, int] = {}
     with module.context:
         number_type = ir.IntegerType.get_signless(64)
         for op in ops:
