@@ -14,6 +14,9 @@ class Explanation:
     helps: str = ""
 
 
+# The codes of tensors that take no memory, or one slice: nothing is missed by not splitting them.
+NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
+
 EXPLANATIONS: dict[str, Explanation] = {
     "EX001": Explanation(
         "split over dimension D (N): T tiles of L",

@@ -17,7 +17,7 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.values import maker
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome, run_pipeline
-from exla_opt.remarks import Remark
+from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
 # Slices below this are not worth a loop's trip.
@@ -128,6 +128,7 @@ def _holder(prediction: Prediction, remarks: Sequence[Remark], limit: int) -> st
     kind = Types().of(value)
     op = maker(value)
     place = "a function's argument" if op is None else describe(op)
-    reasons = [remark.text for remark in remarks if remark.location == place and remark.tensor == str(kind)]
+    missed = [remark for remark in remarks if remark.kind is Kind.MISSED]
+    reasons = [remark.text for remark in missed if remark.location == place and remark.tensor == str(kind)]
     why = f": {reasons[0]}" if reasons else ""
     return f"{kind} ({format_size(kind.bytes)}) at {place}{why}"

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from exla_opt.remarks import Kind, Remark
     from exla_opt.report.summary import Summary
 
+# With a memory limit, tensors of less than this part of it are not told of one by one.
+_WORTH_TELLING = 20
+
 _EPILOG = """\b
 Sizes are numbers of bytes with an optional unit, in any case: KB, MB, GB
 are powers of 1000, KiB, MiB, GiB powers of 1024 (1MB = 1000000 bytes,
@@ -86,7 +89,7 @@ reasons on standard error."""
 @click.option(
     "--remarks",
     type=click.Choice(["all", "missed", "passed"]),
-    help="Which remarks to print [all in the table, missed as lines].",
+    help="Which remarks to print [what stays in memory; all in the summary].",
 )
 @click.option(
     "--remarks-output",
@@ -171,7 +174,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     from exla_opt.report.data import Run, as_data
     from exla_opt.report.file import write_report
     from exla_opt.report.summary import summarise
-    from exla_opt.report.text import fit_line, remark_lines, timing_lines, with_rest, write_remarks
+    from exla_opt.report.text import fit_line, remark_lines, short_remark_lines, timing_lines, with_rest, write_remarks
 
     for target, rule in options.op_rules:
         try:
@@ -206,12 +209,14 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(serialise(module, "text"), err=True)
 
     found: Fit | None = None
-    with reproducer(flags["crash_reproducer"], read.module, option_words(names, options, flags)), blamed(read):
-        if limit is None and target is None:
-            outcome = run_pipeline(read.module, names, options, verify_each=flags["verify_each"], after_pass=after_pass)
-        else:
-            found, limit = search_sizes(read, names, options, limit, target, after_pass)
-            read, outcome, options = replace(read, module=found.module), found.outcome, found.options
+    with reproducer(flags["crash_reproducer"], read.module, option_words(names, options, flags)):
+        with blamed(read):
+            if limit is None and target is None:
+                verify = flags["verify_each"]
+                outcome = run_pipeline(read.module, names, options, verify_each=verify, after_pass=after_pass)
+            else:
+                found, limit = search_sizes(read, names, options, limit, target, after_pass)
+                read, outcome, options = replace(read, module=found.module), found.outcome, found.options
         begin = time.perf_counter()
         write_module(read.module, output, emit)
         writing = time.perf_counter() - begin
@@ -224,7 +229,9 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     if wants_summary:
         _print_summary(read.module, before[0], remarks, flags["remarks"] or "all")
     elif not flags["quiet"]:
-        for line in remark_lines(remarks, _kinds(flags["remarks"] or "missed")):
+        small = limit // _WORTH_TELLING if found is not None and limit is not None else 0
+        which = flags["remarks"]
+        for line in remark_lines(remarks, _kinds(which)) if which else short_remark_lines(remarks, small):
             click.echo(line, err=True)
     seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
     if reports:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.ir.write import write_file
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -37,6 +38,22 @@ def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str
         if remark.kind in kinds
     ]
     return list(dict.fromkeys(lines))
+
+
+def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
+    """The lines of what was missed and takes memory, and how many others there are.
+
+    smallest: in bytes; tensors of less are among the others, as are those that are never in memory.
+    """
+    missed = {remark: None for remark in remarks if remark.kind is Kind.MISSED}
+    shown = [remark for remark in missed if remark.bytes >= smallest and remark.code not in NEVER_IN_MEMORY]
+    lines = remark_lines(shown, (Kind.MISSED,))
+    others = len(missed) - len(shown)
+    if others:
+        which = f"smaller than {format_size(smallest)} or never in memory" if smallest else "never in memory"
+        are = "tensor is" if others == 1 else "tensors are"
+        lines.append(f"note: {others} more {are} {which}; --remarks=missed tells of all")
+    return lines
 
 
 def remark_records(remarks: Sequence[Remark]) -> list[dict[str, str | int]]:

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB 2>&1 | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB --remarks=missed 2>&1 | filecheck %s
 
 // XLA computes this on the fly, in the reduce over eight elements: there is nothing to save.
 
