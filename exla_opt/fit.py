@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 from jaxlib.mlir import ir
 
@@ -28,6 +29,8 @@ _HALVINGS = 12
 _CACHED_SLICE = 4 * 10**6
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
+# Of the programs that do not fit, so many of those that are predicted to come nearest are compiled.
+_COMPILED = 4
 # More than any tensor takes.
 _NOTHING_IS_BIG = 2**62
 
@@ -68,12 +71,10 @@ def fit(
     measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
     of a GPU. tried: is told of each attempt. Raises what `run_pipeline` raises.
     """
-    best: Fit | None = None
-    said: list[Remark] = []
+    attempts: list[tuple[Fit, Prediction]] = []
     for sizes in _candidates(read(), options, limit, gpu):
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
-        said += outcome.remarks
         prediction = predict(module, gpu)
         peak = prediction.memory.peak
         if measure is None:
@@ -82,16 +83,23 @@ def fit(
             peak = measure(module)
         if tried is not None:
             tried(sizes, peak)
-        if best is None or peak < best.peak:
-            best, alive = Fit(module, outcome, sizes, peak, peak <= limit), prediction
-        if peak <= limit:
-            break
-    assert best is not None
-    if best.fits:
-        return best
-    # What is told is what the compiler says, also of what was predicted to be too far from the limit to be compiled.
-    peak = best.peak if measure is None else measure(best.module)
-    return replace(best, peak=peak, fits=peak <= limit, held_by=_holder(alive, said, limit))
+        found = Fit(module, outcome, sizes, peak, peak <= limit)
+        if found.fits:
+            return found
+        attempts.append((found, prediction))
+    attempts.sort(key=lambda attempt: _step(attempt[0].peak))
+    if measure is not None:
+        # What is told is what the compiler says, also of what was predicted to be too far off to be compiled.
+        nearest = [(replace(found, peak=measure(found.module)), alive) for found, alive in attempts[:_COMPILED]]
+        attempts = sorted(nearest, key=lambda attempt: attempt[0].peak)
+    best, alive = attempts[0]
+    said = [remark for found, _ in attempts for remark in found.outcome.remarks]
+    return replace(best, fits=best.peak <= limit, held_by=_holder(alive, said, limit))
+
+
+def _step(peak: int) -> int:
+    """The peak by steps of a tenth: of what is predicted to need about the same, the larger slices are better."""
+    return round(log(max(peak, 1), 1.1))
 
 
 def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
