@@ -12,6 +12,7 @@ import click
 
 from exla_opt import __version__
 from exla_opt.cli import values
+from exla_opt.cli.check import check
 from exla_opt.cli.common import Size, blamed, is_terminal
 from exla_opt.cli.reproducer import option_words, reproducer, supervise
 from exla_opt.cli.search import search_sizes
@@ -107,6 +108,10 @@ reasons on standard error."""
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
+@click.option("--check", is_flag=True, help="Run the module before and after on random inputs, and compare.")
+@click.option(
+    "--check-memory", type=Size(), help="What a check may take; above it, a smaller size is run [what is free]."
+)
 @click.option(
     "--crash-reproducer", metavar="FILE", help="Where to write the module and the options if exla-opt or XLA crashes."
 )
@@ -132,6 +137,8 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     start = time.perf_counter()
     if flags["summary"] and flags["quiet"]:
         raise click.UsageError("--summary and --quiet exclude each other")
+    if flags["check_memory"] is not None and not flags["check"]:
+        raise click.UsageError("--check-memory is for --check")
     if output in flags["reports"]:
         raise click.UsageError("--report and --output name the same file")
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
@@ -209,6 +216,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(serialise(module, "text"), err=True)
 
     found: Fit | None = None
+    checking: list[tuple[str, float]] = []
     with reproducer(flags["crash_reproducer"], read.module, option_words(names, options, flags)):
         with blamed(read):
             if limit is None and target is None:
@@ -217,6 +225,11 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             else:
                 found, limit = search_sizes(read, names, options, limit, target, after_pass)
                 read, outcome, options = replace(read, module=found.module), found.outcome, found.options
+            if flags["check"]:
+                begin = time.perf_counter()
+                memory, quiet = flags["check_memory"], flags["quiet"]
+                check(read, names, options, outcome.remarks, memory, uses_gpu=target == "cuda", quiet=quiet)
+                checking = [("Check", time.perf_counter() - begin)]
         begin = time.perf_counter()
         write_module(read.module, output, emit)
         writing = time.perf_counter() - begin
@@ -233,7 +246,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         which = flags["remarks"]
         for line in remark_lines(remarks, _kinds(which)) if which else short_remark_lines(remarks, small):
             click.echo(line, err=True)
-    seconds = [("Parser", parsing), *outcome.seconds, ("Output", writing)]
+    seconds = [("Parser", parsing), *outcome.seconds, *checking, ("Output", writing)]
     if reports:
         after = (summarise(read.module), read_timeline(read.module, gpu))
         taken = with_rest(seconds, time.perf_counter() - start)

@@ -79,7 +79,9 @@ def option_words(names: Sequence[str], options: Options, flags: dict[str, Any]) 
     words += [] if options.reassociate else ["--no-reassociate"]
     words += [] if options.chain_cost == Options().chain_cost else [f"--chain-cost={options.chain_cost}"]
     words += [f"--op-rule={target}={rule}" for target, rule in options.op_rules]
-    return words + ([] if flags["verify_each"] else ["--no-verify-each"])
+    words += [] if flags["verify_each"] else ["--no-verify-each"]
+    words += ["--check"] if flags["check"] else []
+    return words + ([] if flags["check_memory"] is None else [f"--check-memory={flags['check_memory']}"])
 
 
 def _told(path: str) -> str:
