@@ -38,15 +38,20 @@ class _Embedded:
 def exports(name: str, function: Function) -> Iterator[Export]:
     """The modules of one function. Raises NoArgumentsError when no arguments for it are found."""
     first, *others = find_calls(name, function)
-    embedded = _embed(first)
-    yield _export(f"{name}: within", embedded.function, first.specs, embedded.extra)
-    if differentiated := _gradient(embedded):
-        yield _export(f"{name}: gradient", differentiated, first.specs, embedded.extra)
-    if batched := _batch(embedded):
-        yield _export(f"{name}: batch", batched, _batched_specs(first.specs), embedded.extra)
+    yield from forms(name, first)
     for other in others:
         embedded = _embed(other)
         yield _export(f"{name}: {other.what}", embedded.function, other.specs, embedded.extra)
+
+
+def forms(name: str, call: Call) -> Iterator[Export]:
+    """The modules of one call: within big tensors, its gradient and a batch of it, where there are such."""
+    embedded = _embed(call)
+    yield _export(f"{name}: within", embedded.function, call.specs, embedded.extra)
+    if differentiated := _gradient(embedded):
+        yield _export(f"{name}: gradient", differentiated, call.specs, embedded.extra)
+    if batched := _batch(embedded):
+        yield _export(f"{name}: batch", batched, _batched_specs(call.specs), embedded.extra)
 
 
 def _embed(call: Call) -> _Embedded:
