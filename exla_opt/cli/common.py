@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -16,10 +17,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from exla_opt import __version__
+from exla_opt.cli.supervise import INTERRUPTED, doing, supervise
 from exla_opt.sizes import parse_size
 
 if TYPE_CHECKING:  # at run time this would load MLIR
     from exla_opt.ir.read import Source
+
+
+# The prediction of memory calls itself for every region in a region, of which a module may have 1,000.
+_DEEPEST_CALLS = 20_000
 
 
 class Size(click.ParamType[int]):
@@ -37,11 +43,23 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+def read_source(name: str) -> Source:
+    """The module in the file `name`, in a context of its own. Raises InputError like `read_module`."""
+    from exla_opt.ir.context import new_context
+    from exla_opt.ir.read import read_module
+
+    doing("reading", "<stdin>" if name == "-" else name)
+    source = read_module(name, new_context())
+    doing("working on it", source.name)
+    return source
+
+
 @contextmanager
 def blamed(source: Source) -> Iterator[None]:
     """Name the module in what goes wrong with it."""
     from exla_opt.ir.diagnostics import InputError
 
+    doing("working on it", source.name)
     try:
         yield
     except InputError as error:
@@ -50,15 +68,10 @@ def blamed(source: Source) -> Iterator[None]:
 
 
 def write_json(path: str, data: dict[str, Any]) -> None:
-    """Write `data` to the file `path`. Raises InputError when that cannot be done."""
-    from exla_opt.ir.diagnostics import InputError
+    """Write `data` to the file `path`, whole or not at all. Raises InputError when that cannot be done."""
+    from exla_opt.ir.write import write_file
 
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise InputError(f"cannot write the JSON file: {error.strerror}", file=path) from None
+    write_file(json.dumps(data, indent=2).encode() + b"\n", path)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -76,10 +89,16 @@ def quieten(*, uses_gpu: bool) -> None:
 
 
 class Command(click.Command):
-    """A command that ends with 0 (done), 1 (the input's or our fault) or 2 (usage), and never with a traceback."""
+    """A command that ends with 0 (done), 1 (the input's or our fault) or 2 (usage), and never with a traceback.
+
+    Ctrl-C ends it with 130.
+    """
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; what --help and the like cannot print is one line as well."""
+        if not args and kwargs.get("args") is None:  # a process of its own
+            supervise(self.name or "exla-opt")
+            sys.setrecursionlimit(_DEEPEST_CALLS)
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
@@ -92,6 +111,13 @@ class Command(click.Command):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click has its own words, and exit codes, for these
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough; the rest is tidying up
+            click.echo(f"{ctx.command_path}: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except MemoryError:
+            click.echo(f"{ctx.command_path}: error: out of memory", err=True)
+            ctx.exit(1)
         except Exception as error:
             help = _REPRODUCER_HELP if "crash_reproducer" in ctx.params else _REPORT_HELP
             click.echo(_explain(error, ctx.command_path, help), err=True)

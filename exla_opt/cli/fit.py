@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import blamed, write_json
+from exla_opt.cli.common import blamed, read_source, write_json
 
 if TYPE_CHECKING:  # at run time these are imported inside the function, for they load MLIR and jax
     from collections.abc import Sequence
@@ -20,8 +20,6 @@ def tell_fit(names: Sequence[str], target_name: str, limit: int | None, json_fil
     """
     from rich.console import Console
 
-    from exla_opt.ir.context import new_context
-    from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
     from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
@@ -29,7 +27,7 @@ def tell_fit(names: Sequence[str], target_name: str, limit: int | None, json_fil
     sides: list[Measured] = []
     try:
         target = parse_target(target_name)
-        sources = [read_module(name, new_context()) for name in names]
+        sources = [read_source(name) for name in names]
         for source in sources:
             with blamed(source):
                 memory = compiled_memory(serialise(source.module, "bytecode"), target)

@@ -13,8 +13,8 @@ import click
 from exla_opt import __version__
 from exla_opt.cli import values
 from exla_opt.cli.check import check
-from exla_opt.cli.common import Size, blamed, is_terminal
-from exla_opt.cli.reproducer import option_words, reproducer, supervise
+from exla_opt.cli.common import Size, blamed, is_terminal, read_source
+from exla_opt.cli.reproducer import option_words, reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
@@ -146,7 +146,6 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     options = options_of(flags)
     if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
-    supervise(flags["crash_reproducer"])
     _run(source, output, emit, options, flags, start)
 
 
@@ -174,8 +173,6 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
 
     from exla_opt.analysis.op_rules.custom_calls import parse_user_rule
     from exla_opt.analysis.timeline import read_timeline
-    from exla_opt.ir.context import new_context
-    from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise, write_module
     from exla_opt.pipeline import run_pipeline
     from exla_opt.report.data import Run, as_data
@@ -189,7 +186,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="'--op-rule'") from None
     begin = time.perf_counter()
-    read = read_module(source, new_context())
+    read = read_source(source)
     parsing = time.perf_counter() - begin
     limit, target = flags["memory_limit"], flags["target"]
     gpu = target is not None and target.startswith("cuda")

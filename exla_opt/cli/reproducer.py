@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,31 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exla_opt import __version__
+from exla_opt.cli.supervise import keep_after_crash
 from exla_opt.options import Options
 
 if TYPE_CHECKING:  # at run time this would load MLIR
     from jaxlib.mlir import ir
 
 
-def supervise(path: str | None) -> None:
-    """Go on in a process of its own, and keep the reproducer `path` when a signal ends that: XLA aborts that way.
-
-    Without a path, and where processes cannot fork, nothing is done; what Python raises is seen all the same.
-    """
-    if path is None or not hasattr(os, "fork"):
-        return
-    process = os.fork()
-    if process == 0:
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to both, and the other one answers
-    _, status = os.waitpid(process, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        reason = f"ended by {signal.Signals(-code).name}"
-        where = f"; {_told(path)}" if os.path.exists(_pending(path)) and _keep(path, reason) else ""
-        click.echo(f"exla-opt: internal error: {reason} (version {__version__}){where}", err=True)
-        code = 1
-    os._exit(code)
+def kept(path: str, reason: str) -> str:
+    """Keep the reproducer of a process that a signal has ended; a clause that says so, or "" where there is none."""
+    return _told(path) if os.path.exists(_pending(path)) and _keep(path, reason) else ""
 
 
 @contextmanager
@@ -55,6 +39,7 @@ def reproducer(path: str | None, module: ir.Module, words: Sequence[str]) -> Ite
     command = shlex.join(["exla-opt", path, *words])
     header = f"// Written by exla-opt {__version__}. The same again:\n//   {command}\n"
     write_file(header.encode() + serialise(module, "text"), _pending(path))
+    keep_after_crash(path)
     try:
         yield
     except (InputError, click.ClickException, click.exceptions.Exit, BrokenPipeError, KeyboardInterrupt):

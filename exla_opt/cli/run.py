@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size, blamed, quieten, write_json
+from exla_opt.cli.common import Command, Size, blamed, quieten, read_source, write_json
 from exla_opt.cli.fit import tell_fit
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
@@ -139,8 +139,6 @@ def _run(
     """Do all of it and say whether the results agree, True when nothing was compared."""
     from rich.console import Console
 
-    from exla_opt.ir.context import new_context
-    from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, print_measured
     from exla_opt.runtime.compile import check_device
@@ -148,7 +146,7 @@ def _run(
     from exla_opt.runtime.memory import measure_memory
 
     check_device(device)
-    sources = [read_module(name, new_context()) for name in names]
+    sources = [read_source(name) for name in names]
     signatures: list[Signature] = []
     for source in sources:
         with blamed(source):

@@ -101,7 +101,8 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
     try:
         if (version := _portable_version(data)) is not None:
             return _parse_portable(data, version, context)
-        return ir.Module.parse(program, context)
+        with _captured_stderr():  # what C++ prints before it crashes is of no use to anybody
+            return ir.Module.parse(program, context)
     except ir.MLIRError as error:
         raise _explain(error, data) from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,9 +126,11 @@ def load_inputs(path: str, signature: Signature) -> list[Array]:
             names = [f"arg{number}" for number in range(len(signature.arguments))]
             _check_names(path, names, archive.files)
             arrays = [archive[name] for name in names]
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"cannot open the inputs: {error.strerror or error}", file=path) from None
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile):
+    except Exception:  # of a damaged archive NumPy and zipfile raise nearly anything
         raise InputError("the inputs are no .npz archive of plain arrays", file=path) from None
     return [
         _checked(path, name, array, kind) for name, array, kind in zip(names, arrays, signature.arguments, strict=True)

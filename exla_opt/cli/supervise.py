@@ -1,0 +1,133 @@
+"""Runs a command in a child process, so that even a crash of MLIR or XLA ends in a sentence.
+
+Some damaged files make the libraries abort the whole process, and the kernel may kill it for want of memory. The
+parent loads none of them, waits, and tells what became of the child.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import NoReturn
+
+from exla_opt import __version__
+
+INTERRUPTED = 128 + signal.SIGINT
+_NOTE_BYTES = 4096
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+@dataclass(slots=True)
+class _Note:
+    """What the child is doing, in memory that the parent sees too; None where there is no parent.
+
+    words: what is being done, with which file, and where the reproducer is.
+    """
+
+    shared: mmap.mmap | None = None
+    words: list[str] = field(default_factory=lambda: ["", "", ""])
+
+    def say(self) -> None:
+        if self.shared is not None:
+            data = "\0".join(self.words).encode("utf-8", "surrogateescape")[: _NOTE_BYTES - 1]
+            self.shared[:] = data.ljust(_NOTE_BYTES, b"\0")
+
+
+_note = _Note()
+
+
+def doing(what: str, file: str) -> None:
+    """Tell the parent what is being done with which file: that is what it says if the process dies of it."""
+    _note.words[:2] = what, file
+    _note.say()
+
+
+def keep_after_crash(path: str) -> None:
+    """Tell the parent that a reproducer for `path` is pending, to be kept if the process dies."""
+    _note.words[2] = path
+    _note.say()
+
+
+def supervise(command: str) -> None:
+    """Return in a child process; the parent does not return, but ends as the child does.
+
+    Does nothing where processes cannot be forked. A signal to end goes on to the child, which cleans up.
+    """
+    if not hasattr(os, "fork"):
+        return
+    shared = mmap.mmap(-1, _NOTE_BYTES)
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until both sides know what to do with them
+    child = os.fork()
+    if child:
+        _wait(child, shared, command)
+    _note.shared = shared
+    _die_with(parent)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+
+
+def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
+    def forward(number: int, frame: FrameType | None) -> None:
+        os.kill(child, number)
+
+    for number in _FORWARDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    if number in _FORWARDED:
+        os._exit(128 + number)
+    what, file, reproducer = shared[:].decode("utf-8", "surrogateescape").split("\0")[:3]
+    print(_obituary(command, number, what, file), file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _obituary(command: str, number: int, what: str, file: str, reproducer: str) -> str:
+    """What the parent says of a child that a signal has ended."""
+    name = signal.Signals(number).name
+    who = file or command
+    if number == signal.SIGKILL:
+        return f"{who}: error: ended by {name} while {what or 'starting'}: perhaps memory ran out"
+    if what == "reading":
+        return (
+            f"{who}: error: MLIR crashed while reading it ({name})\n"
+            "help: the file may be damaged, or nest too deep; copy or export it again"
+        )
+    reason = f"ended by {name}"
+    where = _kept(reproducer, reason) if reproducer else ""
+    return f"{who}: internal error: {reason} (version {__version__}); {f'{where}; ' if where else ''}please report this"
+
+
+def _kept(path: str, reason: str) -> str:
+    from exla_opt.cli.reproducer import kept  # only here, because it imports this module
+
+    return kept(path, reason)
+
+
+def _die_with(parent: int) -> None:
+    """Let Linux end this process when its parent is killed, which cannot tell it then."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """End like any exception does: what is half written goes."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
