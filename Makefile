@@ -7,11 +7,11 @@ INSTALLED := $(VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test corpus lint format clean
+.PHONY: help demo test corpus mutations lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Tell what there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
 
 demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	@mkdir -p $(dir $(DEMO_OUTPUT))
@@ -25,6 +25,10 @@ test: lint ## Everything that CI runs: lint, types, unit tests, lit
 corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public functions; an hour on two cores
 	EXLA_OPT_CORPUS=all $(BIN)/python -m pytest -q -n 2 -p tests.corpus.tables -o faulthandler_timeout=600 \
 		-o faulthandler_exit_on_timeout=true tests/unit/test_corpus.py tests/unit/test_exports.py tests/unit/test_libraries.py
+
+N := 10000
+mutations: $(INSTALLED) ## Damage N modules (N=10000, SEED=1): each is refused with a sentence or rewritten
+	$(BIN)/python -m tests.mutations --count=$(N) --seed=$(or $(SEED),1)
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .

@@ -85,11 +85,11 @@ def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
     _, status = os.waitpid(child, 0)
     if os.WIFEXITED(status):
         os._exit(os.WEXITSTATUS(status))
-    number = os.WTERMSIG(status)
-    if number in _FORWARDED:
-        os._exit(128 + number)
+    killer = os.WTERMSIG(status)
+    if killer in _FORWARDED:
+        os._exit(128 + killer)
     what, file, reproducer = shared[:].decode("utf-8", "surrogateescape").split("\0")[:3]
-    print(_obituary(command, number, what, file), file=sys.stderr)
+    print(_obituary(command, killer, what, file, reproducer), file=sys.stderr)
     sys.stderr.flush()
     os._exit(1)
 
@@ -98,15 +98,17 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
     """What the parent says of a child that a signal has ended."""
     name = signal.Signals(number).name
     who = file or command
-    if number == signal.SIGKILL:
-        return f"{who}: error: ended by {name} while {what or 'starting'}: perhaps memory ran out"
-    if what == "reading":
+    if what == "reading" and number != signal.SIGKILL:
         return (
             f"{who}: error: MLIR crashed while reading it ({name})\n"
             "help: the file may be damaged, or nest too deep; copy or export it again"
         )
     reason = f"ended by {name}"
     where = _kept(reproducer, reason) if reproducer else ""
+    if number == signal.SIGKILL:
+        return (
+            f"{who}: error: {reason} while {what or 'starting'}: perhaps memory ran out{f'; {where}' if where else ''}"
+        )
     return f"{who}: internal error: {reason} (version {__version__}); {f'{where}; ' if where else ''}please report this"
 
 
