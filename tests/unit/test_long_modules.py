@@ -9,6 +9,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from benchmarks.scaling import module_text
+from exla_opt.analysis.graph import Node
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
@@ -80,7 +81,7 @@ def test_long_regions_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None
     visits: Counter[str] = Counter()
     visit = regions._Growth.visit
 
-    def counted(growth: regions._Growth, node: regions.Node) -> bool:
+    def counted(growth: regions._Growth, node: Node) -> bool:
         visits["all"] += 1
         return visit(growth, node)
 
