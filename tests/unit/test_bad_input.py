@@ -100,14 +100,9 @@ def test_functions_that_call_each_other(tmp_path: Path) -> None:
 def test_signals(tmp_path: Path, number: signal.Signals, status: int, sentence: str) -> None:
     output = tmp_path / "out.mlir"
     output.write_text("old")
-    command = [EXLA_OPT, "-", "-o", str(output)]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)],
-    )
+    # What runs in the background of a script ignores these, and so would its children.
+    command = ["env", "--default-signal=INT,HUP", EXLA_OPT, "-", "-o", str(output)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not children(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
