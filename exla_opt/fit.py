@@ -2,13 +2,14 @@
 
 The first candidate that fits is taken. For a GPU they are tried from the largest slices down, for large slices are few
 trips. A CPU is fastest with slices that stay in its cache, so those come first, then smaller ones, then larger ones.
+A series of attempts ends early when the peak does not fall any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import inf, log
 
 from jaxlib.mlir import ir
 
@@ -29,6 +30,9 @@ _HALVINGS = 12
 _CACHED_SLICE = 4 * 10**6
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
+# After so many attempts in a row that do not lower the peak to this part of the lowest, others are tried.
+_PATIENCE = 4
+_GAIN = 0.99
 # Of the programs that do not fit, so many of those that are predicted to come nearest are compiled.
 _COMPILED = 4
 # More than any tensor takes.
@@ -72,7 +76,8 @@ def fit(
     of a GPU. tried: is told of each attempt. Raises what `run_pipeline` raises.
     """
     attempts: list[tuple[Fit, Prediction]] = []
-    for sizes in _candidates(read(), options, limit, gpu):
+
+    def attempt(sizes: Options) -> Fit:
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
         prediction = predict(module, gpu)
@@ -84,9 +89,19 @@ def fit(
         if tried is not None:
             tried(sizes, peak)
         found = Fit(module, outcome, sizes, peak, peak <= limit)
-        if found.fits:
-            return found
         attempts.append((found, prediction))
+        return found
+
+    for series in _candidates(read(), options, limit, gpu):
+        lowest, in_vain = inf, 0
+        for sizes in series:
+            found = attempt(sizes)
+            if found.fits:
+                return found
+            in_vain = 0 if found.peak < _GAIN * lowest else in_vain + 1
+            lowest = min(lowest, found.peak)
+            if in_vain == _PATIENCE:
+                break
     attempts.sort(key=lambda attempt: _step(attempt[0].peak))
     if measure is not None:
         # What is told is what the compiler says, also of what was predicted to be too far off to be compiled.
@@ -102,29 +117,27 @@ def _step(peak: int) -> int:
     return round(log(max(peak, 1), 1.1))
 
 
-def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
-    """Nothing split at all, then slices of a half, a quarter, ... of what the limit leaves for temporary memory."""
+def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[list[Options]]:
+    """Series of sizes, each to be tried in its order: nothing split at all, then slices of falling or rising sizes."""
     memory = predict(module, gpu).memory
     room = limit - (memory.peak - memory.temp)
-    yield replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)
+    yield [replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)]
     largest = room if room > 0 else memory.temp
-    for slices in _falling(largest // 2) if gpu else _cached_first(largest):
-        # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
-        for threshold in (2 * slices, slices) if gpu else (slices,):
-            yield replace(options, size_threshold=threshold, split_size=slices)
+    if gpu:
+        # Large slices are the aim, and what is not larger than two of them is left alone if that will do.
+        pairs = [(size, threshold) for size in _falling(largest // 2) for threshold in (2 * size, size)]
+        yield [replace(options, size_threshold=threshold, split_size=size) for size, threshold in pairs]
+        return
+    cached = min(_CACHED_SLICE, largest)
+    larger = [size for size in reversed(_falling(largest // 2)) if size > cached]
+    for sizes in (_falling(cached), larger):
+        yield [replace(options, size_threshold=size, split_size=size) for size in sizes]
 
 
 def _falling(largest: int) -> list[int]:
     """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes."""
     sizes = [size >> times for times in range(_HALVINGS) for size in (largest, 3 * largest // 4)]
     return [size for size in sizes if size >= _SMALLEST_SLICE]
-
-
-def _cached_first(largest: int) -> list[int]:
-    """Slice sizes for a CPU, in bytes: what a cache holds, smaller ones, and larger ones as a last resort."""
-    first = min(_CACHED_SLICE, largest)
-    larger = [size for size in _falling(largest // 2) if size > first]
-    return [*_falling(first), *reversed(larger)]
 
 
 def _holder(prediction: Prediction, remarks: Sequence[Remark], limit: int) -> str:
