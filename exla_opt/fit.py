@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import inf
 
 from jaxlib.mlir import ir
 
@@ -33,8 +33,8 @@ _MARGIN = 1.2
 # After so many attempts in a row that do not lower the peak to this part of the lowest, others are tried.
 _PATIENCE = 4
 _GAIN = 0.99
-# Of the programs that do not fit, so many of those that are predicted to come nearest are compiled.
-_COMPILED = 4
+# Where nothing fits, so many of the programs with the largest slices, and of those with the lowest peak, are compiled.
+_COMPILED = 2
 # More than any tensor takes.
 _NOTHING_IS_BIG = 2**62
 
@@ -102,19 +102,21 @@ def fit(
             lowest = min(lowest, found.peak)
             if in_vain == _PATIENCE:
                 break
-    attempts.sort(key=lambda attempt: _step(attempt[0].peak))
     if measure is not None:
         # What is told is what the compiler says, also of what was predicted to be too far off to be compiled.
-        nearest = [(replace(found, peak=measure(found.module)), alive) for found, alive in attempts[:_COMPILED]]
-        attempts = sorted(nearest, key=lambda attempt: attempt[0].peak)
+        attempts = [(replace(found, peak=measure(found.module)), alive) for found, alive in _nearest(attempts)]
+    attempts.sort(key=lambda attempt: attempt[0].peak)
     best, alive = attempts[0]
     said = [remark for found, _ in attempts for remark in found.outcome.remarks]
     return replace(best, fits=best.peak <= limit, held_by=_holder(alive, said, limit))
 
 
-def _step(peak: int) -> int:
-    """The peak by steps of a tenth: of what is predicted to need about the same, the larger slices are better."""
-    return round(log(max(peak, 1), 1.1))
+def _nearest(attempts: Sequence[tuple[Fit, Prediction]]) -> list[tuple[Fit, Prediction]]:
+    """Those that may need the least: of what is predicted to need about the same, the first, and the very least."""
+    order = sorted(range(len(attempts)), key=lambda place: attempts[place][0].peak)
+    lowest = attempts[order[0]][0].peak
+    near = [place for place, (found, _) in enumerate(attempts) if found.peak <= _MARGIN * lowest]
+    return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
 
 
 def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[list[Options]]:
