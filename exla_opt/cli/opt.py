@@ -49,7 +49,7 @@ Examples:
 
 \b
 Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage,
-3 the program does not fit into --memory-limit (with --strict).
+3 the program does not fit into --memory-limit (with --strict), 130 Ctrl-C.
 A module in which nothing can be split comes out all the same, with the
 reasons on standard error."""
 
