@@ -24,6 +24,8 @@ _IN_PLACE = frozenset({"dynamic_update_slice", "scatter"})
 _POINTER = 8
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
+# The bytes of a float32: XLA:CPU multiplies matrices of narrower ones, and sums bfloat16, in no other type.
+_WIDE = 4
 # What cuBLAS is given for its own use.
 _CUBLAS_WORKSPACE = 4 * 2**20
 
@@ -189,7 +191,7 @@ class Run:
                 self.live += self.block.sizes[value]
                 self.born[value] = step
             self.inner[step] = [run_block(body, self.fusion.gpu) for body in op.bodies]
-            scratch = max((run.peak for run in self.inner[step]), default=self.scratch(op))
+            scratch = max((run.peak for run in self.inner[step]), default=self.scratch(op, step))
             self.lives.append(self.live)
             self.scratches.append(scratch)
             if self.live + scratch > self.most:
@@ -270,21 +272,32 @@ class Run:
                     (straight if elementwise else otherwise).add(value)
         return straight - otherwise
 
-    def scratch(self, op: Operation) -> int:
+    def widened(self, op: Operation, step: int) -> int:
+        """The bytes of the float32 tensors that XLA:CPU makes of narrower ones for this op, if not in their place."""
+        needed = 0
+        for value in op.narrow:
+            in_place = value in self.mine and (value in op.results or self.last.get(value) == step)
+            needed += _WIDE * prod(self.block.shapes[value]) - (self.block.sizes[value] if in_place else 0)
+        return needed
+
+    def scratch(self, op: Operation, step: int) -> int:
         """The bytes that an op without bodies needs only while it runs."""
         sizes, gpu = self.block.sizes, self.fusion.gpu
         if gpu:
             workspace = _CUBLAS_WORKSPACE if op.name == "dot_general" else 0
             return sum(sizes[op.operands[side]] for side in op.copied) + workspace
         if op.name == "reduce" and not is_short(op):
-            return sizes[op.operands[0]] // max(prod(min(LONGEST_FUSED_REDUCTION, n) for n in op.lengths), 1)
+            first = op.operands[0]
+            size = _WIDE * prod(self.block.shapes[first]) if first in op.narrow else sizes[first]
+            partial = size // max(prod(min(LONGEST_FUSED_REDUCTION, n) for n in op.lengths), 1)
+            return partial + self.widened(op, step)
         if op.name == "triangular_solve" and op.lengths[0] > _SOLVED_AT_ONCE:
             return sizes[op.results[0]]
         if op.name != "dot_general":
             return 0
         copied = {op.operands[side] for side in op.copied}
         copied |= {value for value in op.operands if self.is_column_major(value)}
-        return sum(sizes[value] for value in copied)
+        return sum(sizes[value] for value in copied - op.narrow) + self.widened(op, step)
 
 
 def run_block(block: Block, gpu: bool, is_function: bool = False) -> Run:

@@ -15,6 +15,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.graph import CONTROL_FLOW, Types, captured_values
 from exla_opt.analysis.op_rules.attributes import integers, is_splat
+from exla_opt.analysis.op_rules.bodies import element_type, float_bits
 from exla_opt.ir.values import made_by, maker, number_of
 
 Shape = tuple[int, ...]
@@ -31,6 +32,7 @@ class Operation:
     name: without the dialect; "splat" for a constant that is one number. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
     copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
+    narrow: the floats of less than 32 bits of which XLA:CPU makes float32 ones for this op.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Operation:
     lengths: Shape = ()
     copied: tuple[int, ...] = ()
     bodies: tuple[Block, ...] = ()
+    narrow: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -129,8 +132,11 @@ class _Reader:
                 made.operands = (self.of(inner.operands[0]), *made.operands[1:])
             shape = self.types.of(op.operands[0]).shape
             made.lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
+            made.narrow = frozenset(self.of(value) for value in op.operands if _is_bfloat16(value))
         elif name == "dot_general":
             made.copied = self.copied(op)
+            values = (*op.operands, *op.results)
+            made.narrow = frozenset(self.of(value) for value in values if 0 < float_bits(element_type(value)) < 32)
         elif name == "sort" and self.is_top_k(op):
             made.name, made.operands = "top_k", made.operands[:1]
             for value, number in zip(op.results, made.results, strict=True):
@@ -209,6 +215,10 @@ def _counts(value: ir.Value) -> bool:
         if inner is None:
             return made_by(value, "stablehlo.iota") is not None
         value = inner.operands[0]
+
+
+def _is_bfloat16(value: ir.Value) -> bool:
+    return isinstance(element_type(value), ir.BF16Type)
 
 
 def _real(shape: Sequence[int]) -> list[int]:

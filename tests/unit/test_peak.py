@@ -52,8 +52,40 @@ cond {
 }
 %r = stablehlo.add %w#1, %v : tensor<512xf32>"""
 
+NARROW, NARROW_ROW = BIG.replace("f32", "bf16"), ROW.replace("f32", "bf16")
+NARROW_ARGUMENTS = f"%a: {NARROW}, %b: {NARROW}, %v: {NARROW_ROW}"
+NARROW_DOT = f"contracting_dims = [1] x [0] : ({NARROW}, {NARROW}) -> {NARROW}"
+NARROW_ZERO = "%none = stablehlo.constant dense<0.0> : tensor<bf16>"
+NARROW_SUM = f"applies stablehlo.add across dimensions = [1] : ({NARROW}, tensor<bf16>) -> {NARROW_ROW}"
+
 # Each rule by name. The figure is XLA's own, taken when the test runs.
 RULES = {
+    "a dot of narrow floats is one of float32": program(
+        f"%r = stablehlo.dot_general %a, %b, {NARROW_DOT}", NARROW, NARROW_ARGUMENTS
+    ),
+    "narrow floats are made as float32 where a dot reads them": program(
+        f"%0 = stablehlo.dot_general %a, %b, {NARROW_DOT}\n%1 = stablehlo.tanh %0 : {NARROW}\n"
+        f"%r = stablehlo.dot_general %1, %b, {NARROW_DOT}",
+        NARROW,
+        NARROW_ARGUMENTS,
+    ),
+    "a vector of narrow floats is widened too": program(
+        f"%0 = stablehlo.cosine %a : {NARROW}\n"
+        f"%r = stablehlo.dot_general %0, %v, contracting_dims = [1] x [0] : ({NARROW}, {NARROW_ROW}) -> {NARROW_ROW}",
+        NARROW_ROW,
+        NARROW_ARGUMENTS,
+    ),
+    "a sum of bfloat16 is one of float32": program(
+        f"{NARROW_ZERO}\n%r = stablehlo.reduce(%a init: %none) {NARROW_SUM}", NARROW_ROW, NARROW_ARGUMENTS
+    ),
+    "what a sum of bfloat16 reads is made as float32": program(
+        f"{NARROW_ZERO}\n%0 = stablehlo.multiply %a, %b : {NARROW}\n%r = stablehlo.reduce(%0 init: %none) {NARROW_SUM}",
+        NARROW_ROW,
+        NARROW_ARGUMENTS,
+    ),
+    "float16 is summed as it is": program(
+        f"{NARROW_ZERO}\n%r = stablehlo.reduce(%a init: %none) {NARROW_SUM}", NARROW_ROW, NARROW_ARGUMENTS
+    ).replace("bf16", "f16"),
     "elementwise ops take over a dying buffer": program(
         f"%0 = stablehlo.dot_general %a, %b, {DOT}\n%1 = stablehlo.exponential %0 : {BIG}\n%2 = stablehlo.dot_general %1, %b, {DOT}\n%r = {reduced('%2')}"
     ),
