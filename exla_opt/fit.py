@@ -2,21 +2,17 @@
 
 The first candidate that fits is taken. For a GPU they are tried from the largest slices down, for large slices are few
 trips. A CPU is fastest with slices that stay in its cache, so those come first, then smaller ones, then larger ones.
-A series of attempts ends early when the peak does not fall any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import Types
-from exla_opt.analysis.peak import Prediction, predict
-from exla_opt.ir.locations import describe
-from exla_opt.ir.values import maker
+from exla_opt.analysis.peak import Memory, predict
+from exla_opt.analysis.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark
@@ -30,9 +26,8 @@ _HALVINGS = 12
 _CACHED_SLICE = 4 * 10**6
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
-# After so many attempts in a row that do not lower the peak to this part of the lowest, others are tried.
-_PATIENCE = 4
-_GAIN = 0.99
+# Without this pass no size changes anything.
+_SPLITTER = "tensor-splitter"
 # Where nothing fits, so many of the programs with the largest slices, and of those with the lowest peak, are compiled.
 _COMPILED = 2
 # More than any tensor takes.
@@ -45,9 +40,9 @@ Measure = Callable[[ir.Module], int]
 class Fit:
     """The module that fits, or that needs the least memory of all that were tried.
 
-    options: the sizes with which it was made. peak: its bytes, as the target's compiler plans them where there is one,
-    else what is predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the
-    peak when it is not.
+    options: the sizes with which it was made. peak: its bytes, as the target's compiler plans them if `compiled`, else
+    what is predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak
+    when it is not.
     """
 
     module: ir.Module
@@ -55,6 +50,7 @@ class Fit:
     options: Options
     peak: int
     fits: bool
+    compiled: bool = False
     held_by: str = ""
 
 
@@ -75,83 +71,103 @@ def fit(
     measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
     of a GPU. tried: is told of each attempt. Raises what `run_pipeline` raises.
     """
-    attempts: list[tuple[Fit, Prediction]] = []
+    attempts: list[Fit] = []
 
     def attempt(sizes: Options) -> Fit:
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
-        prediction = predict(module, gpu)
-        peak = prediction.memory.peak
+        memory = predict(module, gpu).memory
+        peak = memory.peak
         if measure is None:
-            peak = int(peak * _MARGIN)
+            peak += int((_MARGIN - 1) * memory.temp)  # arguments and results are what they are
         elif peak <= _MARGIN * limit:
             peak = measure(module)
         if tried is not None:
             tried(sizes, peak)
-        found = Fit(module, outcome, sizes, peak, peak <= limit)
-        attempts.append((found, prediction))
-        return found
+        attempts.append(Fit(module, outcome, sizes, peak, peak <= limit, measure is not None))
+        return attempts[-1]
 
-    for series in _candidates(read(), options, limit, gpu):
-        lowest, in_vain = inf, 0
-        for sizes in series:
+    found = attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
+    if not found.fits and _SPLITTER in names:
+        for sizes in _candidates(predict(found.module, gpu).memory, options, limit, gpu):
             found = attempt(sizes)
             if found.fits:
-                return found
-            in_vain = 0 if found.peak < _GAIN * lowest else in_vain + 1
-            lowest = min(lowest, found.peak)
-            if in_vain == _PATIENCE:
                 break
+    if found.fits:
+        return found
+    said = [remark for found in attempts for remark in found.outcome.remarks]
     if measure is not None:
         # What is told is what the compiler says, also of what was predicted to be too far off to be compiled.
-        attempts = [(replace(found, peak=measure(found.module)), alive) for found, alive in _nearest(attempts)]
-    attempts.sort(key=lambda attempt: attempt[0].peak)
-    best, alive = attempts[0]
-    said = [remark for found, _ in attempts for remark in found.outcome.remarks]
-    return replace(best, fits=best.peak <= limit, held_by=_holder(alive, said, limit))
+        attempts = [replace(found, peak=measure(found.module)) for found in _nearest(attempts)]
+    best = min(attempts, key=lambda found: found.peak)
+    if best.peak <= limit:
+        return replace(best, fits=True)
+    return replace(best, held_by=_holder(best, names, said, limit, gpu))
 
 
-def _nearest(attempts: Sequence[tuple[Fit, Prediction]]) -> list[tuple[Fit, Prediction]]:
+def _nearest(attempts: Sequence[Fit]) -> list[Fit]:
     """Those that may need the least: of what is predicted to need about the same, the first, and the very least."""
-    order = sorted(range(len(attempts)), key=lambda place: attempts[place][0].peak)
-    lowest = attempts[order[0]][0].peak
-    near = [place for place, (found, _) in enumerate(attempts) if found.peak <= _MARGIN * lowest]
+    order = sorted(range(len(attempts)), key=lambda place: attempts[place].peak)
+    lowest = attempts[order[0]].peak
+    near = [place for place, found in enumerate(attempts) if found.peak <= _MARGIN * lowest]
     return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
 
 
-def _candidates(module: ir.Module, options: Options, limit: int, gpu: bool) -> Iterator[list[Options]]:
-    """Series of sizes, each to be tried in its order: nothing split at all, then slices of falling or rising sizes."""
-    memory = predict(module, gpu).memory
-    room = limit - (memory.peak - memory.temp)
-    yield [replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None)]
-    largest = room if room > 0 else memory.temp
-    if gpu:
-        # Large slices are the aim, and what is not larger than two of them is left alone if that will do.
-        pairs = [(size, threshold) for size in _falling(largest // 2) for threshold in (2 * size, size)]
-        yield [replace(options, size_threshold=threshold, split_size=size) for size, threshold in pairs]
-        return
-    cached = min(_CACHED_SLICE, largest)
-    larger = [size for size in reversed(_falling(largest // 2)) if size > cached]
-    for sizes in (_falling(cached), larger):
-        yield [replace(options, size_threshold=size, split_size=size) for size in sizes]
+def _candidates(unsplit: Memory, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
+    """One slice size after another, those that may fit into what the limit leaves first.
+
+    unsplit: what the program needs without any split. It alone gives the sizes, to which a limit only adds some: so
+    the smallest limit that is told is met when it is given.
+    """
+    room = limit - (unsplit.peak - unsplit.temp)
+    sizes = _falling(unsplit.temp // 2, room) if gpu else _cached_first(unsplit.temp, room)
+    wanted = room // 2 if gpu else room
+    for slices in sorted(sizes, key=lambda size: size > wanted):
+        # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
+        for threshold in (2 * slices, slices) if gpu else (slices,):
+            yield replace(options, size_threshold=threshold, split_size=slices)
 
 
-def _falling(largest: int) -> list[int]:
-    """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes."""
-    sizes = [size >> times for times in range(_HALVINGS) for size in (largest, 3 * largest // 4)]
+def _falling(largest: int, room: int = 0) -> list[int]:
+    """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes.
+
+    room: where this is smaller than the largest, they go on until they are small beside it.
+    """
+    last = min(largest, room) if room > 0 else largest
+    sizes: list[int] = []
+    while largest >= max(_SMALLEST_SLICE, last >> _HALVINGS):
+        sizes += [largest, 3 * largest // 4]
+        largest //= 2
     return [size for size in sizes if size >= _SMALLEST_SLICE]
 
 
-def _holder(prediction: Prediction, remarks: Sequence[Remark], limit: int) -> str:
-    """The largest tensor alive at the peak: its type, bytes and place, and why it was not split where that is known."""
-    memory = prediction.memory
-    if not prediction.alive or memory.peak - memory.temp > limit:
-        return f"its arguments and results, which alone take {format_size(memory.peak - memory.temp)}"
-    value = prediction.alive[0]
-    kind = Types().of(value)
-    op = maker(value)
-    place = "a function's argument" if op is None else describe(op)
-    missed = [remark for remark in remarks if remark.kind is Kind.MISSED]
-    reasons = [remark.text for remark in missed if remark.location == place and remark.tensor == str(kind)]
+def _cached_first(largest: int, room: int) -> list[int]:
+    """Slice sizes for a CPU, in bytes: what a cache holds, halved again and again; larger ones as a last resort."""
+    smaller = [_CACHED_SLICE >> times for times in range(_HALVINGS)]
+    larger = [_CACHED_SLICE << times for times in range(1, _HALVINGS)]
+    sizes = [min(size, largest) for size in smaller] + [size for size in larger if size <= min(largest, room) // 2]
+    return [size for size in dict.fromkeys(sizes) if size >= _SMALLEST_SLICE]
+
+
+def _holder(found: Fit, names: Sequence[str], remarks: Sequence[Remark], limit: int, gpu: bool) -> str:
+    """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
+    timeline = read_timeline(found.module, gpu)
+    held = timeline.memory.peak - timeline.memory.temp
+    alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
+    if not alive or held > limit:
+        return f"its arguments and results, which alone take {format_size(held)}"
+    assert timeline.peak is not None
+    point, tensor = timeline.points[timeline.peak], alive[0]
+    scratch = point.bytes - sum(each.bytes for each in alive)
+    if scratch > tensor.bytes:
+        return f"{format_size(scratch)} that {point.op} at {point.location} needs while it runs"
+    reasons = [
+        remark.text
+        for remark in remarks
+        if remark.kind is Kind.MISSED and (remark.location, remark.tensor) == (tensor.location, tensor.type)
+    ]
+    if _SPLITTER not in names:
+        reasons = [f"not split: {_SPLITTER} is not among the passes"]
     why = f": {reasons[0]}" if reasons else ""
-    return f"{kind} ({format_size(kind.bytes)}) at {place}{why}"
+    beside = f"its arguments and results ({format_size(held)}) and " if held > timeline.memory.temp else ""
+    return f"{beside}{tensor.type} ({format_size(tensor.bytes)}) at {tensor.location}{why}"

@@ -43,6 +43,12 @@ def format_size(count: int) -> str:
     return value + unit
 
 
+def round_up(count: int) -> int:
+    """The next number of bytes, from `count` up, that `format_size` tells exactly: what may be given as a limit."""
+    step: int = 10 ** max(len(str(count)) - 3, 0)
+    return -(-count // step) * step
+
+
 def _suggestion(number: str, unit: str) -> str:
     first = unit[0].upper()
     if first not in "KMGTP":

@@ -139,8 +139,7 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
         raise click.UsageError("--summary and --quiet exclude each other")
     if flags["check_memory"] is not None and not flags["check"]:
         raise click.UsageError("--check-memory is for --check")
-    if output in flags["reports"]:
-        raise click.UsageError("--report and --output name the same file")
+    values.check_outputs(output, flags)
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     options = options_of(flags)

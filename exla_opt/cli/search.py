@@ -47,7 +47,10 @@ def search_sizes(
     with Console(stderr=True).status("trying without any split") as status:
 
         def tried(sizes: Options, peak: int) -> None:
-            status.update(f"slices of {format_size(sizes.slice_bytes)} need {format_size(peak)}")
+            what = (
+                f"slices of {format_size(sizes.slice_bytes)} need" if sizes.split_size else "without a split it needs"
+            )
+            status.update(f"{what} {format_size(peak)}")
 
         return search(tried), bound
 

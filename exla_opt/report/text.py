@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.ir.write import write_file
 from exla_opt.remarks import Kind, Remark
-from exla_opt.sizes import format_size
+from exla_opt.sizes import format_size, round_up
 
 if TYPE_CHECKING:
     from exla_opt.fit import Fit
@@ -89,14 +89,16 @@ def as_yaml(records: Sequence[dict[str, str | int]]) -> str:
 
 
 def fit_line(name: str, found: Fit, limit: int) -> str:
-    """Whether the program fits into the limit, with what sizes, or what stands in the way."""
+    """Whether the program fits into the limit, with what sizes, or what stands in the way and what limit can be met."""
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        return f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} at the peak"
+        margin = "" if found.compiled else " (predicted, with a margin)"
+        return f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} at the peak{margin}"
+    margin = "" if found.compiled else " (predicted, with a margin; --target has XLA itself judge)"
     return (
         f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{format_size(found.peak)}, held up by {found.held_by.replace(_INPUT, f'{name}:')}"
+        f"{format_size(round_up(found.peak))}{margin}, held up by {found.held_by.replace(_INPUT, f'{name}:')}"
     )
 
 

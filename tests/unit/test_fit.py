@@ -65,6 +65,43 @@ def test_what_holds_up_a_limit_that_cannot_be_met() -> None:
     assert again.fits, "the smallest limit that was named can be met"
 
 
+LIT = SORTED.parent
+
+
+@pytest.mark.parametrize("name", ["broadcast", "pad-shift", "top-k-along-row"])
+@pytest.mark.parametrize("gpu", [False, True])
+def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, gpu: bool) -> None:
+    data = (LIT / f"{name}.mlir").read_bytes()
+    with new_context() as context:
+
+        def found(limit: int) -> Fit:
+            return fit(lambda: parse_module(name, data, context).module, DEFAULT_PASSES, Options(), limit, gpu=gpu)
+
+        smallest = found(1).peak
+        assert not found(1).fits and found(smallest).fits
+        below = found(smallest - 1)
+        assert not below.fits or below.peak < smallest
+        assert below.peak <= smallest, "a limit that is missed by a byte tells no larger one"
+
+
+def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
+    found, true = fitted(SAMPLE, parse_size("4.2MB"))
+    assert not found.fits and true < parse_size("4.3MB")
+    assert found.held_by.startswith("its arguments and results (4.19MB) and 1x4096xf32 (16.4KB) at ")
+
+
+def test_without_the_splitter_nothing_is_tried_twice() -> None:
+    attempts: list[int] = []
+    with new_context() as context:
+
+        def read() -> ir.Module:
+            return parse_module("<sample>", SAMPLE.read_bytes(), context).module
+
+        found = fit(read, ("rce",), Options(), 10**7, tried=lambda _, peak: attempts.append(peak))
+    assert len(attempts) == 1 and not found.fits
+    assert found.held_by.endswith("not split: tensor-splitter is not among the passes")
+
+
 def test_arguments_and_results_hold_up_a_limit_below_them() -> None:
     found, _ = fitted(SORTED, parse_size("300KB"))
     assert not found.fits and found.held_by == "its arguments and results, which alone take 524KB"
@@ -85,7 +122,14 @@ def test_strict_fails_where_it_does_not_fit() -> None:
     for arguments, expected in ((["--strict"], 3), ([], 0), (["--strict", "--quiet"], 3)):
         code, told = run(str(SORTED), "--memory-limit=600KB", *arguments)
         assert code == expected
-        assert "warning: does not fit into 600KB; the smallest limit that was reached is" in told
+        assert "warning: does not fit into 600KB; the smallest limit that was reached is 839KB (predicted" in told
+
+
+def test_the_limit_that_is_told_is_met_as_it_is_written() -> None:
+    told = run(str(SAMPLE), "--memory-limit=1B")[1]
+    limit = told.partition("that was reached is ")[2].split()[0]
+    code, told = run(str(SAMPLE), f"--memory-limit={limit}", "--strict")
+    assert code == 0 and f"remark: fits into {limit}, in slices of" in told and "(predicted, with a margin)" in told
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,8 @@ def test_several_reports_of_one_run(tmp_path: Path) -> None:
         (["--report", "m.mlir"], "'m.mlir' must end in .html or .json; --summary prints the table"),
         (["--report", "-o", "out.mlir"], "'-o' must end in .html or .json"),
         (["--report=r.json", "-o", "r.json"], "--report and --output name the same file"),
+        (["--report=r.json", "-o", "./r.json"], "--report and --output name the same file"),
+        (["--report=r.json", "--remarks-output=r.json"], "--remarks-output and --report name the same file"),
     ],
 )
 def test_wrong_usage(arguments: list[str], sentence: str) -> None:

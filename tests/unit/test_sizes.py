@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exla_opt.sizes import format_size, parse_size
+from exla_opt.sizes import format_size, parse_size, round_up
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,10 @@ def test_formatting_keeps_three_digits(count: int) -> None:
 def test_units_scale_and_ignore_case(count: int, unit: str) -> None:
     size = parse_size(f"{count}{unit}")
     assert size == parse_size(f"{count} {unit.lower()}") == count * parse_size(f"1{unit}")
+
+
+@given(st.integers(0, 10**17))
+def test_rounding_up_gives_what_can_be_told(count: int) -> None:
+    rounded = round_up(count)
+    assert count <= rounded <= count * 1.01 + 1
+    assert not rounded or parse_size(format_size(rounded)) == rounded
