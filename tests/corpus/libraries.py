@@ -90,7 +90,14 @@ LIBRARIES: dict[str, Make] = {
     "flax.linen.RMSNorm": _flax("RMSNorm", 13, 11),
     "flax.linen.GroupNorm": _flax("GroupNorm", 2, 9, 12, num_groups=3),
     "flax.linen.MultiHeadDotProductAttention": _flax(
-        "MultiHeadDotProductAttention", 2, 9, 12, num_heads=3, deterministic=True
+        # The gradient of the keys' bias is zero, and rounding alone.
+        "MultiHeadDotProductAttention",
+        2,
+        9,
+        12,
+        num_heads=3,
+        deterministic=True,
+        use_bias=False,
     ),
     "equinox.nn.Linear": _equinox("Linear", 11, arguments=(11, 37)),
     "equinox.nn.MLP": _equinox("MLP", 11, arguments=(11, 7, 37, 2)),
