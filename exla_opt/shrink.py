@@ -83,16 +83,25 @@ def shrink(read: Callable[[], ir.Module], options: Options, limit: int) -> Itera
 
 
 def _settings(dimensions: Dimensions, sizes: Sizes, options: Options) -> Options:
-    """A threshold just below the smallest of the tensors that are big, and slices in proportion."""
+    """A threshold below all tensors that are big and, where there is one, above the others; and slices in proportion.
+
+    Between them it stands as near to the largest of the others as it did: passes make tensors of sizes between.
+    """
     types = Types()
     big: list[int] = []
+    others = [(1, 1)]
     for value, classes in dimensions.values:
         kind = types.of(value)
+        after = kind.element_bytes * prod(sizes[number] for number in classes)
         if kind.bytes > options.size_threshold:
-            big.append(kind.element_bytes * prod(sizes[number] for number in classes))
+            big.append(after)
+        elif kind.bytes:
+            others.append((kind.bytes, after))
     if not big:
         return options
-    threshold = max(min(big) - 1, 1)
+    before, after = max(others)
+    above = max(options.size_threshold * after // before, *(after for _, after in others))
+    threshold = max(min(above, min(big) - 1), 1)
     split = max(threshold * options.slice_bytes // options.size_threshold, 1)
     return replace(options, size_threshold=threshold, split_size=split)
 
