@@ -19,8 +19,10 @@ from exla_opt.remarks import Remark
 
 from .parts import (
     concatenate_of_one,
+    full_update,
     pad_of_pad,
     reverse_of_reverse,
+    same_dynamic_slice,
     same_pad,
     same_reverse,
     same_slice,
@@ -53,6 +55,8 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
     ),
     "stablehlo.concatenate": (concatenate_of_one,),
     "stablehlo.convert": (same_convert, convert_of_wider),
+    "stablehlo.dynamic_slice": (same_dynamic_slice,),
+    "stablehlo.dynamic_update_slice": (full_update,),
     "stablehlo.pad": (same_pad, pad_of_pad),
     "stablehlo.reduce": (reduce_of_units, reduce_of_reshape, reduce_of_broadcast),
     "stablehlo.reshape": (same_reshape, reshape_of_reshape),

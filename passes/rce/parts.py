@@ -15,6 +15,16 @@ def same_slice(op: ir.Operation) -> ir.Value | None:
     return op.operands[0] if op.operands[0].type == op.results[0].type else None
 
 
+def same_dynamic_slice(op: ir.Operation) -> ir.Value | None:
+    """dynamic_slice(x), of all of x = x: no other start fits"""
+    return op.operands[0] if op.operands[0].type == op.results[0].type else None
+
+
+def full_update(op: ir.Operation) -> ir.Value | None:
+    """dynamic_update_slice(x, u) of u as large as x = u: no other start fits"""
+    return op.operands[1] if op.operands[1].type == op.results[0].type else None
+
+
 def slice_of_slice(op: ir.Operation) -> ir.Value | None:
     """slice(slice(x, s, t), u, v) = slice(x, s + t u, t v)"""
     inner = plainly_made_by(op.operands[0], op.name)
