@@ -96,15 +96,14 @@ class Refusal:
 
 def sum_of(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value], bool]) -> Sum | None:
     """What the op sums up; None when it is no sum of one type over a big tensor of the full shape."""
-    if len(root.results) != 1 or has_notes(root):
+    # Other ops may have tokens and tuples among their operands, which have no element type.
+    if root.name not in ("stablehlo.reduce", "stablehlo.dot_general") or len(root.results) != 1 or has_notes(root):
         return None
     if len({build.tensor_of(value).element_type for value in (*root.operands, *root.results)}) > 1:
         return None
     if root.name == "stablehlo.reduce":
         return _sum_of_reduce(root, reader) if is_big(root.operands[0]) else None
-    if root.name == "stablehlo.dot_general" and "algorithm" not in root.attributes:
-        return _sum_of_dot(root, reader, is_big)
-    return None
+    return None if "algorithm" in root.attributes else _sum_of_dot(root, reader, is_big)
 
 
 def _place(dims: Sequence[int], shape: Sequence[int]) -> Place:
