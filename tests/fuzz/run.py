@@ -1,0 +1,280 @@
+"""Rewrites and runs generated programs, several to a module, and judges them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.pipeline import run_pipeline
+from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.runtime.inputs import Array, ArrayType, Signature, read_signature
+from tests.fuzz.generate import Program, generate, widened_text
+from tests.fuzz.inputs import make_inputs, nudged, widened
+from tests.fuzz.judge import judge_exact, judge_rounded
+
+# XLA:CPU as it rounds every op by itself, wherever it is fused: then maps are equal to the last bit. The rest is for
+# quick compilation.
+STRICT_FLAGS = (
+    "--xla_allow_excess_precision=false --xla_cpu_max_isa=AVX --xla_cpu_experimental_ynn_fusion_type= "
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1 --xla_disable_hlo_passes=tree_reduction_rewriter,algsimp"
+)
+# These multiply out, or multiply in another order: an infinity and NaN may take each other's place.
+_MULTIPLIES = frozenset({"euclidean-distance", "matrix-chain-order"})
+# The others may put the dimensions of a sum in another order, even with --no-reassociate.
+_KEEPS_ORDER = frozenset({"normalise", "tensor-splitter"})
+_AGAIN = 20
+
+# What XLA:CPU says where one of the passes that STRICT_FLAGS leave out was needed.
+_NEEDED_PASS = "should have been eliminated at the HLO level"
+
+Stage = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one program.
+
+    status: ok, refused (XLA does not take the program) or failed.
+    changed: the passes that changed it. kinds: the patterns in it. measured: how many results needed a float64 run.
+    """
+
+    index: int
+    status: str
+    problem: str = ""
+    changed: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    results: int = 0
+    exact: int = 0
+    measured: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, what it was rewritten to, and the inputs of both."""
+
+    program: Program
+    rewritten: str
+    changed: tuple[str, ...]
+    signature: Signature
+    inputs: tuple[Array, ...]
+
+
+class Failure(Exception):
+    """A program that is not rewritten as it should be."""
+
+
+def rewrite(program: Program) -> tuple[str, tuple[str, ...], Signature]:
+    """The rewritten text, the passes that changed it, and its signature.
+
+    Of every twentieth program it is told too whether a second run changes it. Raises Failure when a pass raises, leaves
+    an invalid module or changes the signature.
+    """
+    with new_context() as context:
+        try:
+            module = parse_module("<program>", program.text.encode(), context).module
+        except InputError as error:
+            raise Failure(f"the generator wrote what is no program: {error}") from error
+        signature = read_signature(module)
+        last = [serialise(module, "bytecode")]
+        changed: list[str] = []
+
+        def look(name: str, module: ir.Module) -> None:
+            now = serialise(module, "bytecode")
+            if now != last[0] and name not in changed:
+                changed.append(name)
+            last[0] = now
+
+        try:
+            run_pipeline(module, program.passes, program.options, after_pass=look)
+        except Exception as error:
+            raise Failure(f"{type(error).__name__}: {error}") from error
+        if read_signature(module) != signature:
+            raise Failure("the signature changed")
+        once = serialise(module, "text").decode()
+    if program.index % _AGAIN == 0:
+        with new_context() as context:
+            module = parse_module("<program>", once.encode(), context).module
+            run_pipeline(module, program.passes, program.options)
+            if serialise(module, "text").decode() != once:
+                changed.append("a second run")
+    return once, tuple(changed), signature
+
+
+def prepare(seed: int, index: int) -> Case:
+    """Generate and rewrite one program. Raises Failure as `rewrite` does."""
+    program = generate(seed, index)
+    rewritten, changed, signature = rewrite(program)
+    inputs = make_inputs(program.arguments, signature.arguments, f"{seed} {index}", special=program.special)
+    return Case(program, rewritten, changed, signature, tuple(inputs))
+
+
+def joined(texts: Sequence[str], signatures: Sequence[Signature]) -> str:
+    """One module that calls the @main of each, with all their arguments and results in a row."""
+    functions: list[str] = []
+    calls: list[str] = []
+    takes: list[str] = []
+    names: list[str] = []
+    gives: list[str] = []
+    for number, (text, signature) in enumerate(zip(texts, signatures, strict=True)):
+        inner = re.sub(r"\A\s*module[^\n]*\{\n(.*)\}\s*\Z", r"\1", text, flags=re.DOTALL)
+        functions.append(re.sub(r"func\.func (public )?@main\(", f"func.func private @main_{number}(", inner))
+        head = re.search(r"func\.func private @main_\d+\((.*)\) -> \(?(.*?)\)? \{\n", functions[-1])
+        assert head
+        arguments = re.findall(r"tensor<[^<>]*(?:<[^<>]*>)?>", head[1])
+        results = re.findall(r"tensor<[^<>]*(?:<[^<>]*>)?>", head[2])
+        given = [f"%a{len(takes) + i}" for i in range(len(arguments))]
+        calls.append(
+            f"%c{number}:{len(results)} = call @main_{number}({', '.join(given)}) : "
+            f"({', '.join(arguments)}) -> ({', '.join(results)})"
+        )
+        takes += arguments
+        names += [f"%c{number}#{i}" for i in range(len(results))]
+        gives += results
+        assert len(signature.arguments) == len(arguments)
+    head_line = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(takes))
+    returned = f"return {', '.join(names)} : {', '.join(gives)}"
+    lines = [f"func.func public @main({head_line}) -> ({', '.join(gives)}) {{", *calls, returned, "}", *functions]
+    return "\n".join(lines)
+
+
+def execute(
+    texts: Sequence[str], signatures: Sequence[Signature], inputs: Sequence[Sequence[Array]]
+) -> list[list[Array]]:
+    """The results of each module, all compiled as one. Raises InputError when XLA refuses it."""
+    program = compile_program(joined(texts, signatures))
+    results = iter(run_program(program, [array for arrays in inputs for array in arrays]))
+    return [[next(results) for _ in signature.results] for signature in signatures]
+
+
+def run_batch(seed: int, indices: Sequence[int], stage: Stage) -> list[Outcome]:
+    """Generate, rewrite, run and judge these programs. `stage` is told what is being done before it is done."""
+    outcomes: list[Outcome] = []
+    cases: list[Case] = []
+    for index in indices:
+        stage("rewriting")
+        try:
+            cases.append(prepare(seed, index))
+        except Failure as failure:
+            outcomes.append(Outcome(index, "failed", str(failure)))
+    stage("original")
+    before = _execute_all(cases, [case.program.text for case in cases])
+    refused = [case for case, results in zip(cases, before, strict=True) if isinstance(results, str)]
+    outcomes += [_outcome(case, "refused", _told(before[cases.index(case)])) for case in refused]
+    runnable = [(case, results) for case, results in zip(cases, before, strict=True) if not isinstance(results, str)]
+    stage("rewritten")
+    after = _execute_all([case for case, _ in runnable], [case.rewritten for case, _ in runnable])
+    stage("judging")
+    for (case, expected), actual in zip(runnable, after, strict=True):
+        if isinstance(actual, str):
+            status = "refused" if _NEEDED_PASS in actual else "failed"
+            outcomes.append(_outcome(case, status, f"rewritten: {actual}"))
+        else:
+            outcomes.append(_judge(case, expected, actual))
+    return outcomes
+
+
+def _told(result: list[Array] | str) -> str:
+    return result if isinstance(result, str) else ""
+
+
+def _outcome(case: Case, status: str, problem: str = "", measured: int = 0) -> Outcome:
+    program = case.program
+    return Outcome(
+        program.index,
+        status,
+        problem,
+        case.changed,
+        tuple(sorted(program.kinds)),
+        len(program.exact),
+        sum(program.exact),
+        measured,
+    )
+
+
+def _execute_all(cases: Sequence[Case], texts: Sequence[str]) -> list[list[Array] | str]:
+    """The results of each, or what XLA says against it; together, and one by one if that fails."""
+    if not cases:
+        return []
+    try:
+        return list(execute(texts, [case.signature for case in cases], [case.inputs for case in cases]))
+    except InputError as error:
+        if len(cases) == 1:
+            return [str(error)]
+    return [_execute_all([case], [text])[0] for case, text in zip(cases, texts, strict=True)]
+
+
+def _judge(case: Case, expected: Sequence[Array], actual: Sequence[Array]) -> Outcome:
+    program = case.program
+    swaps = program.special and bool(_MULTIPLIES & set(case.changed))
+    in_order = program.in_order and _KEEPS_ORDER.issuperset(case.changed)
+    wide = _Wide(case)
+    measured = 0
+    for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+        exact = program.exact[number] or in_order
+        if exact:
+            problem = judge_exact(one, other, swaps=swaps)
+        elif one.dtype.kind in "iub":
+            problem = ""  # cannot be: the generator makes integers of exact numbers only
+        else:
+            verdict = judge_rounded(one, other, wide.getter(number), wide.nudged(number), swaps=swaps)
+            problem = verdict.problem
+            measured += verdict.measured
+        if problem:
+            kind = "exact" if exact else "rounded"
+            return _outcome(case, "failed", f"result {number} ({kind}): {problem}", measured)
+    return _outcome(case, "ok", measured=measured)
+
+
+class _Wide:
+    """Float64 runs of one program, made when somebody asks."""
+
+    def __init__(self, case: Case):
+        self.case = case
+        self.runs: dict[int, list[Array] | None] = {}
+
+    @cached_property
+    def text(self) -> str:
+        """The program in float64."""
+        return widened_text(self.case.program)
+
+    def results(self, run: int) -> list[Array] | None:
+        """Of run 0 the results, of the others those of inputs that are off by a rounding."""
+        if run not in self.runs:
+            self.runs[run] = self.execute(run) if self.text else None
+        return self.runs[run]
+
+    def execute(self, run: int) -> list[Array] | None:
+        case = self.case
+        inputs = [widened(array) for array in case.inputs]
+        if run:
+            generator = np.random.default_rng(run)
+            inputs = [nudged(array, narrow.dtype, generator) for array, narrow in zip(inputs, case.inputs, strict=True)]
+        types = tuple(ArrayType(array.shape, array.dtype) for array in inputs)
+        try:
+            return execute([self.text], [replace(case.signature, arguments=types)], [inputs])[0]
+        except InputError:
+            return None
+
+    def getter(self, number: int) -> Callable[[], Array | None]:
+        def exact() -> Array | None:
+            results = self.results(0)
+            return None if results is None else results[number]
+
+        return exact
+
+    def nudged(self, number: int) -> Callable[[], Sequence[Array]]:
+        def several() -> Sequence[Array]:
+            found = [self.results(run) for run in (1, 2, 3)]
+            return [results[number] for results in found if results is not None]
+
+        return several
