@@ -35,10 +35,10 @@ def tally(text: str, options: Options) -> Tally:
         told = {(remark.location, remark.tensor): remark for remark in remarks if remark.kind is Kind.MISSED}
     found: Tally = Counter()
     for place, kind, op in before:
-        if (place, kind, op) not in left:
-            found[op, SPLIT, ""] += 1
-        elif remark := told.get((place, kind)):
+        if remark := told.get((place, kind)):
             found[op, remark.code, remark.stopped_by] += 1
+        elif (place, kind, op) not in left:
+            found[op, SPLIT, ""] += 1
         else:
             found[op, SILENT, ""] += 1
     return found

@@ -136,7 +136,7 @@ def test_every_golden_stays_a_module(name: str) -> None:
             assert all(1 <= sizes[n] <= size or size == 0 for n, size in dimensions.sizes.items())
             resize(module, dimensions, sizes)
             module.operation.verify()
-            parse_module(name, serialise(module, "text"), context)
+            parse_module(name, serialise(module, "bytecode"), context)
 
 
 @pytest.mark.parametrize(
