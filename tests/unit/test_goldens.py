@@ -29,6 +29,7 @@ SPLIT = [name for name in GOLDENS if name.startswith("tensor-splitter/") and "/r
 CRASHES = "XLA does not survive recursion"
 # What cannot be executed, and why. A file that can be must not stand here.
 NOT_RUN = {
+    "euclidean-distance/tokens-and-tuples.mlir": "a token is no array",
     "exla-opt/error-types-do-not-match.mlir": "the input is wrong on purpose",
     "exla-opt/error-undeclared-value.mlir": "the input is wrong on purpose",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
@@ -72,8 +73,8 @@ def big_tensors(module: ir.Module, threshold: int) -> set[str]:
 @pytest.mark.parametrize("name", RUN)
 def test_the_results_are_the_same(name: str) -> None:
     with new_context() as context:
-        before, module, _ = rewrite(name, context)
-        assert_equal_results(before, serialise(module, "text").decode())
+        _, module, _ = rewrite(name, context)
+        assert_equal_results(read_module(str(LIT / name), context).module, module)
 
 
 @pytest.mark.parametrize("name", SPLIT)

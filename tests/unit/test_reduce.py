@@ -197,7 +197,9 @@ def test_an_interrupt_writes_the_smallest_so_far(tmp_path: Path) -> None:
         f"[ -e {small} ] && sleep 60; [ $(wc -c < {{}}) -lt 3000 ] && touch {small}; exit 0"
     )
     code = "from exla_opt.cli.reduce import main; main()"
-    command = [sys.executable, "-c", code, str(source), "--check", check, "-o", str(target)]
+    # What runs in the background of a script ignores an interrupt, and so would its children.
+    command = ["env", "--default-signal=INT", sys.executable, "-c", code, str(source)]
+    command += ["--check", check, "-o", str(target)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     end = time.monotonic() + 30
     while time.monotonic() < end and not small.exists():
