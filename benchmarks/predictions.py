@@ -80,7 +80,7 @@ def peaks(path: Path, threshold: int | None, target: Target) -> Peaks:
         else:
             run_pipeline(module, DEFAULT_PASSES, Options(threshold, threshold // 2 if threshold < 10**6 else threshold))
         data = serialise(module, "bytecode")
-        return predict(module, gpu=bool(target.description)).memory.peak, compiled_memory(data, target).peak
+        return predict(module, gpu=bool(target.description)).peak, compiled_memory(data, target).peak
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def fit(
     def attempt(sizes: Options) -> Fit:
         module = read()
         outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
-        memory = predict(module, gpu).memory
+        memory = predict(module, gpu)
         peak = memory.peak
         if measure is None:
             peak += int((_MARGIN - 1) * memory.temp)  # arguments and results are what they are
@@ -89,7 +89,7 @@ def fit(
 
     found = attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
     if not found.fits and _SPLITTER in names:
-        for sizes in _candidates(predict(found.module, gpu).memory, options, limit, gpu):
+        for sizes in _candidates(predict(found.module, gpu), options, limit, gpu):
             found = attempt(sizes)
             if found.fits:
                 break

@@ -45,7 +45,7 @@ class CannotShrink(Exception):
 
 def needed_bytes(module: ir.Module) -> int:
     """The memory of a run with its inputs and outputs at hand, as far as it can be predicted."""
-    memory = predict(module).memory
+    memory = predict(module)
     return int(_MARGIN * memory.peak) + memory.arguments + 2 * memory.results
 
 

@@ -52,24 +52,12 @@ class Memory:
         return self.arguments + self.results - self.aliased + self.temp
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """memory: the predicted bytes. alive: the tensors that hold them at the peak, the largest first."""
-
-    memory: Memory
-    alive: tuple[ir.Value, ...]
-
-
-def predict(module: ir.Module, gpu: bool = False) -> Prediction:
+def predict(module: ir.Module, gpu: bool = False) -> Memory:
     """The memory that XLA:CPU (or XLA:GPU) will plan for the module's main function."""
     function = main_function(module)
     types = Types()
-    block = function.regions[0].blocks[0]
-    made = read_block(block, types)
-    run = run_block(made, gpu, is_function=True)
-    alive = sorted(run.alive, key=lambda value: -made.sizes[value])
-    memory = memory_of(function, run, types)
-    return Prediction(memory, tuple(made.values[value] for value in alive if made.sizes[value]))
+    run = run_block(read_block(function.regions[0].blocks[0], types), gpu, is_function=True)
+    return memory_of(function, run, types)
 
 
 def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
@@ -143,7 +131,6 @@ class Run:
         self.mine: set[int] = set() if is_function else set(block.arguments)
         self.start = sum(block.sizes[value] for value in self.mine)
         self.live = self.most = self.start
-        self.alive: frozenset[int] = frozenset()
         self.lives: list[int] = []
         self.scratches: list[int] = []
         self.born: dict[int, int] = {}
@@ -194,9 +181,7 @@ class Run:
             scratch = max((run.peak for run in self.inner[step]), default=self.scratch(op, step))
             self.lives.append(self.live)
             self.scratches.append(scratch)
-            if self.live + scratch > self.most:
-                self.most = self.live + scratch
-                self.alive = frozenset(self.mine)
+            self.most = max(self.most, self.live + scratch)
             for value in dying.get(step, ()):
                 if value in self.mine:
                     self.live -= self.block.sizes[value]

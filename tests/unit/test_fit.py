@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.peak import predict
+from exla_opt.analysis.timeline import read_timeline
 from exla_opt.cli.opt import main
 from exla_opt.fit import Fit, fit
 from exla_opt.ir.context import new_context
@@ -139,8 +139,9 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert run(str(SAMPLE), *arguments)[0] == 2
 
 
-def test_a_prediction_names_what_is_alive() -> None:
+def test_the_timeline_names_what_is_alive_at_the_peak() -> None:
     with new_context() as context:
         module = parse_module("<sample>", SAMPLE.read_bytes(), context).module
-        shapes = [list(ir.RankedTensorType(value.type).shape) for value in predict(module).alive]
-    assert shapes[0] == [4096, 4096]
+        timeline = read_timeline(module)
+    assert timeline.peak is not None
+    assert timeline.alive_at(timeline.peak)[0].type == "4096x4096xf32"

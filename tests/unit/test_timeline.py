@@ -155,7 +155,7 @@ def test_the_peak_is_the_one_that_is_predicted(path: Path) -> None:
         with new_context() as context:
             module = parse_module(path.name, path.read_bytes(), context).module
             run_pipeline(module, passes, Options(size_threshold=64_000, split_size=32_000))
-            found, expected = read_timeline(module), predict(module).memory
+            found, expected = read_timeline(module), predict(module)
         assert found.memory == expected
         assert max((point.bytes for point in found.points), default=0) == expected.temp
         for number, point in enumerate(found.points):
