@@ -2,6 +2,7 @@
 
     reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
     broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
+    first k of sort(x)        ->   top_k(x, k)
 
 Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero.
 Refuses nothing and says nothing: what does not fit stays. Terminates: every rewrite lowers the number of ops, or keeps
@@ -44,6 +45,7 @@ from .shapes import (
     transpose_of_transpose,
     transpose_of_units,
 )
+from .sorts import slice_of_sort
 
 # One line of algebra each; those that make an op disappear come first.
 PATTERNS: dict[str, tuple[Pattern, ...]] = {
@@ -61,7 +63,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "stablehlo.reduce": (reduce_of_units, reduce_of_reshape, reduce_of_broadcast),
     "stablehlo.reshape": (same_reshape, reshape_of_reshape),
     "stablehlo.reverse": (same_reverse, reverse_of_reverse),
-    "stablehlo.slice": (same_slice, slice_of_slice, slice_of_pad),
+    "stablehlo.slice": (same_slice, slice_of_slice, slice_of_pad, slice_of_sort),
     "stablehlo.transpose": (same_transpose, transpose_of_transpose, transpose_of_broadcast, transpose_of_units),
 }
 

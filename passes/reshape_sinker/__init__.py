@@ -5,7 +5,7 @@
 
 Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
 Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way. Leaves alone
-a reshape that others read as well. What meets on the way is merged as rce does. Terminates: every rewrite moves a
+a reshape that others read as well, and with --no-reassociate sums of transposed floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a
 reshape or transpose behind one more op, or takes it away, and adds none.
 """
 
@@ -23,12 +23,12 @@ from exla_opt.remarks import Remark
 from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose
 from .elementwise import elementwise_of
 from .moved import RESHAPE, TRANSPOSE
-from .reduces import reduce_of_transpose
+from .reduces import reduce_of_transpose, reduce_of_transpose_in_any_order
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Sink reshapes and transposes until none sinks further; those that meet become one, or none."""
-    patterns = make_patterns(options.size_threshold)
+    patterns = make_patterns(options)
     changed = True
     while changed:
         changed = apply_patterns(module, patterns)
@@ -37,14 +37,14 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     return []
 
 
-def make_patterns(threshold: int) -> dict[str, tuple[Pattern, ...]]:
-    """The patterns by op. threshold: bytes above which elementwise ops are moved too."""
+def make_patterns(options: Options) -> dict[str, tuple[Pattern, ...]]:
+    """The patterns by op. The options say which elementwise ops are moved, and whether sums may change their order."""
     elementwise = (
-        elementwise_of(RESHAPE, None, threshold),
-        elementwise_of(TRANSPOSE, "permutation", threshold),
+        elementwise_of(RESHAPE, None, options.size_threshold),
+        elementwise_of(TRANSPOSE, "permutation", options.size_threshold),
     )
     return {
         **dict.fromkeys(STABLEHLO_POINTWISE, elementwise),
         "stablehlo.dot_general": (dot_of_transpose, dot_of_reshape, dot_of_reshapes),
-        "stablehlo.reduce": (reduce_of_transpose,),
+        "stablehlo.reduce": (reduce_of_transpose if options.reassociate else reduce_of_transpose_in_any_order,),
     }

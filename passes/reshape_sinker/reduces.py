@@ -6,10 +6,23 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.op_rules.attributes import integers
+from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type
 from exla_opt.ir import build
 from exla_opt.ir.rewrite import clone_on
 
 from .moved import TRANSPOSE, only_for
+
+
+# What gives the same bits in any order, also of floats.
+_ORDERLESS = frozenset({"maximum", "minimum", "and", "or", "xor"})
+
+
+def reduce_of_transpose_in_any_order(op: ir.Operation) -> ir.Value | None:
+    """reduce(transpose(x), p, d) = reduce(x, p[d]) to the bit: not for sums and products of floats"""
+    names = set(componentwise(body_of(op)) or ("unknown",))
+    if _ORDERLESS.issuperset(names) or isinstance(element_type(op.operands[0]), ir.IntegerType):
+        return reduce_of_transpose(op)
+    return None
 
 
 def reduce_of_transpose(op: ir.Operation) -> ir.Value | None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import isfinite, prod
 
 from tests.fuzz import dtypes
 
@@ -145,8 +145,9 @@ class Builder:
         text = dtypes.literal(self.element(dtype), number)
         attribute = f"value = dense<{text}> : {self.spell((shape, dtype))}"
         [name] = self.op("stablehlo.constant", [], [(shape, dtype)], attribute)
-        whole = abs(number) != float("inf") and complex(number).real % 1 == 0 and complex(number).imag % 1 == 0
-        size = abs(number) if abs(number) != float("inf") else 1.0
+        finite = isfinite(abs(number))
+        whole = finite and complex(number).real % 1 == 0 and complex(number).imag % 1 == 0
+        size = abs(number) if finite else 1.0
         return Value(name, shape, dtype, True, whole, size)
 
     def keep(self, *values: Value) -> None:

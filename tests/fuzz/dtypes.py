@@ -25,6 +25,14 @@ _POSITIVE_INFINITY = {
     "bf16": "0x7F80",
     "f8E5M2": "0x7C",
 }
+_NOT_A_NUMBER = {
+    "f64": "0x7FF8000000000000",
+    "f32": "0x7FC00000",
+    "f16": "0x7E00",
+    "bf16": "0x7FC0",
+    "f8E4M3FN": "0x7F",
+    "f8E5M2": "0x7E",
+}
 
 
 def is_float(dtype: str) -> bool:
@@ -89,7 +97,10 @@ def widened(dtype: str) -> str:
 
 
 def literal(dtype: str, value: complex) -> str:
-    """A number as it is written in a dense attribute. Infinities become the largest number where there are none."""
+    """A number as it is written in a dense attribute. Infinities become the largest number where there are none.
+
+    Not a number is the positive quiet one.
+    """
     if dtype == "i1":
         return "true" if value else "false"
     if is_complex(dtype):
@@ -97,6 +108,8 @@ def literal(dtype: str, value: complex) -> str:
     real = complex(value).real
     if not is_float(dtype):
         return str(int(abs(real) if is_unsigned(dtype) else real))
+    if real != real:
+        return _NOT_A_NUMBER[dtype]
     if real in (float("inf"), float("-inf")):
         table = _POSITIVE_INFINITY if real > 0 else _NEGATIVE_INFINITY
         return table.get(dtype, "448.0" if real > 0 else "-448.0")

@@ -18,6 +18,7 @@ from tests.fuzz.indexing import INDEXING
 from tests.fuzz.makers import make
 from tests.fuzz.maps import MAPS
 from tests.fuzz.movements import MOVEMENTS
+from tests.fuzz.ordering import ORDERING
 from tests.fuzz.reductions import REDUCTIONS, reduced
 
 Rule = Callable[[Builder, Value], list[Value]]
@@ -30,7 +31,8 @@ FAMILIES: tuple[tuple[str, Weighted, float], ...] = (
     ("reductions", REDUCTIONS, 5),
     ("contractions", CONTRACTIONS, 3),
     ("distances", DISTANCES, 1.5),
-    ("indexing", INDEXING, 2.5),
+    ("indexing", INDEXING, 2),
+    ("ordering", ORDERING, 1),
     ("algebra", ALGEBRA, 0.4),
 )
 _DTYPES = (

@@ -1,4 +1,4 @@
-"""Gathers and scatters of every kind, sorts, top-k, and windows."""
+"""Gathers and scatters of every kind, and windows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Shape, Value
-from tests.fuzz.makers import exactly, like, make
+from tests.fuzz.makers import make
 from tests.fuzz.reductions import bodies
 
 
@@ -106,67 +106,6 @@ def _overwrite(b: Builder, dtype: str) -> str:
     first, second = b.fresh(), b.fresh()
     kind = b.spell(((), dtype))
     return f'{{\n^bb0({first}: {kind}, {second}: {kind}):\n"stablehlo.return"({second}) : ({kind}) -> ()\n}}'
-
-
-def _without_negative_zero(b: Builder, x: Value) -> Value:
-    """x with one zero only, as JAX sorts: nobody promises the sign of a zero that is a sum, and some orders tell it."""
-    if not dtypes.is_float(x.dtype) or x.name.startswith("%arg"):
-        return x
-    zero = b.splat(x.shape, x.dtype, 0)
-    return emit.select(b, emit.compare(b, x, zero, "EQ"), zero, x)
-
-
-def ordered(b: Builder, x: Value) -> list[Value]:
-    """sort of one tensor or two, with ties."""
-    if not x.rank or x.dtype == "i1" or dtypes.is_complex(x.dtype):
-        return []
-    dim = b.rng.randrange(x.rank)
-    alone = b.chance(0.4)
-    x = x if alone and not b.special else exactly(b, x)
-    x = _without_negative_zero(b, x)
-    operands = [x] if alone else [x, exactly(b, like(b, x)) if b.chance(0.5) else emit.iota(b, x.shape, "i32", dim)]
-    arguments = [(b.fresh(), b.spell(((), v.dtype))) for v in operands for _ in range(2)]
-    kind = "SIGNED"
-    if dtypes.is_float(x.dtype):
-        kind = b.rng.choice(("FLOAT", "TOTALORDER")) if not b.special else "TOTALORDER"
-    elif dtypes.is_unsigned(x.dtype):
-        kind = "UNSIGNED"
-    result = b.fresh()
-    head = ", ".join(f"{name}: {spelled}" for name, spelled in arguments)
-    spelled = arguments[0][1]
-    region = (
-        f"{{\n^bb0({head}):\n"
-        f'{result} = "stablehlo.compare"({arguments[0][0]}, {arguments[1][0]}) {{comparison_direction = '
-        f"#stablehlo<comparison_direction {b.rng.choice(('LT', 'GT'))}>, compare_type = #stablehlo<comparison_type "
-        f"{kind}>}} : ({spelled}, {spelled}) -> tensor<i1>\n"
-        f'"stablehlo.return"({result}) : (tensor<i1>) -> ()\n}}'
-    )
-    stable = "true" if b.chance(0.8) or not alone else "false"
-    attributes = f"dimension = {dim} : i64, is_stable = {stable}"
-    names = b.op("stablehlo.sort", operands, [v.type for v in operands], attributes, [region])
-    return [Value(n, *v.type, v.exact, v.integral, v.size) for n, v in zip(names, operands, strict=True)]
-
-
-def best(b: Builder, x: Value) -> list[Value]:
-    """chlo.top_k, with ties."""
-    x = exactly(b, x)
-    if not x.rank or x.dtype == "i1" or dtypes.is_complex(x.dtype) or not x.shape[-1]:
-        return []
-    x = _without_negative_zero(b, x)
-    count = min(x.shape[-1], b.rng.choice((1, 2, 3, 5, x.shape[-1])))
-    shape = (*x.shape[:-1], count)
-    names = b.op("chlo.top_k", [x], [(shape, x.dtype), (shape, "i32")], f"k = {count} : i64")
-    return [
-        Value(names[0], shape, x.dtype, True, x.integral, x.size),
-        Value(names[1], shape, "i32", True, True, float(x.shape[-1])),
-    ]
-
-
-def best_of_many(b: Builder, x: Value) -> list[Value]:
-    """chlo.top_k of rows that are long beside k."""
-    if x.dtype == "i1" or dtypes.is_complex(x.dtype):
-        return []
-    return best(b, make(b, (b.rng.choice((1, 2, 3)), b.rng.choice((307, 613))), x.dtype))
 
 
 def windowed(b: Builder, x: Value) -> list[Value]:
@@ -272,4 +211,4 @@ def convolved(b: Builder, x: Value) -> list[Value]:
     return [emit.combined(both, "add", max(count, 2), 0.0, kind, name)]
 
 
-INDEXING = ((gathered, 4), (scattered, 4), (ordered, 2), (best, 2), (best_of_many, 0.5), (windowed, 3), (convolved, 2))
+INDEXING = ((gathered, 4), (scattered, 4), (windowed, 3), (convolved, 2))

@@ -30,8 +30,8 @@ STRICT_FLAGS = (
 )
 # These multiply out, or multiply in another order: an infinity and NaN may take each other's place.
 _MULTIPLIES = frozenset({"euclidean-distance", "matrix-chain-order"})
-# The others may put the dimensions of a sum in another order, even with --no-reassociate.
-_KEEPS_ORDER = frozenset({"normalise", "tensor-splitter"})
+# With --no-reassociate these keep the order of every sum; the others leave floats alone.
+_KEEPS_ORDER = frozenset({"normalise", "rce", "reshape-sinker", "tensor-splitter"})
 _AGAIN = 20
 
 # What XLA:CPU says where one of the passes that STRICT_FLAGS leave out was needed.
