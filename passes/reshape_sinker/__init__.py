@@ -3,10 +3,11 @@
     dot(reshape(x), y)    ->   reshape(dot(x, y))         f(reshape(x), reshape(y))   ->   reshape(f(x, y))
     dot(transpose(x), y)  ->   dot(x, y), other numbers   reduce(transpose(x))        ->   reduce(x), other numbers
 
-Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
-Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way. Leaves alone
-a reshape that others read as well, and with --no-reassociate sums of transposed floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a
-reshape or transpose behind one more op, or takes it away, and adds none.
+Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the
+reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way.
+Leaves alone a reshape that others read as well, and with --no-reassociate sums of transposed floats. What meets on
+the way is merged as rce does. Terminates: every rewrite moves a reshape or transpose behind one more op, or takes it
+away, and adds none.
 """
 
 from __future__ import annotations

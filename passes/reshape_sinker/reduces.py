@@ -12,7 +12,6 @@ from exla_opt.ir.rewrite import clone_on
 
 from .moved import TRANSPOSE, only_for
 
-
 # What gives the same bits in any order, also of floats.
 _ORDERLESS = frozenset({"maximum", "minimum", "and", "or", "xor"})
 
