@@ -62,6 +62,7 @@ def fit(
     measure: Measure | None = None,
     *,
     gpu: bool = False,
+    verify_each: bool = True,
     after_pass: AfterPass | None = None,
     tried: Callable[[Options, int], None] | None = None,
 ) -> Fit:
@@ -69,13 +70,14 @@ def fit(
 
     read: makes the module anew for each attempt. limit: of arguments, results and temporary memory together, in bytes.
     measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
-    of a GPU. tried: is told of each attempt. Raises what `run_pipeline` raises.
+    of a GPU. verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is told of each attempt. Raises
+    what `run_pipeline` raises.
     """
     attempts: list[Fit] = []
 
     def attempt(sizes: Options) -> Fit:
         module = read()
-        outcome = run_pipeline(module, names, sizes, after_pass=after_pass)
+        outcome = run_pipeline(module, names, sizes, verify_each=verify_each, after_pass=after_pass)
         memory = predict(module, gpu)
         peak = memory.peak
         if measure is None:

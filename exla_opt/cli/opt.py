@@ -139,12 +139,16 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
         raise click.UsageError("--summary and --quiet exclude each other")
     if flags["check_memory"] is not None and not flags["check"]:
         raise click.UsageError("--check-memory is for --check")
-    values.check_outputs(output, flags)
+    written = values.check_outputs(output, flags)
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     options = options_of(flags)
     if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
+    from exla_opt.ir.write import check_writable
+
+    for name in written:
+        check_writable(name)
     _run(source, output, emit, options, flags, start)
 
 
@@ -204,9 +208,12 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     if names[:1] != ("normalise",):
         measure(read.module)
 
-    def after_pass(name: str, module: ir.Module) -> None:
+    def look(name: str, module: ir.Module) -> None:
         if not before:
             measure(module)
+
+    def look_and_print(name: str, module: ir.Module) -> None:
+        look(name, module)
         if flags["print_ir_after_all"]:
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
@@ -215,12 +222,15 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     checking: list[tuple[str, float]] = []
     with reproducer(flags["crash_reproducer"], read.module, option_words(names, options, flags)):
         with blamed(read):
+            verify = flags["verify_each"]
             if limit is None and target is None:
-                verify = flags["verify_each"]
-                outcome = run_pipeline(read.module, names, options, verify_each=verify, after_pass=after_pass)
+                outcome = run_pipeline(read.module, names, options, verify_each=verify, after_pass=look_and_print)
             else:
-                found, limit = search_sizes(read, names, options, limit, target, after_pass)
-                read, outcome, options = replace(read, module=found.module), found.outcome, found.options
+                found, limit = search_sizes(read, names, options, limit, target, look, verify_each=verify)
+                options = found.options
+                if flags["print_ir_after_all"]:  # of all that were tried, only what is taken is of interest
+                    run_pipeline(read.module, names, options, verify_each=verify, after_pass=look_and_print)
+                read, outcome = replace(read, module=found.module), found.outcome
             if flags["check"]:
                 begin = time.perf_counter()
                 memory, quiet = flags["check_memory"], flags["quiet"]

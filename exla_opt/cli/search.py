@@ -20,7 +20,14 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
 
 def search_sizes(
-    source: Source, names: Sequence[str], options: Options, limit: int | None, target: str | None, after_pass: AfterPass
+    source: Source,
+    names: Sequence[str],
+    options: Options,
+    limit: int | None,
+    target: str | None,
+    after_pass: AfterPass,
+    *,
+    verify_each: bool,
 ) -> tuple[Fit, int]:
     """The pipeline with sizes for a memory limit, and the limit; on a terminal with a line on what is being tried.
 
@@ -38,7 +45,17 @@ def search_sizes(
         return parse_module(source.name, source.data, context).module
 
     def search(tried: Callable[[Options, int], None] | None = None) -> Fit:
-        return fit(read, names, options, bound, measure, gpu=gpu, after_pass=after_pass, tried=tried)
+        return fit(
+            read,
+            names,
+            options,
+            bound,
+            measure,
+            gpu=gpu,
+            verify_each=verify_each,
+            after_pass=after_pass,
+            tried=tried,
+        )
 
     if not is_terminal(sys.stderr):
         return search(), bound

@@ -85,8 +85,11 @@ def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     return names
 
 
-def check_outputs(output: str, flags: dict[str, Any]) -> None:
-    """Raise click.UsageError where two options name the same file: one would replace what the other wrote."""
+def check_outputs(output: str, flags: dict[str, Any]) -> list[str]:
+    """The names of the files that will be written, `-` among them.
+
+    Raises click.UsageError where two options name the same file: one would replace what the other wrote.
+    """
     named = [("--output", output)] if output != "-" else []
     named += [("--report", name) for name in dict.fromkeys(flags["reports"])]
     named += [(option, flags[key]) for option, key in _OUTPUTS.items() if flags[key] is not None]
@@ -95,6 +98,7 @@ def check_outputs(output: str, flags: dict[str, Any]) -> None:
         other = seen.setdefault(os.path.realpath(name), option)
         if other != option and not Path(name).is_char_device():
             raise click.UsageError(f"{option} and {other} name the same file")
+    return [output, *(name for _, name in named)]
 
 
 def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:

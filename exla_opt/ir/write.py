@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -44,10 +45,32 @@ def write_data(data: bytes, destination: str) -> None:
     write_file(data, destination)
 
 
-def write_file(data: bytes, destination: str) -> None:
-    """Write a file that appears complete or stays as it was. Raises InputError when it cannot be written."""
+def check_writable(destination: str) -> None:
+    """Raise the InputError of `write_file` where it is plain beforehand that it would, so that no work is lost."""
+    if destination == "-":
+        return
+    _check_name(destination)
+    path = os.path.realpath(destination)
+    folder = os.path.dirname(path)
+    number = 0
+    if os.path.isdir(path):
+        number = errno.EISDIR
+    elif not os.path.isdir(folder):
+        number = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+    elif not os.access(path if os.path.exists(path) and not os.path.isfile(path) else folder, os.W_OK):
+        number = errno.EACCES
+    if number:
+        raise InputError(f"cannot write output file: {os.strerror(number)}", file=destination)
+
+
+def _check_name(destination: str) -> None:
     if destination.endswith("/") or not destination:
         raise InputError("cannot write output file: this names no file", file=destination or "''")
+
+
+def write_file(data: bytes, destination: str) -> None:
+    """Write a file that appears complete or stays as it was. Raises InputError when it cannot be written."""
+    _check_name(destination)
     try:
         _write_file(destination, data)
     except BrokenPipeError:

@@ -46,10 +46,10 @@ def state_types(op: ir.Operation, factor: Factor) -> list[ir.Type]:
 
 def reassociates(op: ir.Operation, factor: Factor) -> bool:
     """Whether combining the tiles may round otherwise than the whole: sums and products that are not of integers."""
+    if all(isinstance(element_type(result), ir.IntegerType) for result in op.results):
+        return False
     if factor.kind is Kind.INDEPENDENT:
-        return False
-    if not any(not isinstance(element_type(result), ir.IntegerType) for result in op.results):
-        return False
+        return op.name == "stablehlo.reduce" and not _counts_inits_once(op)
     if op.name in ("stablehlo.dynamic_update_slice", "chlo.top_k"):
         return False
     if op.name not in ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter"):
@@ -59,6 +59,13 @@ def reassociates(op: ir.Operation, factor: Factor) -> bool:
         # Picking one of two elements rounds nothing; the slices of a scatter keep the order of its writes.
         return False
     return bool({"add", "multiply"} & set(names))
+
+
+def _counts_inits_once(op: ir.Operation) -> bool:
+    """Whether a tile of a reduce may start from the op's own inits; if not, its results are combined with them."""
+    inits = list(op.operands)[len(op.results) :]
+    names = componentwise(body_of(op))
+    return names is None or all(counts_once(init, name) for init, name in zip(inits, names, strict=True))
 
 
 def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value] | None = None) -> list[ir.Value]:

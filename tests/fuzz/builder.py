@@ -66,7 +66,7 @@ class Builder:
 
     whole_numbers: whether floats are filled with small integers, so that sums of them are exact in any order.
     special: whether NaN, infinities and -0.0 are among them.
-    wide: whether every float is written as f64, to measure the errors of the narrower one.
+    floats: the type that every float is written as, f64 or f32, to measure the errors of its own; "" for its own.
     """
 
     rng: random.Random
@@ -75,7 +75,7 @@ class Builder:
     sizes: Sequence[int]
     whole_numbers: bool
     special: bool
-    wide: bool
+    floats: str
     most: int = 6000
     arguments: list[Argument] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -90,11 +90,11 @@ class Builder:
     def spell(self, kind: Type) -> str:
         """A tensor type as text."""
         shape, dtype = kind
-        return f"tensor<{''.join(f'{size}x' for size in shape)}{dtypes.widened(dtype) if self.wide else dtype}>"
+        return f"tensor<{''.join(f'{size}x' for size in shape)}{self.element(dtype)}>"
 
     def element(self, dtype: str) -> str:
         """An element type as text."""
-        return dtypes.widened(dtype) if self.wide else dtype
+        return dtypes.with_floats(dtype, self.floats) if self.floats else dtype
 
     def fresh(self) -> str:
         """A name that no value has."""

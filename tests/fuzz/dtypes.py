@@ -89,11 +89,11 @@ def tame_limit(dtype: str) -> float:
     return _TAME[part_of(dtype)] if is_inexact(dtype) else exact_limit(dtype)
 
 
-def widened(dtype: str) -> str:
-    """The type in which a module is run to measure errors."""
+def with_floats(dtype: str, floats: str) -> str:
+    """The type with its floats in another one; a type without floats is itself."""
     if is_float(dtype):
-        return "f64"
-    return "complex<f64>" if is_complex(dtype) else dtype
+        return floats
+    return f"complex<{floats}>" if is_complex(dtype) else dtype
 
 
 def literal(dtype: str, value: complex) -> str:

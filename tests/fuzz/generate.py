@@ -83,7 +83,7 @@ class Program:
 
 def generate(seed: int, index: int) -> Program:
     """The program of this number."""
-    narrow, results = _write(seed, index, wide=False)
+    narrow, results = _write(seed, index)
     text = narrow.module(results)
     # The settings are drawn apart, so that they stay when a rule of generation changes.
     options, passes = settings(random.Random(f"settings {seed} {index}"))
@@ -103,11 +103,11 @@ def generate(seed: int, index: int) -> Program:
     )
 
 
-def widened_text(program: Program) -> str:
-    """The same program with every float as f64; "" where it has no such counterpart."""
+def text_with(program: Program, floats: str) -> str:
+    """The same program with every float as f64, or as f32; "" where it has no such counterpart."""
     if program.reads_bits:
         return ""
-    b, results = _write(program.seed, program.index, wide=True)
+    b, results = _write(program.seed, program.index, floats)
     return b.module(results)
 
 
@@ -126,7 +126,7 @@ def settings(rng: random.Random) -> tuple[Options, tuple[str, ...]]:
     return options, ("normalise", rng.choice(REWRITES))
 
 
-def _write(seed: int, index: int, wide: bool) -> tuple[Builder, list[Value]]:
+def _write(seed: int, index: int, floats: str = "") -> tuple[Builder, list[Value]]:
     rng = random.Random(f"program {seed} {index}")
     [dtype] = rng.choices([name for name, _ in _DTYPES], [weight for _, weight in _DTYPES])
     sizes = rng.sample(_SIZES, rng.randint(2, 4))
@@ -143,7 +143,7 @@ def _write(seed: int, index: int, wide: bool) -> tuple[Builder, list[Value]]:
         sizes=sizes,
         whole_numbers=rng.random() < 0.55,
         special=rng.random() < 0.2 and dtypes.is_float(dtype) and not dtype.startswith("f8"),
-        wide=wide,
+        floats=floats,
     )
     for _ in range(rng.choice((1, 1, 2))):
         shape = b.shape(rng.choice((1, 2, 2, 2, 3, 3, 4)))

@@ -165,6 +165,9 @@ def convolved(b: Builder, x: Value) -> list[Value]:
     groups = b.rng.choice([g for g in (1, 1, x.shape[feature]) if x.shape[feature] % g == 0])
     features = groups * b.rng.choice((1, 2, 3))
     by_batch = b.rng.choice([g for g in (1, 1, 2, x.shape[batch]) if x.shape[batch] % g == 0]) if groups == 1 else 1
+    if b.special:  # XLA may compute groups as one with zeros between them, which spreads NaN
+        groups = by_batch = 1
+        features = 2
     features *= by_batch
     kernel, windows, shape = [], [], []
     for place in places:

@@ -57,11 +57,13 @@ def _floats(generator: np.random.Generator, kind: ArrayType, special: bool, draw
     return np.asarray(numbers).astype(kind.dtype)
 
 
-def widened(array: Array) -> Array:
-    """The same numbers as float64 or complex128; integers as they are."""
+def with_floats(array: Array, floats: str) -> Array:
+    """The same numbers with floats as f64 or f32, complex ones of two such; integers as they are."""
     if array.dtype.kind == "c":
-        return array.astype(np.complex128)
-    return array if array.dtype.kind in "iub" or "int" in array.dtype.name else array.astype(np.float64)
+        return array.astype({"f64": np.complex128, "f32": np.complex64}[floats])
+    if array.dtype.kind in "iub" or "int" in array.dtype.name:
+        return array
+    return array.astype({"f64": np.float64, "f32": np.float32}[floats])
 
 
 def nudged(array: Array, narrow: np.dtype[Any], generator: np.random.Generator) -> Array:

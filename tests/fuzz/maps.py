@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from tests.fuzz import dtypes, emit
@@ -61,7 +62,9 @@ def unary(b: Builder, x: Value) -> list[Value]:
         return [emit.mapped(b, name if "." in name else f"stablehlo.{name}", [x], max(x.size, 4))]
     name, (limit, size, whole, jumps) = b.rng.choice(list(_UNARY.items()))
     x = emit.tame(b, exactly(b, x) if jumps else x, limit)
-    return [emit.mapped(b, name, [x], min(size, x.size) if whole else size, integral=whole)]
+    made = emit.mapped(b, name, [x], min(size, x.size) if whole else size, integral=whole)
+    # XLA:CPU rounds an error function by what it is fused with.
+    return [replace(made, exact=made.exact and "erf" not in name)]
 
 
 def binary(b: Builder, x: Value) -> list[Value]:
@@ -206,7 +209,7 @@ def bitcast(b: Builder, x: Value) -> list[Value]:
     kind = (x.shape, other)
     if b.chance(0.4) and other in ("i32", "ui32") and b.fits((*x.shape, 2)):
         kind = ((*x.shape, 2), "i16")
-    if b.wide and dtypes.is_float(x.dtype):
+    if b.floats and dtypes.is_float(x.dtype):
         return [b.splat(*kind, 0)]  # nobody looks at it
     [name] = b.op("stablehlo.bitcast_convert", [x], [kind])
     return [Value(name, *kind, x.exact, True, dtypes.exact_limit(kind[1]))]

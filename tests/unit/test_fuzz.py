@@ -7,7 +7,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
-from tests.fuzz.generate import generate, widened_text
+from tests.fuzz.generate import generate, text_with
 from tests.fuzz.judge import judge_exact, judge_rounded
 from tests.fuzz.workers import run_range
 
@@ -29,14 +29,14 @@ def test_generated_programs_are_valid_and_the_same_each_time() -> None:
     for index in range(40):
         program = generate(0, index)
         assert generate(0, index) == program
-        for text in (program.text, widened_text(program)):
+        for text in (program.text, text_with(program, "f64")):
             if text:
                 with new_context() as context:
                     assert ir.Module.parse(text, context).operation.verify()
 
 
 def test_the_wide_program_has_no_narrow_floats() -> None:
-    wide = [text for text in (widened_text(generate(0, index)) for index in range(40)) if text]
+    wide = [text for text in (text_with(generate(0, index), "f64") for index in range(40)) if text]
     assert len(wide) > 20
     assert not [text for text in wide if "xf32>" in text or "bf16" in text or "xf16>" in text]
 

@@ -396,3 +396,18 @@ def test_passes_need_not_be_verified(word: str) -> None:
     assert "pass 'rce' left an invalid module" in fail(wrong, "--passes=rce", "--verify-each=true").stderr
     assert "left an invalid module" not in fail(wrong, "--passes=rce", word).stderr
     assert opt(word, *SMALL, stdin=KERNEL).stdout == opt(*SMALL, stdin=KERNEL).stdout
+
+
+@pytest.mark.parametrize("option", ["--report", "--remarks-output", "--crash-reproducer", "--output"])
+def test_what_cannot_be_written_is_told_before_anything_is_read(tmp_path: Path, option: str) -> None:
+    done = opt(str(tmp_path / "not-there.mlir"), f"{option}={tmp_path / 'none' / 'file.json'}")
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/none/file.json: error: cannot write output file: No such file or directory\n"
+
+
+def test_with_a_limit_only_the_passes_of_what_is_taken_are_printed(tmp_path: Path) -> None:
+    done = opt("--memory-limit=2MB", "--print-ir-after-all", "--quiet", "-o", str(tmp_path / "out.mlir"), stdin=KERNEL)
+    assert done.returncode == 0
+    assert done.stderr.count("IR Dump After tensor-splitter") == 1
+    *_, last = done.stderr.split("// -----// IR Dump After normalise //----- //\n")
+    assert last.strip() == (tmp_path / "out.mlir").read_text().strip()
