@@ -179,6 +179,7 @@ class Run:
                 self.born[value] = step
             self.inner[step] = [run_block(body, self.fusion.gpu) for body in op.bodies]
             scratch = max((run.peak for run in self.inner[step]), default=self.scratch(op, step))
+            scratch += self.widened_before(op)
             self.lives.append(self.live)
             self.scratches.append(scratch)
             self.most = max(self.most, self.live + scratch)
@@ -256,6 +257,14 @@ class Run:
                 else:
                     (straight if elementwise else otherwise).add(value)
         return straight - otherwise
+
+    def widened_before(self, op: Operation) -> int:
+        """The bytes of what XLA:CPU widens before a loop that reads slices of it: twice those of the narrow floats."""
+        if op.name != "while" or self.fusion.gpu:
+            return 0
+        # What an outer loop captures is widened before that one.
+        own = (value for value in op.narrow if value in self.fusion.maker or value in self.block.arguments)
+        return sum(2 * self.block.sizes[value] for value in own)
 
     def widened(self, op: Operation, step: int) -> int:
         """The bytes of the float32 tensors that XLA:CPU makes of narrower ones for this op, if not in their place."""

@@ -32,7 +32,7 @@ class Operation:
     name: without the dialect; "splat" for a constant that is one number. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
     copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
-    narrow: the floats of less than 32 bits of which XLA:CPU makes float32 ones for this op.
+    narrow: the floats of less than 32 bits of which XLA:CPU makes wider ones for this op.
     """
 
     name: str
@@ -109,6 +109,8 @@ class _Reader:
         captures = tuple(map(self.of, captured_values(op))) if len(op.regions) else ()
         made = Operation(name, operands, results, captures)
         self.simplify(op, made)
+        if name == "while":
+            made.narrow = frozenset(self.of(value) for value in _widened_before(op))
         if op.name in CONTROL_FLOW:
             blocks = [block for region in op.regions for block in region.blocks]
             made.bodies = tuple(read_block(block, self.types) for block in blocks[name == "while" :])
@@ -215,6 +217,20 @@ def _counts(value: ir.Value) -> bool:
         if inner is None:
             return made_by(value, "stablehlo.iota") is not None
         value = inner.operands[0]
+
+
+def _widened_before(loop: ir.Operation) -> set[ir.Value]:
+    """What a loop captures and reads slices of, in a type that XLA:CPU cannot slice: it widens all of it beforehand."""
+    narrow = {value for value in captured_values(loop) if _is_bfloat16(value) or float_bits(element_type(value)) == 8}
+    read: set[ir.Value] = set()
+    stack = [block for region in loop.regions for block in region.blocks] if narrow else []
+    while stack:
+        for view in stack.pop().operations:
+            inner = view.operation
+            if inner.name in ("stablehlo.dynamic_slice", "stablehlo.gather"):
+                read.add(inner.operands[0])
+            stack.extend(block for region in inner.regions for block in region.blocks)
+    return narrow & read
 
 
 def _is_bfloat16(value: ir.Value) -> bool:

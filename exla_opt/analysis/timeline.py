@@ -100,7 +100,7 @@ class _Collected:
         for step, kernel in enumerate(run.order):
             op = run.block.ops[kernel]
             start = len(self.points)
-            taken = around + run.lives[step] - run.start
+            taken = around + run.lives[step] - run.start + run.widened_before(op)
             scratch = 0 if op.bodies else run.scratches[step]
             self.points.append(Point(*_origin(run, op), depth, max(taken + scratch, 0)))
             for inner in run.inner[step]:

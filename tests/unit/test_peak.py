@@ -57,6 +57,15 @@ NARROW_ARGUMENTS = f"%a: {NARROW}, %b: {NARROW}, %v: {NARROW_ROW}"
 NARROW_DOT = f"contracting_dims = [1] x [0] : ({NARROW}, {NARROW}) -> {NARROW}"
 NARROW_ZERO = "%none = stablehlo.constant dense<0.0> : tensor<bf16>"
 NARROW_SUM = f"applies stablehlo.add across dimensions = [1] : ({NARROW}, tensor<bf16>) -> {NARROW_ROW}"
+NARROW_SPLIT = (
+    SPLIT.replace(
+        "-> tensor<64x512xf32>\n  %k",
+        "-> tensor<64x512xbf16>\n  %n1 = stablehlo.negate %rows : tensor<64x512xbf16>\n"
+        "  %wide = stablehlo.convert %n1 : (tensor<64x512xbf16>) -> tensor<64x512xf32>\n  %k",
+    )
+    .replace("general %rows", "general %wide")
+    .replace("(tensor<512x512xf32>, tensor<i32>", "(tensor<512x512xbf16>, tensor<i32>")
+)
 
 # Each rule by name. The figure is XLA's own, taken when the test runs.
 RULES = {
@@ -113,6 +122,16 @@ RULES = {
         f"%5 = stablehlo.dot_general %4, %v, contracting_dims = [1] x [0] : ({BIG}, {ROW}) -> {ROW}\n%r = stablehlo.add %2, %5 : {ROW}"
     ),
     "a loop costs its body": program(SPLIT),
+    "a loop that reads slices of bfloat16 has a float32 copy of it all": program(
+        NARROW_SPLIT, arguments=f"%a: {NARROW}, %b: {BIG}, %v: {ROW}"
+    ),
+    "a loop that reads slices of eight bits has a copy of sixteen": program(
+        NARROW_SPLIT.replace("bf16", "f8E5M2"),
+        arguments=f"%a: {BIG.replace('f32', 'f8E5M2')}, %b: {BIG}, %v: {ROW}",
+    ),
+    "a loop reads slices of float16 as they are": program(
+        NARROW_SPLIT.replace("bf16", "f16"), arguments=f"%a: {BIG.replace('f32', 'f16')}, %b: {BIG}, %v: {ROW}"
+    ),
 }
 
 
