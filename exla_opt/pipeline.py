@@ -31,8 +31,7 @@ DEFAULT_PASSES = (
     "rce",
     "euclidean-distance",
     "matrix-chain-order",
-    "reshape-sinker",
-    "rce",
+    "reshape-sinker",  # ends with the patterns of rce
     "tensor-splitter",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",

@@ -76,6 +76,8 @@ def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
     """The cheapest order found, if it is clearly better than the one that stands."""
     if not tree.dots or tree.has_diagonal_leaf:
         return None
+    if 0 in tree.sizes.values():
+        return None  # it costs nothing, and zeros that are a sum of nothing are not zeros times an infinity
     if tree.dots == 1 and len(tree.leaves) == 2 and tree.root.name == "stablehlo.dot_general":
         return None  # one product of two has one order
     size = max(types.of(tree.root.results[0]).element_bytes, 1)

@@ -19,11 +19,12 @@ _RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
 
 def reduce_of_units(op: ir.Operation) -> ir.Value | None:
     """reduce(x, init) over sizes of 1 = reshape(x), where the init is the identity of the body"""
-    name = _monoid(op)
     shape = build.shape_of(op.operands[0])
-    dims = integers(op, "dimensions", [])
+    if any(shape[dim] != 1 for dim in integers(op, "dimensions", [])):
+        return None
+    name = _monoid(op)
     # Any other init may be counted any number of times, says the specification: XLA leaves it out here.
-    if name is None or any(shape[dim] != 1 for dim in dims) or not _is_identity(name, op.operands[1]):
+    if name is None or not _is_identity(name, op.operands[1]):
         return None
     return stablehlo.reshape(op.results[0].type, op.operands[0])
 
@@ -51,7 +52,7 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
 def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """reduce(broadcast(x)) over repeated elements = reduce(broadcast(x)) without them, for max, min, and, or"""
     inner = plainly_made_by(op.operands[0], _BROADCAST)
-    name = _monoid(op)
+    name = None if inner is None else _monoid(op)
     if inner is None or name not in ("maximum", "minimum", "and", "or") or not _is_identity(name, op.operands[1]):
         return None
     shape, source = build.shape_of(inner.results[0]), build.shape_of(inner.operands[0])
