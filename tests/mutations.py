@@ -35,6 +35,7 @@ from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 _LIT = Path(__file__).parent / "lit"
 _BATCH = 50
 _SECONDS = 60
+_READING_SECONDS = 10
 _BYTES = 8 * 2**30
 _THRESHOLDS = (64, 1000, 64_000, 10**9)
 _NUMBERS = (b"0", b"1", b"-1", b"7", b"65536", b"4294967296", b"9223372036854775807", b"99999999999999999999")
@@ -164,10 +165,13 @@ def outcome_of(data: bytes, threshold: int) -> str:
     """What becomes of a module: `refused`, `rewritten`, or a fault in capitals and, behind a tab, what it is."""
     try:
         with new_context() as context:
+            signal.setitimer(signal.ITIMER_VIRTUAL, _READING_SECONDS)  # some damaged bytecode has no end to MLIR
             source = parse_module("case.mlir", data, context)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             run_pipeline(source.module, DEFAULT_PASSES, Options(threshold))
             parse_module("out.mlir", serialise(source.module, "text"), new_context())
     except InputError as error:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         error.locate("case.mlir", data)
         said = str(error)
         if error.file == "out.mlir":
@@ -238,7 +242,10 @@ def run_command(data: bytes, threshold: int) -> str:
         source.write_bytes(data)
         result.write_bytes(b"old")
         command = [sys.executable, "-m", "exla_opt", str(source), f"--size-threshold={threshold}", "-o", str(result)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "HUNG\t"
         left = sorted(path.name for path in Path(folder).iterdir())
         if "Traceback" in done.stderr or left != ["case.mlir", "out.mlir"]:
             return f"MESS\t{left} {done.stderr[-300:]!r}"
@@ -263,14 +270,14 @@ def main() -> None:
     numbers = range(arguments.first, arguments.first + arguments.count)
     tally = run_cases(samples, arguments.seed, numbers)
     seconds = time.perf_counter() - start
-    print(f"{len(numbers):,} cases of {len(samples):,} samples in {seconds:.0f} s: {_told(tally)}", flush=True)
+    print(f"{len(numbers):,} cases of {len(samples):,} samples in {seconds:.0f} s: {_told(tally)}")
+    print("\n".join(tally.faults), flush=True)
     commands = Tally()
     for number in numbers[::100]:
         commands.add(number, run_command(*make_case(samples, arguments.seed, number)))
     print(f"{len(numbers[::100]):,} of them on the command line: {_told(commands)}")
-    faults = tally.faults + commands.faults
-    print("\n".join(faults))
-    sys.exit(bool(faults))
+    print("\n".join(commands.faults))
+    sys.exit(bool(tally.faults + commands.faults))
 
 
 def _told(tally: Tally) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from exla_opt import __version__
-from exla_opt.cli.supervise import INTERRUPTED, doing, supervise
+from exla_opt.cli.supervise import INTERRUPTED, bounded_reading, doing, supervise
 from exla_opt.sizes import parse_size
 
 if TYPE_CHECKING:  # at run time this would load MLIR
@@ -46,10 +46,12 @@ class Size(click.ParamType[int]):
 def read_source(name: str) -> Source:
     """The module in the file `name`, in a context of its own. Raises InputError like `read_module`."""
     from exla_opt.ir.context import new_context
-    from exla_opt.ir.read import read_module
+    from exla_opt.ir.read import parse_module, read_file
 
-    doing("reading", "<stdin>" if name == "-" else name)
-    source = read_module(name, new_context())
+    shown, data = read_file(name)
+    doing("reading", shown)
+    with bounded_reading(len(data)):
+        source = parse_module(shown, data, new_context())
     doing("working on it", source.name)
     return source
 

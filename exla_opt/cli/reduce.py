@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, is_terminal
+from exla_opt.cli.common import Command, is_terminal, read_source
 from exla_opt.sizes import format_size
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
@@ -75,15 +75,13 @@ def main(source: str, check: str, output: str, timeout: float, quiet: bool) -> N
 
 def _run(source: str, check: str, output: str, timeout: float, quiet: bool) -> bool:
     """Reduce and write; whether nobody interrupted."""
-    from exla_opt.ir.context import new_context
     from exla_opt.ir.diagnostics import InputError
-    from exla_opt.ir.read import read_module
     from exla_opt.ir.write import serialise, write_data
     from exla_opt.reduce import NotInteresting, reduce_module
 
     start = time.perf_counter()
-    context = new_context()
-    read = read_module(source, context)
+    read = read_source(source)
+    context = read.module.context
     first = serialise(read.module, "text")
     smallest = [first]
     done = True

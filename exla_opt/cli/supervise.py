@@ -10,6 +10,8 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
@@ -20,6 +22,9 @@ INTERRUPTED = 128 + signal.SIGINT
 _NOTE_BYTES = 4096
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+# What MLIR may take to read a module, of the processor's time: seconds, and bytes a second (it reads some 6 MB).
+_READING_SECONDS = 20
+_SLOWEST_READING = 10**6
 
 
 @dataclass(slots=True)
@@ -51,6 +56,22 @@ def keep_after_crash(path: str) -> None:
     """Tell the parent that a reproducer for `path` is pending, to be kept if the process dies."""
     _note.words[2] = path
     _note.say()
+
+
+@contextmanager
+def bounded_reading(size: int) -> Iterator[None]:
+    """Let a signal end the child if MLIR takes far too long for a module of `size` bytes, as for some damaged ones.
+
+    Does nothing where nobody would tell of it.
+    """
+    if _note.shared is None:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_VIRTUAL, _READING_SECONDS + size / _SLOWEST_READING)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def supervise(command: str) -> None:
@@ -98,6 +119,8 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
     """What the parent says of a child that a signal has ended."""
     name = signal.Signals(number).name
     who = file or command
+    if what == "reading" and number == signal.SIGVTALRM:
+        return f"{who}: error: MLIR found no end of it\nhelp: the file may be damaged; copy or export it again"
     if what == "reading" and number != signal.SIGKILL:
         return (
             f"{who}: error: MLIR crashed while reading it ({name})\n"

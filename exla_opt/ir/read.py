@@ -47,13 +47,20 @@ def read_module(source: str, context: ir.Context) -> Source:
     Raises InputError when the file cannot be read, is no module, or is one that exla-opt cannot take:
     without a public function, with dynamic shapes, or with constants that were elided in printing.
     """
+    return parse_module(*read_file(source), context)
+
+
+def read_file(source: str) -> tuple[str, bytes]:
+    """The name for diagnostics and the bytes of file `source`; `-` is standard input.
+
+    Raises InputError when the file cannot be read.
+    """
     name = "<stdin>" if source == "-" else source or "''"
     try:
-        data = _read_bytes(source)
+        return name, _read_bytes(source)
     except InputError as error:
         error.locate(name, b"")
         raise
-    return parse_module(name, data, context)
 
 
 def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
@@ -173,6 +180,8 @@ def _captured_stderr() -> Iterator[list[str]]:
 
 def _explain(error: ir.MLIRError, data: bytes) -> InputError:
     """The parser's first error, in words for somebody who exported a module and never saw an MLIR flag."""
+    if not error.error_diagnostics:
+        return InputError("MLIR cannot read it, and does not say why", help="the file may be damaged; export it again")
     first = error.error_diagnostics[0]
     message: str = first.message.strip()
     plain = error_at(first.location, message)

@@ -124,6 +124,7 @@ def children(process: int) -> str:
     ("end", "sentence"),
     [
         ("os.kill(os.getpid(), signal.SIGABRT)", "f.mlir: error: MLIR crashed while reading it (SIGABRT)"),
+        ("os.kill(os.getpid(), signal.SIGVTALRM)", "f.mlir: error: MLIR found no end of it"),
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             "f.mlir: error: ended by SIGKILL while reading: perhaps memory ran out",

@@ -5,13 +5,15 @@ import io
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
-from exla_opt.ir.read import Source, read_module
+from exla_opt.ir.read import Source, _explain, read_module
 from exla_opt.ir.write import serialise
 
 GOOD = """module @m {
@@ -187,3 +189,9 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.mlir", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(InputError, match=f"cannot open input file: {reason}"):
             read_module(os.fspath(path), new_context())
+
+
+def test_an_error_of_mlir_without_a_word() -> None:
+    """Some damaged bytecode is refused without a diagnostic."""
+    silent: Any = SimpleNamespace(error_diagnostics=[])
+    assert _explain(silent, b"").message == "MLIR cannot read it, and does not say why"
