@@ -39,6 +39,17 @@ def parts(array: Array) -> npt.NDArray[np.float64]:
     return flat.astype(np.float64)
 
 
+def nan_in_both(expected: Array, actual: Array) -> tuple[Array, Array]:
+    """Both floats with NaN where either is infinite or NaN; anything else as it is."""
+    if (expected.dtype, expected.shape) != (actual.dtype, actual.shape) or expected.dtype.kind in "iub":
+        return expected, actual
+    if "int" in expected.dtype.name:
+        return expected, actual
+    both = np.isfinite(expected) & np.isfinite(actual)
+    nothing = np.full_like(expected, np.nan)
+    return np.where(both, expected, nothing), np.where(both, actual, nothing)
+
+
 def judge_exact(expected: Array, actual: Array, *, swaps: bool) -> str:
     """What is wrong with a result that must be equal, "" if it is. swaps: as in `_special`."""
     if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):
