@@ -96,7 +96,10 @@ def cut_reverse(tile: Tile) -> list[ir.Value]:
 
 
 def _room_to_move(index: ir.Value) -> ir.Value:
-    """The index in a type that holds every place of the tile: one of 8 or 16 bits would overflow."""
+    """The index in a type that holds every place of the tile: one of 8 or 16 bits would overflow.
+
+    XLA:CPU also clamps one in a loop by the last place that there is, in the index's own type.
+    """
     element = ir.IntegerType(build.tensor_of(index).element_type)
     return index if element.width >= 32 else build.convert(index, ir.IntegerType.get_signless(32))
 
@@ -111,9 +114,8 @@ def _moved_index(tile: Tile, index: ir.Value, last: int, place: Range | None) ->
 def cut_dynamic_slice(tile: Tile) -> list[ir.Value]:
     slot, (low, high) = result_slot(tile)
     lengths = integers(tile.op, "slice_sizes", [])
-    operands = list(tile.operands)
+    operands = [tile.operands[0], *map(_room_to_move, tile.operands[1:])]
     if tile.factor.operands[0] is None:
-        operands[1:] = map(_room_to_move, operands[1:])
         last = build.shape_of(operands[0])[slot.dim] - lengths[slot.dim]
         operands[1 + slot.dim] = _moved_index(tile, operands[1 + slot.dim], last, (low, high))
     sizes = ir.DenseI64ArrayAttr.get(replaced(lengths, slot.dim, high - low))
@@ -121,12 +123,11 @@ def cut_dynamic_slice(tile: Tile) -> list[ir.Value]:
 
 
 def cut_dynamic_update_slice(tile: Tile) -> list[ir.Value]:
+    operands = [*tile.operands[:2], *map(_room_to_move, tile.operands[2:])]
     if tile.factor.kind is not Kind.CHAIN:
-        return tile.clone()
+        return replace(tile, operands=operands).clone()
     slot = tile.factor.operands[1]
     assert slot is not None
-    operands = list(tile.operands)
-    operands[2:] = map(_room_to_move, operands[2:])
     last = build.shape_of(operands[0])[slot.dim] - slot.length
     operands[2 + slot.dim] = _moved_index(tile, operands[2 + slot.dim], last, tile.operand_ranges[1])
     return replace(tile, operands=operands).clone()
