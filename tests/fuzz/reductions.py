@@ -74,7 +74,7 @@ def pair(b: Builder, x: Value) -> list[Value]:
 
 
 def extreme_place(b: Builder, x: Value) -> list[Value]:
-    """argmax and argmin as JAX writes them: NaN first, then the lower index of equals."""
+    """argmax and argmin: NaN first, then of equals the lower index, as JAX writes them, or the first that is met."""
     x = exactly(b, x)
     if not x.rank or x.dtype == "i1" or dtypes.is_complex(x.dtype):
         return []
@@ -84,7 +84,8 @@ def extreme_place(b: Builder, x: Value) -> list[Value]:
     inits = [emit.identity(b, "maximum" if largest else "minimum", x.dtype), b.scalar("i32", 0)]
     value, number = b.spell(((), x.dtype)), b.spell(((), "i32"))
     kind = "FLOAT" if dtypes.is_inexact(x.dtype) else ("UNSIGNED" if dtypes.is_unsigned(x.dtype) else "SIGNED")
-    better = "GT" if largest else "LT"
+    by_index = b.chance(0.7)
+    better = ("GT" if largest else "LT") if by_index else ("GE" if largest else "LE")
     n = [b.fresh() for _ in range(12)]
 
     def compared(out: str, a: str, c: str, direction: str, kind: str, of: str) -> str:
@@ -96,6 +97,7 @@ def extreme_place(b: Builder, x: Value) -> list[Value]:
     def logic(out: str, name: str, a: str, c: str) -> str:
         return f'{out} = "stablehlo.{name}"({a}, {c}) : (tensor<i1>, tensor<i1>) -> tensor<i1>'
 
+    first = n[10] if by_index else n[6]
     lines = [
         compared(n[4], n[0], n[2], better, kind, value),
         compared(n[5], n[0], n[0], "NE", kind, value),
@@ -105,7 +107,7 @@ def extreme_place(b: Builder, x: Value) -> list[Value]:
         logic(n[9], "and", n[7], n[8]),
         logic(n[10], "or", n[6], n[9]),
         f'{n[11]} = "stablehlo.select"({n[6]}, {n[0]}, {n[2]}) : (tensor<i1>, {value}, {value}) -> {value}',
-        f'%w{n[11][1:]} = "stablehlo.select"({n[10]}, {n[1]}, {n[3]}) : (tensor<i1>, {number}, {number}) -> {number}',
+        f'%w{n[11][1:]} = "stablehlo.select"({first}, {n[1]}, {n[3]}) : (tensor<i1>, {number}, {number}) -> {number}',
         f'"stablehlo.return"({n[11]}, %w{n[11][1:]}) : ({value}, {number}) -> ()',
     ]
     region = f"{{\n^bb0({n[0]}: {value}, {n[1]}: {number}, {n[2]}: {value}, {n[3]}: {number}):\n"
