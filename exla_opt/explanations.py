@@ -113,7 +113,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX309": Explanation(
         "a comparison for equality would need the very bits that another loop has made",
         "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
-        "dimension, a second loop makes the elements again, and XLA may round them otherwise.",
+        "dimension, a second loop makes the elements again, and XLA may round them otherwise. Two loops that both ask "
+        "may not agree, either: the gradient of a clip asks which elements are at its bound.",
         "Take the maximum along one dimension only, or use argmax and a gather.",
     ),
     "EX310": Explanation(

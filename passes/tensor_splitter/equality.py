@@ -3,9 +3,15 @@
 The gradient of a maximum asks which elements are equal to it. When the maximum is complete, a later loop makes the
 elements again, and XLA may round them otherwise there: a dot by the shape of the tile, a division by a repeated row by
 what it is fused with. Inside one loop both sides have the same x.
+
+For the same reason only one loop may ask. The gradient of a clip asks where x is at the bound. Where x is there by its
+nature, as the diagonal of a correlation matrix is 1, two loops could answer differently, and sums that would cancel do
+not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from jaxlib.mlir.dialects import stablehlo
 
@@ -34,15 +40,29 @@ def find_unequal(graph: Graph, makers: Makers, stage: Stage) -> int | None:
     return None
 
 
+def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
+    """The first comparison of floats for equality that more than one loop makes."""
+    seen: set[int] = set()
+    for stage in stages:
+        asking = {position for position in stage.nodes if _compares_equal(graph, graph.nodes[position])}
+        if both := seen & asking:
+            return min(both)
+        seen |= asking
+    return None
+
+
 def _asks(graph: Graph, node: Node) -> bool:
     """Whether the op asks if two computed floats are equal."""
+    return _compares_equal(graph, node) and not any(_is_constant(graph, operand) for operand in node.operands)
+
+
+def _compares_equal(graph: Graph, node: Node) -> bool:
+    """Whether the op asks if two floats are equal; not if one is itself, that is, a number."""
     if node.name != "stablehlo.compare":
         return False
     direction = stablehlo.ComparisonDirectionAttr(node.op.attributes["comparison_direction"]).value
-    if direction not in ("EQ", "NE") or not _is_float(graph, node.operands[0]):
-        return False
     left, right = node.operands
-    return left != right and not any(_is_constant(graph, operand) for operand in node.operands)
+    return direction in ("EQ", "NE") and left != right and _is_float(graph, left)
 
 
 def _is_float(graph: Graph, value: int) -> bool:

@@ -14,7 +14,7 @@ from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
-from .equality import find_unequal
+from .equality import find_repeated, find_unequal
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
 from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
@@ -223,7 +223,8 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
 
 
 def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
-    return next((node for stage in stages if (node := find_unequal(graph, makers, stage)) is not None), None)
+    unequal = next((node for stage in stages if (node := find_unequal(graph, makers, stage)) is not None), None)
+    return find_repeated(graph, stages) if unequal is None else unequal
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -56,7 +56,7 @@ def forms(name: str, call: Call) -> Iterator[Export]:
 
 def _embed(call: Call) -> _Embedded:
     sizes = sorted({spec.shape[-1] for spec in call.specs if spec.shape and _multiplies(spec.dtype)})
-    results = jax.tree.leaves(jax.eval_shape(call.function, *call.specs))
+    results = [leaf for leaf in jax.tree.leaves(jax.eval_shape(call.function, *call.specs)) if hasattr(leaf, "shape")]
     lengths = sorted({leaf.shape[-1] for leaf in results if leaf.shape and _is_number(leaf.dtype)})
     extra = [np.eye(size, dtype=np.float32) for size in sizes]
     # Integers, so that they weigh integers too.

@@ -23,7 +23,7 @@ def rows_of(tally: Tally) -> list[tuple[str, str, str, int]]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the tables of all tests that recorded `tally` and `modules`."""
     total: Tally = Counter()
-    modules = moving = 0
+    modules = moving = on_edge = 0
     reasons: Counter[str] = Counter()
     for kind in ("passed", "failed", "skipped"):
         for report in terminalreporter.getreports(kind):
@@ -35,10 +35,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     modules += value
                 elif name == "changed by a second run":
                     moving += value
+                elif name == "on an edge":
+                    on_edge += value
                 elif name == "left out":
                     reasons[value] += 1
     terminalreporter.section(f"{modules} modules, {total.total()} tensors over the threshold")
-    terminalreporter.write_line(f"{moving} of the modules are changed again by a second run.\n")
+    terminalreporter.write_line(f"{moving} of the modules are changed again by a second run.")
+    terminalreporter.write_line(f"{on_edge} give the same only without XLA's algebraic simplification.\n")
     for line in (
         *by_op(total),
         "",

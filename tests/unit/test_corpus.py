@@ -42,7 +42,7 @@ def misses(module: Checked) -> list[str]:
 def test_modules(batch: int, record_property: Callable[[str, object], None]) -> None:
     problems: list[str] = []
     total: Tally = Counter()
-    moving = 0
+    moving = on_edge = 0
     batch_names = chosen()[batch::BATCHES]
     for name in batch_names:
         module = load(name)
@@ -51,8 +51,10 @@ def test_modules(batch: int, record_property: Callable[[str, object], None]) -> 
             verdict = check(export)
             problems += verdict.wrong
             moving += verdict.moving
+            on_edge += verdict.on_edge > 0
             total += tally(export.text, OPTIONS)
     record_property("modules", 2 * len(batch_names))
     record_property("tally", rows_of(total))
     record_property("changed by a second run", moving)
+    record_property("on an edge", on_edge)
     assert not problems

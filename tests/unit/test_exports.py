@@ -82,13 +82,14 @@ def test_every_big_tensor_is_counted() -> None:
 def test_function(name: str, record_property: Callable[[str, object], None]) -> None:
     problems: list[str] = []
     total: Tally = Counter()
-    modules = moving = 0
+    modules = moving = on_edge = 0
     try:
         for export in exports(name, public_functions()[name]):
             modules += 1
             verdict = check(export)
             problems += verdict.wrong
             moving += verdict.moving
+            on_edge += verdict.on_edge > 0
             total += tally(export.text, OPTIONS)
     except NoArgumentsError as error:
         record_property("left out", error.kind)
@@ -96,5 +97,6 @@ def test_function(name: str, record_property: Callable[[str, object], None]) -> 
     record_property("modules", modules)
     record_property("tally", rows_of(total))
     record_property("changed by a second run", moving)
+    record_property("on an edge", on_edge)
     assert not problems
     assert modules or name not in SAMPLE

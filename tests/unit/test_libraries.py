@@ -26,14 +26,16 @@ def test_library(name: str, record_property: Callable[[str, object], None]) -> N
     pytest.importorskip(name.partition(".")[0], reason=f"pip install {name.partition('.')[0]}")
     problems: list[str] = []
     total: Tally = Counter()
-    modules = moving = 0
+    modules = moving = on_edge = 0
     for export in forms(name, LIBRARIES[name]()):
         verdict = check(export)
         modules += 1
         problems += verdict.wrong
         moving += verdict.moving
+        on_edge += verdict.on_edge > 0
         total += tally(export.text, OPTIONS)
     record_property("modules", modules)
     record_property("tally", rows_of(total))
     record_property("changed by a second run", moving)
+    record_property("on an edge", on_edge)
     assert not problems
