@@ -49,8 +49,13 @@ def reproducer(path: str | None, module: ir.Module, words: Sequence[str]) -> Ite
         error.add_note(_told(path))
         raise
     finally:
-        if os.path.exists(_pending(path)):
-            os.unlink(_pending(path))
+        drop(path)
+
+
+def drop(path: str) -> None:
+    """Take away what is pending for the reproducer `path`, which is not needed."""
+    if os.path.exists(_pending(path)):
+        os.unlink(_pending(path))
 
 
 def option_words(names: Sequence[str], options: Options, flags: dict[str, Any]) -> list[str]:

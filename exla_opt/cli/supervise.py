@@ -22,6 +22,8 @@ INTERRUPTED = 128 + signal.SIGINT
 _NOTE_BYTES = 4096
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+# What the child may take to end when it is asked to.
+_GRACE_SECONDS = 5
 # What MLIR may take to read a module, of the processor's time: seconds, and bytes a second (it reads some 6 MB).
 _READING_SECONDS = 20
 _SLOWEST_READING = 10**6
@@ -96,9 +98,17 @@ def supervise(command: str) -> None:
 
 
 def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
-    def forward(number: int, frame: FrameType | None) -> None:
-        os.kill(child, number)
+    asked: list[int] = []
 
+    def forward(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        os.kill(child, number)
+        signal.alarm(_GRACE_SECONDS)
+
+    def insist(number: int, frame: FrameType | None) -> None:
+        os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, insist)  # inside MLIR and XLA, Python hears of no signal
     for number in _FORWARDED:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, forward)
@@ -110,6 +120,11 @@ def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
     if killer in _FORWARDED:
         os._exit(128 + killer)
     what, file, reproducer = shared[:].decode("utf-8", "surrogateescape").split("\0")[:3]
+    if killer == signal.SIGKILL and asked:
+        if reproducer:
+            _drop(reproducer)
+        print(f"{command}: interrupted", file=sys.stderr, flush=True)
+        os._exit(128 + asked[0])
     print(_obituary(command, killer, what, file, reproducer), file=sys.stderr)
     sys.stderr.flush()
     os._exit(1)
@@ -139,6 +154,12 @@ def _kept(path: str, reason: str) -> str:
     from exla_opt.cli.reproducer import kept  # only here, because it imports this module
 
     return kept(path, reason)
+
+
+def _drop(path: str) -> None:
+    from exla_opt.cli.reproducer import drop  # as above
+
+    drop(path)
 
 
 def _die_with(parent: int) -> None:

@@ -114,6 +114,21 @@ def test_signals(tmp_path: Path, number: signal.Signals, status: int, sentence: 
     assert output.read_text() == "old"
 
 
+def test_a_child_that_hears_nothing_is_ended_all_the_same() -> None:
+    """Inside MLIR and XLA no Python runs, so that a signal waits until they are done: perhaps for ever."""
+    script = (
+        "import signal, sys, time\nfrom exla_opt.cli.supervise import supervise\nsupervise('exla-opt')\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\nprint('deaf', flush=True)\ntime.sleep(600)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "deaf\n"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=600)
+    assert (process.returncode, said) == (143, "exla-opt: interrupted\n")
+
+
 def children(process: int) -> str:
     """The processes that a process has started; of Linux alone."""
     path = Path(f"/proc/{process}/task/{process}/children")
