@@ -98,7 +98,7 @@ def cut_reverse(tile: Tile) -> list[ir.Value]:
 def _room_to_move(index: ir.Value) -> ir.Value:
     """The index in a type that holds every place of the tile: one of 8 or 16 bits would overflow.
 
-    XLA:CPU also clamps one in a loop by the last place that there is, in the index's own type.
+    XLA:CPU also clamps it by the last place that there is, which the index's own type may not hold.
     """
     element = ir.IntegerType(build.tensor_of(index).element_type)
     return index if element.width >= 32 else build.convert(index, ir.IntegerType.get_signless(32))
