@@ -11,7 +11,6 @@
 // CHECK-NEXT: %)  euclidean-distance
 // CHECK-NEXT: %)  matrix-chain-order
 // CHECK-NEXT: %)  reshape-sinker
-// CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  normalise
