@@ -50,14 +50,19 @@ def check_writable(destination: str) -> None:
     if destination == "-":
         return
     _check_name(destination)
-    path = os.path.realpath(destination)
-    folder = os.path.dirname(path)
+    try:
+        mode = _mode(destination)
+    except OSError as error:
+        raise InputError(f"cannot write output file: {error.strerror}", file=destination) from None
+    folder = os.path.dirname(os.path.realpath(destination))
     number = 0
-    if os.path.isdir(path):
+    if mode is not None and stat.S_ISDIR(mode):
         number = errno.EISDIR
+    elif mode is not None and not stat.S_ISREG(mode):  # a device or a pipe, which is opened itself
+        number = 0 if os.access(destination, os.W_OK) else errno.EACCES
     elif not os.path.isdir(folder):
-        number = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
-    elif not os.access(path if os.path.exists(path) and not os.path.isfile(path) else folder, os.W_OK):
+        number = errno.ENOENT
+    elif not os.access(folder, os.W_OK):
         number = errno.EACCES
     if number:
         raise InputError(f"cannot write output file: {os.strerror(number)}", file=destination)

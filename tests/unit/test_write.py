@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
-from exla_opt.ir.write import Emit, has_own_locations, serialise, write_module
+from exla_opt.ir.write import Emit, check_writable, has_own_locations, serialise, write_module
 
 MODULE = """module @m attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%arg0: tensor<4x8xf32> {jax.buffer_donor = true}) -> (tensor<4x2xf32> {jax.result_info = "x"}) {
@@ -124,3 +124,17 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory") as caught:
         write_module(parse(MODULE), str(path), "text")
     assert caught.value.file == str(path)
+
+
+def test_what_can_be_written_is_told_beforehand(tmp_path: Path) -> None:
+    """A pipe lies in no folder that takes new files: it is opened itself."""
+    reading, writing = os.pipe()
+    (tmp_path / "file").write_text("")
+    for name in (f"/dev/fd/{writing}", "/dev/null", str(tmp_path / "new"), str(tmp_path / "file"), "-"):
+        check_writable(name)
+    for name, reason in (("", "Is a directory"), ("file/x", "Not a directory"), ("none/x", "No such file")):
+        with pytest.raises(InputError, match=f"cannot write output file: {reason}"):
+            check_writable(str(tmp_path / name))
+    os.close(reading)
+    os.close(writing)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
