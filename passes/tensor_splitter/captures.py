@@ -20,6 +20,7 @@ from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, read_graphs
 from exla_opt.options import Options
 
 from .choice import choose
+from .equality import compares_equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,19 @@ class _Move:
     originals: tuple[tuple[ir.Operation, tuple[ir.Value, ...]], ...]
 
 
-def _chain(graph: Graph, value: int, threshold: int) -> list[int] | None:
-    """The ops that make a big tensor from small ones, in program order; None when one must not be repeated."""
+def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False) -> list[int] | None:
+    """The ops that make a big tensor from small ones, in program order; None when one must not be repeated.
+
+    keeps_answers: whether what asks for equality stays where it is, and the answers are read.
+    """
     chain: set[int] = set()
     queue = [value]
     while queue:
         current = queue.pop()
         tensor = graph.tensors[current]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
+            continue
+        if keeps_answers and compares_equal(graph, tensor.producer):
             continue
         node = graph.nodes[tensor.producer]
         if node.name in CONTROL_FLOW or not node.rule.factors:
@@ -128,8 +134,19 @@ def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, lis
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
             continue
         chain = _chain(graph, value, threshold)
+        if chain and _asks_elsewhere(graph, chain, value):
+            chain = _chain(graph, value, threshold, keeps_answers=True)
         if chain:
             yield graph, tensor.value, chain
+
+
+def _asks_elsewhere(graph: Graph, chain: list[int], value: int) -> bool:
+    """Whether a chain asks for equality, and not for one reader alone: two loops may answer differently."""
+    if not any(compares_equal(graph, position) for position in chain):
+        return False
+    made = [result for position in chain for result in graph.nodes[position].results]
+    readers = {user for result in made for user, _ in graph.tensors[result].users} - set(chain)
+    return len(readers) > 1 or len(_reading_blocks(graph.tensors[value].value, graph.block)) > 1
 
 
 def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:

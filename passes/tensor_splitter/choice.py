@@ -14,9 +14,10 @@ from exla_opt.remarks import Reason
 
 from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, operation_of
-from .extent import block_peak, interleaves
+from .extent import block_peak
 from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
 from .regions import Region, grow, updates_carry
+from .taken import Taken
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1
@@ -27,11 +28,10 @@ _WIDE_SEEDS = 3
 
 @dataclass(slots=True)
 class Choice:
-    """The plans to build now, and why the other big tensors stay. postponed: a plan waits for the next round."""
+    """The plans to build now, and why the other big tensors stay."""
 
     plans: list[Plan] = field(default_factory=list)
     refusals: dict[int, Refusal] = field(default_factory=dict)
-    postponed: bool = False
 
 
 def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
@@ -76,19 +76,6 @@ def _peak_before(graph: Graph, plan: Plan) -> int:
     sizes = {value: graph.tensors[value].type.bytes for value in numbers}
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
     return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
-
-
-def _intervals(plan: Plan) -> list[tuple[int, int]]:
-    """For every loop the positions from the first op whose result leaves it to its last op.
-
-    Loops whose intervals are disjoint can be built together: what a loop reads stands before its last op, and
-    what reads it stands behind the first op of its interval, so no path leads from one to the other and back.
-    """
-    found = []
-    for loop in plan.loops:
-        outputs = [output.node for output in loop.stage.outputs]
-        found.append((min(outputs), max(set(loop.stage.nodes) - plan.copies | set(outputs))))
-    return found
 
 
 class _Chooser:
@@ -160,7 +147,7 @@ class _Chooser:
         written = written_tensors(graph)
         choice = Choice()
         covered: set[int] = set()
-        taken: list[tuple[int, int]] = []
+        taken = Taken(graph)
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
             if value in covered or self.is_start(value):
                 continue
@@ -169,13 +156,9 @@ class _Chooser:
                 if self.is_worth_telling(value, written):
                     choice.refusals[value] = found
                 continue
-            wanted = _intervals(found)
-            if interleaves(wanted, taken):
-                choice.postponed = True  # its loops would stand between those of another plan
-                continue
-            taken += wanted
-            covered |= found.vanished
-            choice.plans.append(found)
+            if taken.add(found):
+                covered |= found.vanished
+        choice.plans = list(taken.plans.values())
         self.widen(choice)
         for plan in choice.plans:
             for value in plan.vanished:
@@ -207,7 +190,6 @@ class _Chooser:
                     best = (wide_peak, plan)
         if best is not None:
             choice.plans = [best[1]]
-            choice.postponed = True
 
     def is_worth_telling(self, value: int, written: set[int]) -> bool:
         """In a body of ours, only what is still over the user's own threshold."""
@@ -250,6 +232,6 @@ class _Chooser:
 def choose(graph: Graph, options: Options) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
-    Plans whose loops would interleave are left for the next round, when the first are built.
+    Plans that cannot be built beside the first ones are left for the next round, when those are built.
     """
     return _Chooser(graph, options).choose()

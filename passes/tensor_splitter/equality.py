@@ -6,7 +6,8 @@ what it is fused with. Inside one loop both sides have the same x.
 
 For the same reason only one loop may ask. The gradient of a clip asks where x is at the bound. Where x is there by its
 nature, as the diagonal of a correlation matrix is 1, two loops could answer differently, and sums that would cancel do
-not.
+not. That holds for the loops of two plans as well: plans that make the same values are not built in one round where
+one of them asks.
 """
 
 from __future__ import annotations
@@ -44,25 +45,26 @@ def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
     """The first comparison of floats for equality that more than one loop makes."""
     seen: set[int] = set()
     for stage in stages:
-        asking = {position for position in stage.nodes if _compares_equal(graph, graph.nodes[position])}
+        asking = {position for position in stage.nodes if compares_equal(graph, position)}
         if both := seen & asking:
             return min(both)
         seen |= asking
     return None
 
 
-def _asks(graph: Graph, node: Node) -> bool:
-    """Whether the op asks if two computed floats are equal."""
-    return _compares_equal(graph, node) and not any(_is_constant(graph, operand) for operand in node.operands)
-
-
-def _compares_equal(graph: Graph, node: Node) -> bool:
-    """Whether the op asks if two floats are equal; not if one is itself, that is, a number."""
+def compares_equal(graph: Graph, position: int) -> bool:
+    """Whether the op at a position asks if two floats are equal; not if one is itself, that is, a number."""
+    node = graph.nodes[position]
     if node.name != "stablehlo.compare":
         return False
     direction = stablehlo.ComparisonDirectionAttr(node.op.attributes["comparison_direction"]).value
     left, right = node.operands
     return direction in ("EQ", "NE") and left != right and _is_float(graph, left)
+
+
+def _asks(graph: Graph, node: Node) -> bool:
+    """Whether the op asks if two computed floats are equal."""
+    return compares_equal(graph, node.position) and not any(_is_constant(graph, operand) for operand in node.operands)
 
 
 def _is_float(graph: Graph, value: int) -> bool:

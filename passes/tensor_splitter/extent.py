@@ -7,7 +7,7 @@ gradients, and every saved activation shrinks with it. Which is better is told b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from exla_opt.analysis.graph import Graph
 from exla_opt.analysis.memory import Operation, peak_bytes
@@ -78,8 +78,3 @@ def _in_order(ops: list[Operation]) -> list[Operation]:
                 continue
             stack += missing
     return [ops[index] for index in order]
-
-
-def interleaves(intervals: Collection[tuple[int, int]], taken: Collection[tuple[int, int]]) -> bool:
-    """Whether any of the closed intervals meet."""
-    return any(a <= stop and start <= b for a, b in intervals for start, stop in taken)

@@ -5,7 +5,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
@@ -14,7 +14,7 @@ from exla_opt.analysis.graph import OUTSIDE, Graph, Node
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
-from .equality import find_repeated, find_unequal
+from .equality import compares_equal, find_repeated, find_unequal
 from .pieces import Piece, cut_pieces, find_borders
 from .regions import Member, Region
 from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
@@ -176,10 +176,12 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if len(outline.outputs) > _MOST_STAGES:
         loops_needed = f"it would take {len(outline.outputs)} loops, one after the other"
         return Refusal(Reason(TOO_MANY_LOOPS, loops_needed), seed.producer)
-    stages = find_stages(graph, region, makers, copies, outline, is_big)
-    if _unequal(graph, makers, stages) is not None:
-        stages = find_stages(graph, region, makers, copies, outline, is_big, keeps=False)
-    if unequal := _unequal(graph, makers, stages):
+    for big, keeps in _ways_to_store(graph, is_big):
+        stages = find_stages(graph, region, makers, copies, outline, big, keeps)
+        unequal = _unequal(graph, makers, stages)
+        if unequal is None:
+            break
+    if unequal is not None:
         return Refusal(
             Reason("EX309", "a comparison for equality would need the very bits that another loop has made"), unequal
         )
@@ -220,6 +222,18 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
         sum(_seconds(graph, region, loop, too_big) for loop in loops),
         too_big,
     )
+
+
+def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tuple[Callable[[int], bool], bool]]:
+    """What counts as too big to be kept between loops, and whether anything is kept: the first sound way is taken."""
+    yield is_big, True
+    yield is_big, False
+
+    # The answers to a question take a quarter of what it is about, or less, so big ones may be kept as well.
+    def is_big_and_no_answer(value: int) -> bool:
+        return is_big(value) and not compares_equal(graph, graph.tensors[value].producer)
+
+    yield is_big_and_no_answer, True
 
 
 def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
