@@ -12,6 +12,8 @@ from exla_opt.analysis.op_rules.bodies import element_type
 from exla_opt.ir import build
 from exla_opt.ir.values import plainly_made_by
 
+# The binary digits of a float type's numbers.
+_DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 _RESHAPE, _TRANSPOSE, _BROADCAST = "stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim"
 
 
@@ -29,26 +31,39 @@ def same_convert(op: ir.Operation) -> ir.Value | None:
 
 
 def convert_of_wider(op: ir.Operation) -> ir.Value | None:
-    """convert(convert(x)) = convert(x), where the first loses nothing"""
+    """convert(convert(x)) = convert(x), where the first loses nothing and the second does to x what it did before"""
     inner = plainly_made_by(op.operands[0], op.name)
     if inner is None:
         return None
     source = inner.operands[0]
-    if not _holds(element_type(source), element_type(inner.results[0])):
+    narrow, wide, last = (element_type(value) for value in (source, inner.results[0], op.results[0]))
+    if not _holds(narrow, wide) or not _converts_alike(narrow, wide, last):
         return None
-    return build.convert(source, element_type(op.results[0]))
+    return build.convert(source, last)
 
 
 def _holds(narrow: ir.Type, wide: ir.Type) -> bool:
     """Whether every number of the one type is one of the other."""
-    digits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-    into = digits.get(str(wide), 0)
+    into = _DIGITS.get(str(wide), 0)
     if isinstance(narrow, ir.IntegerType):
         signed = not narrow.is_unsigned and narrow.width > 1
         if isinstance(wide, ir.IntegerType):
             return wide.width > narrow.width and (not signed or not wide.is_unsigned)
         return narrow.width - signed <= into
-    return str(narrow) in digits and digits[str(narrow)] < into and str(wide) in ("f32", "f64")
+    return str(narrow) in _DIGITS and _DIGITS[str(narrow)] < into and str(wide) in ("f32", "f64")
+
+
+def _converts_alike(narrow: ir.Type, wide: ir.Type, last: ir.Type) -> bool:
+    """Whether a number of both types becomes the same of the last one.
+
+    What is too large for an integer type is cut off by modulo where it comes from an integer, and is the largest number
+    where it comes from a float. What becomes a float of 16 bits or fewer is rounded to 32 bits on the way.
+    """
+    if not isinstance(narrow, ir.IntegerType):
+        return True
+    if isinstance(last, ir.IntegerType):
+        return isinstance(wide, ir.IntegerType) or last == narrow or last.width == 1 or _holds(narrow, last)
+    return str(last) in ("f32", "f64") or _holds(narrow, ir.F32Type.get())
 
 
 def same_reshape(op: ir.Operation) -> ir.Value | None:
