@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test corpus mutations fuzz lint format clean
+.PHONY: help demo test corpus mutations large fuzz lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Tell what there is
@@ -29,6 +29,9 @@ corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public fu
 N := 10000
 mutations: $(INSTALLED) ## Damage N modules (N=10000, SEED=1): each is refused with a sentence or rewritten
 	$(BIN)/python -m tests.mutations --count=$(N) --seed=$(or $(SEED),1)
+
+large: $(INSTALLED) ## A million ops, a constant of 1 GB and the like: time and memory; takes 10 GB of memory
+	$(BIN)/python -m tests.large_inputs
 
 fuzz: N := 1000
 fuzz: $(INSTALLED) ## Rewrite and run N=1000 generated programs (SEED=0): equal results, or written to build/fuzz

@@ -33,3 +33,10 @@ def test_a_case_is_the_same_every_time() -> None:
     samples = [b"func.func public @main() {\n  return\n}\n", b"module {}\n"]
     assert [make_case(samples, 3, number) for number in range(40)] == [make_case(samples, 3, n) for n in range(40)]
     assert make_case(samples, 3, 0) != make_case(samples, 4, 0)
+
+
+def test_large_inputs() -> None:
+    command = [sys.executable, "-m", "tests.large_inputs", "--ops=5000", "--bytes=1000000"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\n| ") == 6  # the line below the heading, and five cases
