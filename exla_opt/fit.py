@@ -28,8 +28,10 @@ _CACHED_SLICE = 4 * 10**6
 _MARGIN = 1.2
 # Without this pass no size changes anything.
 _SPLITTER = "tensor-splitter"
-# Where nothing fits, so many of the programs with the largest slices, and of those with the lowest peak, are compiled.
-_COMPILED = 2
+# Where nothing fits, so many of the first programs that are about as good as the best, and of the best, are compiled.
+_COMPILED = 3
+# Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
+_ACCURACY = 1.25
 # More than any tensor takes.
 _NOTHING_IS_BIG = 2**62
 
@@ -111,7 +113,7 @@ def _nearest(attempts: Sequence[Fit]) -> list[Fit]:
     """Those that may need the least: of what is predicted to need about the same, the first, and the very least."""
     order = sorted(range(len(attempts)), key=lambda place: attempts[place].peak)
     lowest = attempts[order[0]].peak
-    near = [place for place, found in enumerate(attempts) if found.peak <= _MARGIN * lowest]
+    near = [place for place, found in enumerate(attempts) if found.peak <= _ACCURACY * lowest]
     return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
 
 

@@ -6,6 +6,7 @@ filled at its beginning, and stay alive until their loop comes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from jaxlib.mlir import ir
@@ -23,20 +24,35 @@ _BIG = 2**20
 _EARLY = frozenset(f"stablehlo.{name}" for name in ("constant", "iota", "broadcast_in_dim", "transpose", "reshape"))
 
 
-def last_input(graph: Graph, loop: LoopPlan) -> ir.Value | None:
-    """The tensor that the loop reads and that is made last; None where it reads only what is there from the start."""
+def find_depths(graph: Graph) -> list[int]:
+    """For every op the length of the longest path to it from what is there from the start."""
+    depths: list[int] = []
+    for node in graph.nodes:
+        makers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
+        depths.append(1 + max((depths[made] for made in makers if made != OUTSIDE), default=0))
+    return depths
+
+
+def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
+    """The tensor that the loop reads and that takes most ops one after the other; None if all are there from the start.
+
+    Where an op stands says little: XLA runs what is ready. depths: what `find_depths` found.
+    """
     inside = set(loop.stage.nodes)
-    found: tuple[int, ir.Value] | None = None
+    found: tuple[int, int, ir.Value] | None = None
     for position in loop.stage.nodes:
         node = graph.nodes[position]
         for number, value in zip(node.operands, node.op.operands, strict=True):
             tensor = graph.tensors[number]
             made = tensor.producer
-            if made == OUTSIDE or made in inside or graph.nodes[made].name in _EARLY or not prod(tensor.type.shape):
+            if made == OUTSIDE or made in inside or not prod(tensor.type.shape):
                 continue
-            if found is None or made > found[0]:
-                found = made, value
-    return None if found is None else found[1]
+            op = maker(value)  # not always the graph's: a loop may have taken its place
+            if op is None or op.name in _EARLY:
+                continue
+            if found is None or (depths[made], made) > found[:2]:
+                found = depths[made], made, value
+    return None if found is None else found[2]
 
 
 def delay(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
@@ -58,6 +74,9 @@ def _never(value: ir.Value) -> ir.Value:
     element = stablehlo.reshape(build.with_shape(build.tensor_of(value), []), first) if rank else first
     if isinstance(build.tensor_of(element).element_type, ir.ComplexType):
         element = stablehlo.real(element)
+    kind = build.tensor_of(element).element_type
+    if isinstance(kind, ir.IntegerType) and (kind.is_unsigned or kind.width == 1):
+        element = build.convert(element, ir.F32Type.get())  # XLA knows that nothing of its own type is below zero
     zero = build.zeros(element.type)
     below, above = (stablehlo.ComparisonDirectionAttr.get(name) for name in ("LT", "GT"))
     return stablehlo.and_(stablehlo.compare(element, zero, below), stablehlo.compare(element, zero, above))

@@ -12,7 +12,7 @@ from exla_opt.analysis.graph import OUTSIDE, TILE_MARK, Graph, Types
 from exla_opt.ir import build
 
 from . import accumulate, tile
-from .delay import delay, last_input
+from .delay import delay, find_depths, last_input
 from .pieces import Piece
 from .plan import LoopPlan, Plan
 from .regions import Member
@@ -139,11 +139,11 @@ def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
     return [output.result for output in loop.stage.outputs if output.node == position]
 
 
-def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan) -> dict[int, list[ir.Value]]:
+def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> dict[int, list[ir.Value]]:
     """By node: where a scan begins, then an empty whole for each output; or what partial results are added to."""
     states: dict[int, list[ir.Value]] = {}
     written = {output.node for output in loop.stage.outputs}
-    after, types = last_input(graph, loop), Types()
+    after, types = last_input(graph, loop, depths), Types()
     for position in loop.stage.nodes:
         node, factor = graph.nodes[position], plan.members[position].factor
         if position not in written and factor.kind is not Kind.SCAN:
@@ -188,11 +188,11 @@ def _build_while(
     return results[0], _like(states, results[1:])
 
 
-def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan) -> None:
+def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> None:
     """Insert one stage before its last op, and let its outputs take the place of the old results."""
     last = graph.nodes[max(loop.stage.nodes)].op
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
-        states = _initial_states(graph, plan, loop)
+        states = _initial_states(graph, plan, loop, depths)
         counter: ir.Value | None = None
         for piece in loop.pieces:
             if piece.trips > 1:
@@ -226,9 +226,10 @@ def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:
 
     The block is afterwards not in order: a reader may stand before the loop (see `order`).
     """
+    depths = find_depths(graph)
     for plan in plans:
         for loop in plan.loops:
-            _build_loop(graph, plan, loop)
+            _build_loop(graph, plan, loop, depths)
     # Not before all are built: two plans may make the same tensor, each for itself.
     for position in sorted({position for plan in plans for position in plan.members}, reverse=True):
         op = graph.nodes[position].op
