@@ -160,6 +160,8 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
         return Refusal(root, Reason("EX401", why))
     most = threshold // Types().of(given.big).element_bytes
     few = floats and given.summed <= FEW
+    if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:
+        few = False  # a dot does not round its products to a narrow type
     expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
     terms = expansion.terms(given.formula)
     squares = squares_of(given.formula, given.space) if floats else []
@@ -168,8 +170,6 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
         return Refusal(root, Reason("EX403", expansion.refusal))
     rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
     short = few and (rounds or len(terms) > 1)
-    if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:
-        short = False  # a dot does not round its products to a narrow type
     if str(element) == "f16" and not short:
         return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
     if not short and not squares and any(term.differences > 1 for term in terms):

@@ -13,6 +13,8 @@ from .expression import Expression
 # More than these and the formula is no distance and none of its gradients.
 _MOST_TERMS = 12
 _MOST_FACTORS = 8
+# The points are squared before they are multiplied: factors further from 1 bring back what overflows by itself.
+_FARTHEST = 1e15
 # Deeper formulas have more terms than that, or are made of parts that were read for other formulas.
 _DEEPEST = 64
 
@@ -163,6 +165,9 @@ class Expansion:
         gone = {factor for factors, coefficient in sums.items() if not coefficient for factor in factors}
         if self.floats and (gone - kept or not all(map(isfinite, sums.values()))):
             self.refusal = "a number that is infinite, or not a number, would be lost in it"
+            return []
+        if self.floats and any(not 1 / _FARTHEST <= abs(each) <= _FARTHEST for each in sums.values() if each):
+            self.refusal = "it multiplies by a number so large or so small that the points alone might overflow"
             return []
         return [Term(coefficient, factors) for factors, coefficient in sums.items() if coefficient]
 

@@ -96,10 +96,16 @@ def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
         return None
     if list(numbers.offset_dims) != list(range(len(shape) - 2)):
         return None
-    columns = [made_by(column, _BROADCAST) or made_by(column, "stablehlo.reshape") for column in joined.operands]
-    if len(columns) != 2 or any(
-        column is None or len(build.shape_of(column.operands[0])) != 1 or _counts_along(column.operands[0]) != 0
-        for column in columns
-    ):
+    if len(joined.operands) != 2 or not all(_is_column_of_places(column) for column in joined.operands):
         return None
     return tensor, (one, other)
+
+
+def _is_column_of_places(column: ir.Value) -> bool:
+    """Whether the tensor of shape [n, 1] holds 0, 1, 2, ..."""
+    op = made_by(column, _BROADCAST) or made_by(column, "stablehlo.reshape")
+    if op is None or build.shape_of(column)[1] != 1 or len(build.shape_of(op.operands[0])) != 1:
+        return False
+    if op.name == _BROADCAST and integers(op, "broadcast_dimensions", []) != [0]:
+        return False
+    return _counts_along(op.operands[0]) == 0

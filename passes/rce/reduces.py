@@ -14,6 +14,7 @@ from exla_opt.ir.groups import groups_of
 from exla_opt.ir.rewrite import clone_on
 from exla_opt.ir.values import number_of, plainly_made_by
 
+_SINGLE = 32
 _RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
 
 
@@ -30,9 +31,36 @@ def reduce_of_units(op: ir.Operation) -> ir.Value | None:
 
 
 def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
-    """reduce(reshape(x)) = reshape(reduce(x)), where every group of dimensions is summed as a whole or not at all"""
+    """reduce(reshape(x)) = reshape(reduce(x)) to the bit, where every group of dimensions is reduced or none of it
+
+    Sums and products of floats only where the reshape adds or takes away sizes of 1: the order is the same then.
+    """
     inner = plainly_made_by(op.operands[0], _RESHAPE)
-    if inner is None or _monoid(op) is None:
+    if inner is None:
+        return None
+    before, after = ([n for n in build.shape_of(value) if n != 1] for value in (inner.operands[0], inner.results[0]))
+    return _reduce_of_reshape(op, inner) if before == after or is_orderless(op) else None
+
+
+def is_orderless(op: ir.Operation) -> bool:
+    """Whether a reduce of one tensor gives the same bits in every order: not of sums and products of floats."""
+    name = _monoid(op)
+    return name is not None and (name not in ("add", "multiply") or isinstance(_element(op), ir.IntegerType))
+
+
+def may_be_summed_otherwise(op: ir.Operation) -> bool:
+    """Whether a reduce in another shape is as exact: one that adds up in a narrow float type depends on XLA's lanes."""
+    return is_orderless(op) or not 0 < float_bits(_element(op)) < _SINGLE
+
+
+def reduce_of_reshape_in_another_order(op: ir.Operation) -> ir.Value | None:
+    """reduce(reshape(x)) = reshape(reduce(x)), as above; XLA adds floats up in an order that depends on the shape"""
+    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    return _reduce_of_reshape(op, inner) if inner is not None and may_be_summed_otherwise(op) else None
+
+
+def _reduce_of_reshape(op: ir.Operation, inner: ir.Operation) -> ir.Value | None:
+    if _monoid(op) is None:
         return None
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     away = set(integers(op, "dimensions", []))
@@ -67,6 +95,10 @@ def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     )
     narrow = stablehlo.broadcast_in_dim(fewer, inner.operands[0], ir.DenseI64ArrayAttr.get(where))
     return clone_on(op, [narrow, *list(op.operands)[1:]], build.shape_of(op.results[0]), {})
+
+
+def _element(op: ir.Operation) -> ir.Type:
+    return element_type(op.operands[0])
 
 
 def _monoid(op: ir.Operation) -> str | None:

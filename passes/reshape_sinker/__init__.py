@@ -5,9 +5,9 @@
 
 Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the
 reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way.
-Leaves alone a reshape that others read as well, and with --no-reassociate sums of transposed floats. What meets on
-the way is merged as rce does. Terminates: every rewrite moves a reshape or transpose behind one more op, or takes it
-away, and adds none.
+Leaves alone a reshape that others read as well, sums of transposed and merged floats of fewer than 32 bits, and with
+--no-reassociate all of floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a reshape
+or transpose behind one more op, or takes it away, and adds none.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
 from exla_opt.options import Options
 from exla_opt.passes import rce
+from exla_opt.passes.rce.reduces import reduce_of_reshape_in_another_order
 from exla_opt.remarks import Remark
 
 from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose
 from .elementwise import elementwise_of
 from .moved import RESHAPE, TRANSPOSE
 from .reduces import reduce_of_transpose, reduce_of_transpose_in_any_order
+
+_REDUCES = (reduce_of_transpose, reduce_of_reshape_in_another_order)
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -47,5 +50,5 @@ def make_patterns(options: Options) -> dict[str, tuple[Pattern, ...]]:
     return {
         **dict.fromkeys(STABLEHLO_POINTWISE, elementwise),
         "stablehlo.dot_general": (dot_of_transpose, dot_of_reshape, dot_of_reshapes),
-        "stablehlo.reduce": (reduce_of_transpose if options.reassociate else reduce_of_transpose_in_any_order,),
+        "stablehlo.reduce": _REDUCES if options.reassociate else (reduce_of_transpose_in_any_order,),
     }

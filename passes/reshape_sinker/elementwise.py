@@ -26,6 +26,11 @@ def elementwise_of(name: str, attribute: str | None, threshold: int) -> Pattern:
         if len(op.results) != 1 or types.of(op.results[0]).bytes <= threshold:
             return None
         found = [only_for(operand, name, op) for operand in op.operands]
+        # The predicate of a select and the bounds of a clamp may be single numbers, which stay what they are.
+        whole = build.shape_of(op.results[0])
+        found = [
+            inner if build.shape_of(value) == whole else None for inner, value in zip(found, op.operands, strict=True)
+        ]
         moved = [inner for inner in found if inner is not None]
         if not moved or len({str(_key(inner, attribute)) for inner in moved}) > 1:
             return None

@@ -1,4 +1,4 @@
-"""Reduces of transposed tensors; those of reshaped ones are rce's."""
+"""Reduces of transposed tensors; those of reshaped ones are rce's, which leaves sums of floats to this pass."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type
 from exla_opt.ir import build
 from exla_opt.ir.rewrite import clone_on
+from exla_opt.passes.rce.reduces import is_orderless, may_be_summed_otherwise
 
 from .moved import TRANSPOSE, only_for
-
-# What gives the same bits in any order, also of floats.
-_ORDERLESS = frozenset({"maximum", "minimum", "and", "or", "xor"})
 
 
 def reduce_of_transpose_in_any_order(op: ir.Operation) -> ir.Value | None:
     """reduce(transpose(x), p, d) = reduce(x, p[d]) to the bit: not for sums and products of floats"""
-    names = set(componentwise(body_of(op)) or ("unknown",))
-    if _ORDERLESS.issuperset(names) or isinstance(element_type(op.operands[0]), ir.IntegerType):
-        return reduce_of_transpose(op)
-    return None
+    return reduce_of_transpose(op) if is_orderless(op) else None
 
 
 def reduce_of_transpose(op: ir.Operation) -> ir.Value | None:
     """reduce(transpose(x, p), d) = reduce(x, p[d]), transposed where the rest is in another order"""
     inner = only_for(op.operands[0], TRANSPOSE, op) if len(op.results) == 1 else None
-    if inner is None:
+    if inner is None or not may_be_summed_otherwise(op):
         return None
     permutation = integers(inner, "permutation", [])
     away = integers(op, "dimensions", [])

@@ -51,6 +51,15 @@ def _through_widening(value: ir.Value, makers: dict[ir.Value, ir.Operation]) -> 
     return source if both else value
 
 
+def _widens(narrow: ir.Type, wide: ir.Type) -> bool:
+    """Whether the types are one, or the second is a float type that holds every number of the first."""
+    if narrow == wide:
+        return True
+    if str(narrow).startswith("f8E8M0") and str(wide) == "f16":
+        return False  # eight bits of exponent
+    return 0 < float_bits(narrow) < float_bits(wide)
+
+
 def componentwise(block: ir.Block) -> tuple[str, ...] | None:
     """The monoid of each result, if result k is `argument k  o  argument n + k` for one of MONOIDS; else None.
 
@@ -67,12 +76,12 @@ def componentwise(block: ir.Block) -> tuple[str, ...] | None:
         maker = makers.get(inner)
         if maker is None or maker.name not in MONOIDS:
             return None
-        if inner != value and float_bits(element_type(inner)) < float_bits(element_type(value)):
+        if inner != value and not _widens(element_type(value), element_type(inner)):
             return None
         ends = {_through_widening(operand, makers) for operand in maker.operands}
         if ends != {arguments[index], arguments[count + index]}:
             return None
-        if float_bits(element_type(inner)) < float_bits(element_type(arguments[index])):
+        if not _widens(element_type(arguments[index]), element_type(inner)):
             return None
         names.append(maker.name.removeprefix("stablehlo."))
     return tuple(names)
