@@ -114,7 +114,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a comparison for equality would need the very bits that another loop has made",
         "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
         "dimension, a second loop makes the elements again, and XLA may round them otherwise. Two loops that both ask "
-        "may not agree, either: the gradient of a clip asks which elements are at its bound.",
+        "may not agree, either: the gradient of a clip asks which elements are at its bound. Which elements are "
+        "not below their own maximum is the same question.",
         "Take the maximum along one dimension only, or use argmax and a gather.",
     ),
     "EX310": Explanation(
@@ -126,6 +127,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the module is partitioned over N devices",
         "A slice of a sharded tensor would be sharded as well.",
         "Split the module of one device.",
+    ),
+    "EX312": Explanation(
+        "it has more indices along that dimension than 32 bits can count",
+        "Loops count in 32 bits; an offset into a dimension of 2,147,483,648 or more would wrap around.",
+        "Keep the dimensions that were merged into it apart.",
     ),
     "EX401": Explanation(
         "not multiplied out: it is no plain sum",

@@ -20,7 +20,7 @@ from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, Graph, read_graphs
 from exla_opt.options import Options
 
 from .choice import choose
-from .equality import compares_equal
+from .equality import asks_about, compares_equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False
         tensor = graph.tensors[current]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
             continue
-        if keeps_answers and compares_equal(graph, tensor.producer):
+        if keeps_answers and compares_equal(graph.nodes[tensor.producer].op):
             continue
         node = graph.nodes[tensor.producer]
         if node.name in CONTROL_FLOW or not node.rule.factors:
@@ -134,19 +134,21 @@ def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, lis
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
             continue
         chain = _chain(graph, value, threshold)
-        if chain and _asks_elsewhere(graph, chain, value):
-            chain = _chain(graph, value, threshold, keeps_answers=True)
+        if chain and not _is_read_once(graph, chain, value):
+            # Two loops that make it again may answer differently which elements are equal to a number.
+            if any(asks_about(tensor.value, block) for block in _reading_blocks(tensor.value, graph.block)):
+                continue
+            if any(compares_equal(graph.nodes[position].op) for position in chain):
+                chain = _chain(graph, value, threshold, keeps_answers=True)
         if chain:
             yield graph, tensor.value, chain
 
 
-def _asks_elsewhere(graph: Graph, chain: list[int], value: int) -> bool:
-    """Whether a chain asks for equality, and not for one reader alone: two loops may answer differently."""
-    if not any(compares_equal(graph, position) for position in chain):
-        return False
+def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
+    """Whether one block alone reads what a chain makes."""
     made = [result for position in chain for result in graph.nodes[position].results]
     readers = {user for result in made for user, _ in graph.tensors[result].users} - set(chain)
-    return len(readers) > 1 or len(_reading_blocks(graph.tensors[value].value, graph.block)) > 1
+    return len(readers) == 1 and len(_reading_blocks(graph.tensors[value].value, graph.block)) == 1
 
 
 def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:

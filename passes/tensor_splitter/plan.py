@@ -29,6 +29,8 @@ _MOST_BORDERS = 6
 # Every stage makes big tensors again: attention cut over its keys has five, its gradient a few more.
 _MOST_STAGES = 10
 TOO_MANY_LOOPS = "EX308"
+# Loops count in i32, as XLA does best.
+_MOST_INDICES = 2**31 - 1
 _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
 
 
@@ -168,6 +170,8 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if not region.members:
         producer = graph.nodes[seed.producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
+    if any(graph.tensors[value].type.shape[slot.dim] > _MOST_INDICES for value, slot in region.slots.items()):
+        return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"), None)
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
     outline = find_outline(graph, region, makers, copies)
@@ -231,7 +235,7 @@ def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tupl
 
     # The answers to a question take a quarter of what it is about, or less, so big ones may be kept as well.
     def is_big_and_no_answer(value: int) -> bool:
-        return is_big(value) and not compares_equal(graph, graph.tensors[value].producer)
+        return is_big(value) and not compares_equal(graph.nodes[graph.tensors[value].producer].op)
 
     yield is_big_and_no_answer, True
 
@@ -242,11 +246,15 @@ def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:
-    """The first op, if any, whose first tile would be shorter than its factor allows."""
+    """The first op, if any, whose own first tile would be shorter than its factor allows."""
     for position in loop.stage.nodes:
         member = region.members[position]
         least = member.factor.least
-        if least > 1 and (loop.pieces[0].tile * member.granularity < least or len(loop.pieces) > 2):
+        if least < 2:
+            continue
+        [slot, *_] = [slot for slot in member.operands if slot is not None]
+        own = [piece for piece in loop.pieces if slot.low <= piece.start < slot.low + slot.length]
+        if own[0].tile * member.granularity < least or len(own) > 2:
             return position
     return None
 

@@ -197,6 +197,22 @@ def test_a_plan_is_one_loop_whose_tiles_fit() -> None:
     assert plan == planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024), "a plan is a value"
 
 
+def test_a_dimension_that_32_bits_cannot_count_is_not_cut() -> None:
+    kind = "tensor<2x2147483648xf32>"
+    text = f"func.func @main(%a: {kind}) -> {kind} {{\n%x = stablehlo.exponential %a : {kind}\nreturn %x : {kind}\n}}"
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        [graph] = read_graphs(module, read_rules(module))
+        value = graph.nodes[0].results[0]
+        found = []
+        for dim, size in enumerate((2, 2**31)):
+            region = grow(graph, value, Slot(dim, size), lambda other: True, lambda node, factor: True)
+            found.append(make_plan(graph, region, 2**30, lambda other: True))
+    short, long = found
+    assert isinstance(long, Refusal) and long.reason.code == "EX312"
+    assert isinstance(short, Refusal) and short.reason.code != "EX312"
+
+
 MAXIMA = f"%m = stablehlo.reduce(%x init: %zero) applies stablehlo.maximum across dimensions = [0] : ({MATRIX}, tensor<f32>) -> tensor<32xf32>"
 SPREAD_DOWN = f"%t = stablehlo.broadcast_in_dim %m, dims = [1] : (tensor<32xf32>) -> {MATRIX}"
 PICK = f"%k = stablehlo.select %h, %x, %t : tensor<64x32xi1>, {MATRIX}"
@@ -211,7 +227,7 @@ def compared(direction: str, other: str) -> str:
     return f"%h = stablehlo.compare {direction}, %x, {other}, FLOAT : ({MATRIX}, {MATRIX}) -> tensor<64x32xi1>"
 
 
-@pytest.mark.parametrize("direction", ["EQ", "NE"])
+@pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "LT"])
 def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direction: str) -> None:
     """Made again in a later loop, the element that was the maximum may not be equal to it."""
     lines = (EXP, MAXIMA, SPREAD_DOWN)
@@ -221,9 +237,12 @@ def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direct
     assert "equality" in refusal.reason.text
 
 
-@pytest.mark.parametrize(("direction", "other"), [("LT", "%t"), ("NE", "%x"), ("EQ", "%a")])
-def test_other_comparisons_are_split(direction: str, other: str) -> None:
-    lines = (EXP, MAXIMA, SPREAD_DOWN, compared(direction, other))
+@pytest.mark.parametrize(
+    ("name", "direction", "other"),
+    [("add", "LT", "%t"), ("maximum", "NE", "%x"), ("maximum", "EQ", "%a"), ("maximum", "GT", "%a")],
+)
+def test_other_comparisons_are_split(name: str, direction: str, other: str) -> None:
+    lines = (EXP, MAXIMA.replace("maximum", name), SPREAD_DOWN, compared(direction, other))
     plan = planned(graph_of(*lines, *COMPARING, returns="tensor<64x1xf64>"), 1, 0, 2048)
     assert isinstance(plan, Plan) and len(plan.loops) == 2
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
+
 from jaxlib.mlir import ir
 
-from exla_opt.ir.values import number_of
+from exla_opt.ir.values import Number, number_of
 
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
 _CHOOSING = frozenset(
@@ -127,6 +130,32 @@ def chooses(block: ir.Block) -> bool:
                 return False
             queue += list(maker.operands)[1:] if maker.name == "stablehlo.select" else list(maker.operands)
     return True
+
+
+def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:
+    """Whether everything that a choosing body orders its elements by starts from an infinity or an end of its type.
+
+    What it only asks to be equal, or to be itself, orders nothing, and neither does what settles a tie.
+    """
+    arguments = list(block.arguments)
+    count = len(arguments) // 2
+    starts = [number_of(init) for init in inits]
+    return any(
+        op.name in ("stablehlo.compare", "stablehlo.minimum", "stablehlo.maximum")
+        and set(op.operands) == {arguments[index], arguments[count + index]}
+        and _is_end(element_type(init), start)
+        for op in operations_of(block)
+        for index, (init, start) in enumerate(zip(inits, starts, strict=True))
+    )
+
+
+def _is_end(kind: ir.Type, number: Number | None) -> bool:
+    if number is None:
+        return False
+    if not isinstance(kind, ir.IntegerType):
+        return not isfinite(number)
+    least = 0 if kind.is_unsigned or kind.width == 1 else -(2 ** (kind.width - 1))
+    return number in (least, least + 2**kind.width - 1)
 
 
 def _is_constant(owner: ir.Operation | ir.OpView) -> bool:

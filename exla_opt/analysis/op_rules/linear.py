@@ -7,17 +7,21 @@ from collections.abc import Hashable
 from jaxlib.mlir import ir
 
 from .attributes import boolean, integer, integers, string
-from .bodies import body_of, chooses, componentwise
+from .bodies import body_of, chooses, componentwise, starts_at_the_end
 from .model import Einsum, Factor, Kind, Letters, Shapes, Slot, factors_of, numbered
 
 
 def reduce(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,j],[])->([i])`: i for any body, j when the body is a monoid or picks one of its two elements."""
+    """`([i,j],[])->([i])`: i for any body, j when the body is a monoid or picks one of its two elements.
+
+    What picks must start from the end of its type: each slice starts anew, and a tie with any other start may be lost.
+    """
     dims = integers(op, "dimensions", [])
     letters = numbered(shapes.operands[0])
     kept = [letter for dim, letter in enumerate(letters) if dim not in dims]
     body = body_of(op)
-    summed = dims if componentwise(body) is not None or chooses(body) else []
+    inits = list(op.operands)[len(op.results) :]
+    summed = dims if componentwise(body) is not None or (chooses(body) and starts_at_the_end(body, inits)) else []
     count = len(shapes.results)
     return factors_of(Einsum([*[letters] * count, *[[]] * count], [kept] * count, summed=summed), shapes)
 
