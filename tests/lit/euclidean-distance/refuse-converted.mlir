@@ -5,7 +5,7 @@
 // CHECK: stablehlo.subtract
 // CHECK: stablehlo.convert {{.*}} -> tensor<40x50x8xi32>
 // CHECK: stablehlo.dot_general
-// CHECK: remark: 40x50x8xbf16 (32KB) {{.*}}convert
+// CHECK: {{.*}}refuse-converted.mlir:{{.*}}: remark: 40x50x8xbf16 (32KB) not multiplied out: convert is not multiplied out
 
 func.func @main(%a: tensor<40x8xf32>, %b: tensor<50x8xf32>, %w: tensor<8xbf16>) -> tensor<40x50xbf16> {
   %four = stablehlo.constant dense<4.0> : tensor<40x50x8xf32>

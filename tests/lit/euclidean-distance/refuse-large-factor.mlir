@@ -3,7 +3,7 @@
 // Differences of 1e-18 times 1e20 are ordinary numbers. Squared by themselves they would be 0, and the factor infinite.
 
 // CHECK: stablehlo.subtract {{.*}} : tensor<40x50x32xf32>
-// CHECK: remark: 40x50x32xf32 (256KB) {{.*}}so large or so small
+// CHECK: {{.*}}refuse-large-factor.mlir:{{.*}}: remark: 40x50x32xf32 (256KB) not multiplied out: it multiplies by a number so large or so small
 
 func.func @main(%a: tensor<40x32xf32>, %b: tensor<50x32xf32>) -> tensor<40x50xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -1,10 +1,11 @@
-// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=256 --split-size=128 | filecheck %s
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=256 --split-size=128 --remarks=missed 2>&1 | filecheck %s
 
 // The last maximum, from a start of 0 at -1. Numbers of 0 take its place; a slice without one would bring the start back,
 // which is the last of its equals then.
 
 // CHECK-NOT: stablehlo.while
 // CHECK: stablehlo.reduce
+// CHECK: {{.*}}refuse-start-in-the-middle.mlir:{{.*}}: remark: 12x32xf32 (1.54KB) not split: 
 
 func.func @main(%a: tensor<12x3xf32>, %b: tensor<32x3xf32>) -> (tensor<12xf32>, tensor<12xi32>) {
   %d = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<12x3xf32>, tensor<32x3xf32>) -> tensor<12x32xf32>
