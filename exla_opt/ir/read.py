@@ -275,7 +275,7 @@ def is_private(function: ir.Operation) -> bool:
 
 
 def _check_function(function: ir.Operation) -> None:
-    """Raise InputError at the first value of a dynamic shape, or where regions are nested too deep."""
+    """Raise InputError at the first value of a dynamic or impossible shape, or where regions are nested too deep."""
     static: set[ir.Type] = set()
 
     def check(value: ir.Value, op: ir.Operation) -> None:
@@ -284,11 +284,9 @@ def _check_function(function: ir.Operation) -> None:
         if isinstance(kind, ir.UnrankedTensorType) or (
             isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape
         ):
-            raise error_at(
-                op.location,
-                _DYNAMIC.format(kind),
-                help=_SPECIALISE,
-            )
+            raise error_at(op.location, _DYNAMIC.format(kind), help=_SPECIALISE)
+        if isinstance(kind, ir.RankedTensorType) and any(size < 0 for size in kind.shape):
+            raise error_at(op.location, f"{kind} has a size below zero: the file is damaged")
         static.add(kind)
 
     stack = [(function, 0)]
