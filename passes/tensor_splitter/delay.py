@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.analysis.graph import OUTSIDE, Graph
+from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
 from exla_opt.ir import build
 from exla_opt.ir.values import maker
 
@@ -22,21 +23,25 @@ from .plan import LoopPlan
 _BIG = 2**20
 # XLA makes these where they are read, whenever that is.
 _EARLY = frozenset(f"stablehlo.{name}" for name in ("constant", "iota", "broadcast_in_dim", "transpose", "reshape"))
+_MOVING = frozenset(f"stablehlo.{name}" for name in "slice dynamic_slice concatenate pad reverse".split())
+_FUSED = _EARLY | _MOVING | STABLEHLO_POINTWISE
 
 
 def find_depths(graph: Graph) -> list[int]:
-    """For every op the length of the longest path to it from what is there from the start."""
+    """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
     depths: list[int] = []
     for node in graph.nodes:
         makers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
-        depths.append(1 + max((depths[made] for made in makers if made != OUTSIDE), default=0))
+        before = max((depths[made] for made in makers if made != OUTSIDE), default=0)
+        depths.append(before + (node.name not in _FUSED))
     return depths
 
 
 def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
-    """The tensor that the loop reads and that takes most ops one after the other; None if all are there from the start.
+    """The tensor that the loop reads and that is ready last; None if all are there from the start.
 
-    Where an op stands says little: XLA runs what is ready. depths: what `find_depths` found.
+    Where an op stands says little, for XLA runs what is ready; it decides between those that take as many steps.
+    depths: what `find_depths` found.
     """
     inside = set(loop.stage.nodes)
     found: tuple[int, int, ir.Value] | None = None
