@@ -24,11 +24,11 @@ class Taken:
     def add(self, plan: Plan) -> bool:
         """Take one more plan if it can be built in the same round as those before; returns whether it was.
 
-        A plan that runs all the ops of an earlier one takes its place.
+        A plan that runs all the ops of an earlier one, and leaves nothing whole that is gone with it, takes its place.
         """
         makes = _makes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._makers.get(op, ()) for op in makes)))]
-        beside = [rival for rival in rivals if not _makes(rival) <= makes]
+        beside = [rival for rival in rivals if not (_makes(rival) <= makes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
         if any(compares_equal(self.graph.nodes[op].op) for rival in beside for op in makes | _makes(rival)):
             return False

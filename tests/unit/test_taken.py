@@ -41,11 +41,13 @@ def _asks(graph: Graph) -> bool:
     return "EQ" in str(graph.nodes[2].op)
 
 
-def _plan(graph: Graph, nodes: set[int], outputs: set[int], copies: Collection[int] = ()) -> Plan:
+def _plan(
+    graph: Graph, nodes: set[int], outputs: set[int], copies: Collection[int] = (), vanished: Collection[int] = ()
+) -> Plan:
     slot = Slot(0, 8, 1)
     stage = Stage(0, tuple(sorted(nodes)), tuple(Output(node, 0, slot) for node in sorted(outputs)))
     seed = graph.nodes[max(nodes)].results[0]
-    return Plan(seed, slot, {}, (LoopPlan(stage, ()),), frozenset(copies), frozenset(), 0, 0, 0.0, 1)
+    return Plan(seed, slot, {}, (LoopPlan(stage, ()),), frozenset(copies), frozenset(vanished), 0, 0, 0.0, 1)
 
 
 def test_plans_that_share_nothing_are_built_together(graph: Graph) -> None:
@@ -61,6 +63,14 @@ def test_a_plan_that_makes_all_of_another_takes_its_place(graph: Graph) -> None:
     assert taken.add(_plan(graph, {2, 3}, {3}))
     assert taken.add(larger)
     assert list(taken.plans.values()) == [larger]
+
+
+def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Graph) -> None:
+    taken = Taken(graph)
+    [value] = graph.nodes[1].results
+    assert taken.add(_plan(graph, {0, 1}, {0}, vanished={value}))
+    taken.add(_plan(graph, {0, 1, 3}, {3}))
+    assert value in taken.plans
 
 
 def test_two_loops_do_not_both_ask_for_equality(graph: Graph) -> None:
