@@ -54,7 +54,9 @@ A module in which nothing can be split comes out all the same, with the
 reasons on standard error."""
 
 
-@click.command(cls=values.OptCommand, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    "exla-opt", cls=values.OptCommand, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.argument("source", metavar="[INPUT]", default="-")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")
 @click.option("--emit", type=click.Choice(["text", "bytecode", "portable"]), default="text", help="Form of the output.")

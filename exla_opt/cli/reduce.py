@@ -49,7 +49,7 @@ Exit status: 0 done; 1 FILE cannot be read or is not interesting itself;
 2 wrong usage; 130 interrupted."""
 
 
-@click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("exla-reduce", cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="FILE")
 @click.option("--check", required=True, metavar="CMD", help="Exits with 0 as long as the module is interesting.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")

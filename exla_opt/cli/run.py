@@ -64,7 +64,7 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
     return value
 
 
-@click.command(cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("exla-run", cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", metavar="FILE")
 @click.option("--compare", "other", metavar="OTHER", help="Run OTHER on the same inputs; FILE's results must equal it.")
 @click.option("--inputs", metavar="FILE.npz", help="Arrays arg0, arg1, ... to run on.")

@@ -141,6 +141,11 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
             f"{who}: error: MLIR crashed while reading it ({name})\n"
             "help: the file may be damaged, or nest too deep; copy or export it again"
         )
+    if command == "exla-run" and what != "reading" and number != signal.SIGKILL:
+        return (
+            f"{who}: error: XLA crashed while it compiled or ran it ({name})\n"
+            "help: the fault is XLA's; exla-reduce makes the module smaller, for a report"
+        )
     reason = f"ended by {name}"
     where = _kept(reproducer, reason) if reproducer else ""
     if number == signal.SIGKILL:

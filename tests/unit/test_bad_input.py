@@ -162,6 +162,16 @@ def test_the_exit_status_of_the_child_is_told() -> None:
     assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 7
 
 
+def test_a_crash_of_xla_is_told_as_such() -> None:
+    script = (
+        "import os\nfrom exla_opt.cli.supervise import doing, supervise\n"
+        "supervise('exla-run')\ndoing('working on it', 'f.mlir')\nos.abort()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("f.mlir: error: XLA crashed while it compiled or ran it (SIGABRT)\nhelp: ")
+
+
 @pytest.mark.parametrize("kind", ["junk", "cut", "npy", "pickle", "other names", "other shape", "folder"])
 def test_inputs_of_a_run(tmp_path: Path, kind: str) -> None:
     module, inputs = tmp_path / "in.mlir", tmp_path / "in.npz"
