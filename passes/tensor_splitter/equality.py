@@ -24,6 +24,7 @@ from .stages import Makers, Stage
 
 _MOVING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert", "stablehlo.transpose"})
 _CUTTING = frozenset({"stablehlo.slice", "stablehlo.dynamic_slice"})
+_ASKING = frozenset({"stablehlo.compare", "chlo.broadcast_compare", "stablehlo.sign"})
 _REDUCING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
 _ORDERING = frozenset({"stablehlo.sort", "chlo.top_k"})
 
@@ -65,8 +66,12 @@ def compares_equal(op: ir.Operation) -> bool:
 def compares_computed(op: ir.Operation) -> bool:
     """Whether the op compares two computed floats, of which one is a number that was picked from such if by order.
 
-    What is at least the maximum of its row is that maximum: to ask so is to ask for equality.
+    What is at least the maximum of its row is that maximum: to ask so is to ask for equality. So is to ask whether the
+    difference of the two is 0.
     """
+    if op.name == "stablehlo.subtract":  # of which only the sign is looked at
+        asked = any(use.owner.operation.name in _ASKING for use in op.results[0].uses)
+        return asked and _is_float(op.operands[0]) and any(map(_is_picked, op.operands))
     if not _compares_floats(op) or any(map(_is_constant, op.operands)):
         return False
     return _direction(op) in ("EQ", "NE", "") or any(map(_is_picked, op.operands))
@@ -101,7 +106,15 @@ def _compares_floats(op: ir.Operation) -> bool:
         return any(map(_compares_floats, inside))
     if op.name not in ("stablehlo.compare", "chlo.broadcast_compare") or op.operands[0] == op.operands[1]:
         return False
-    return str(element_type(op.operands[0])).lstrip("complex<").startswith(("f", "bf"))
+    return _is_float(op.operands[0])
+
+
+def _is_float(value: ir.Value) -> bool:
+    """Whether the numbers are floats, or the bits of such."""
+    op = maker(value)
+    if op is not None and op.name == "stablehlo.bitcast_convert":
+        value = op.operands[0]
+    return str(element_type(value)).lstrip("complex<").startswith(("f", "bf"))
 
 
 def _direction(op: ir.Operation) -> str:
