@@ -114,7 +114,7 @@ def _is_float(value: ir.Value) -> bool:
     op = maker(value)
     if op is not None and op.name == "stablehlo.bitcast_convert":
         value = op.operands[0]
-    return str(element_type(value)).lstrip("complex<").startswith(("f", "bf"))
+    return str(element_type(value)).startswith(("f", "bf", "complex"))
 
 
 def _direction(op: ir.Operation) -> str:

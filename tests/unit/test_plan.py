@@ -237,6 +237,36 @@ def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direct
     assert "equality" in refusal.reason.text
 
 
+BITS = MATRIX.replace("f32", "i32")
+ASKED_OTHERWISE = {
+    "chlo": (
+        "%h = chlo.broadcast_compare %x, %t {comparison_direction = #chlo<comparison_direction EQ>} : "
+        f"({MATRIX}, {MATRIX}) -> tensor<64x32xi1>",
+    ),
+    "map": (
+        f'%h = "stablehlo.map"(%x, %t) <{{dimensions = array<i64: 0, 1>}}> ({{\n^bb0(%f: tensor<f32>, %g: tensor<f32>):\n'
+        "%i = stablehlo.compare LE, %g, %f : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+        f"stablehlo.return %i : tensor<i1>\n}}) : ({MATRIX}, {MATRIX}) -> tensor<64x32xi1>",
+    ),
+    "bits": (
+        f"%f = stablehlo.bitcast_convert %x : ({MATRIX}) -> {BITS}",
+        f"%g = stablehlo.bitcast_convert %t : ({MATRIX}) -> {BITS}",
+        f"%h = stablehlo.compare EQ, %f, %g, SIGNED : ({BITS}, {BITS}) -> tensor<64x32xi1>",
+    ),
+    "difference": (
+        f"%f = stablehlo.subtract %x, %t : {MATRIX}",
+        f"%h = stablehlo.compare GE, %f, %a, FLOAT : ({MATRIX}, {MATRIX}) -> tensor<64x32xi1>",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ASKED_OTHERWISE)
+def test_the_same_question_in_other_words_is_refused(form: str) -> None:
+    lines = (EXP, MAXIMA, SPREAD_DOWN, *ASKED_OTHERWISE[form])
+    refusal = planned(graph_of(*lines, *COMPARING, returns="tensor<64x1xf64>"), 1, 0, 2048)
+    assert isinstance(refusal, Refusal) and "equality" in refusal.reason.text
+
+
 @pytest.mark.parametrize(
     ("name", "direction", "other"),
     [("add", "LT", "%t"), ("maximum", "NE", "%x"), ("maximum", "EQ", "%a"), ("maximum", "GT", "%a")],

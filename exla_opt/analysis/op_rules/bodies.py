@@ -133,9 +133,9 @@ def chooses(block: ir.Block) -> bool:
 
 
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:
-    """Whether everything that a choosing body orders its elements by starts from an infinity or an end of its type.
+    """Whether something that a choosing body orders its elements by starts from an infinity or an end of its type.
 
-    What it only asks to be equal, or to be itself, orders nothing, and neither does what settles a tie.
+    What settles a tie, as the index of an argmax, may start anywhere.
     """
     arguments = list(block.arguments)
     count = len(arguments) // 2
