@@ -12,11 +12,11 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from exla_opt.analysis.peak import predict
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.target import Target, compiled_memory, parse_target

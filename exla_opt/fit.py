@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.peak import Memory, predict
-from exla_opt.analysis.timeline import read_timeline
+from exla_opt.memory.peak import Memory, predict
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark

@@ -44,8 +44,8 @@ def check(
     """
     quieten(uses_gpu=uses_gpu)
     from exla_opt.ir.diagnostics import InputError
+    from exla_opt.resize.shrink import CannotShrink, needed_bytes
     from exla_opt.runtime.check import CannotRun, compare_modules
-    from exla_opt.shrink import CannotShrink, needed_bytes
 
     before, after, how = _original(read), read.module, "at the real size"
     bound = free_memory() if limit is None else limit
@@ -83,7 +83,7 @@ def _at_a_smaller_size(
     Raises CannotShrink.
     """
     from exla_opt.pipeline import run_pipeline
-    from exla_opt.shrink import shrink
+    from exla_opt.resize.shrink import shrink
 
     wanted = _splits(remarks)
     found: list[tuple[int, ir.Module, ir.Module, str]] = []

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from jaxlib.mlir import ir
 
-    from exla_opt.analysis.timeline import Timeline
     from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.ir.write import Emit
+    from exla_opt.memory.timeline import Timeline
     from exla_opt.remarks import Kind, Remark
     from exla_opt.report.summary import Summary
 
@@ -176,9 +176,9 @@ def options_of(flags: dict[str, Any]) -> Options:
 def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str, Any], start: float) -> None:
     names = values.pass_names(flags["passes"], flags["pass_pipeline"])
 
-    from exla_opt.analysis.op_rules.custom_calls import parse_user_rule
-    from exla_opt.analysis.timeline import read_timeline
     from exla_opt.ir.write import serialise, write_module
+    from exla_opt.memory.timeline import read_timeline
+    from exla_opt.ops.custom_calls import parse_user_rule
     from exla_opt.pipeline import run_pipeline
     from exla_opt.report.data import Run, as_data
     from exla_opt.report.file import write_report

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from jaxlib.mlir import ir, passmanager
 
-from exla_opt.analysis.graph import CONTROL_FLOW
+from exla_opt.ir.walk import CONTROL_FLOW
 
 _PIPELINE = "builtin.module(canonicalize,cse,symbol-dce)"
 # MLIR tells ops apart by name, operands, attributes and types before it compares their regions, each with each: loops

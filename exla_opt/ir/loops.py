@@ -6,11 +6,7 @@ from collections.abc import Collection
 
 from jaxlib.mlir import ir
 
-
-def terminator(block: ir.Block) -> ir.Operation:
-    """The op that ends the block."""
-    *_, last = block.operations
-    return last.operation
+from exla_opt.ir.walk import terminator
 
 
 def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxlib.mlir import ir
 
 from exla_opt.ir import build
-from exla_opt.ir.blocks import all_blocks
-from exla_opt.ir.values import has_notes
+from exla_opt.ir.values import has_discardable_attributes
+from exla_opt.ir.walk import all_blocks
 
 # A pattern makes ops at the current insertion point and location and returns the equal value, or None and makes none.
 Pattern = Callable[[ir.Operation], ir.Value | None]
@@ -25,7 +25,7 @@ def apply_patterns(module: ir.Module, patterns: Mapping[str, Sequence[Pattern]])
         for view in list(block.operations):
             op = view.operation
             found = patterns.get(op.name)
-            if not found or next(iter(op.results[0].uses), None) is None or has_notes(op):
+            if not found or next(iter(op.results[0].uses), None) is None or has_discardable_attributes(op):
                 continue
             with ir.InsertionPoint(op), op.location:
                 value = next((made for pattern in found if (made := pattern(op)) is not None), None)

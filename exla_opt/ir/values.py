@@ -7,37 +7,34 @@ from jaxlib.mlir import ir
 Number = int | float
 
 
-def maker(value: ir.Value) -> ir.Operation | None:
-    """The op whose result the value is; None for an argument of a block."""
+def defining_op(value: ir.Value, name: str | None = None) -> ir.Operation | None:
+    """The op whose result the value is, if it has this name; None for an argument of a block."""
     owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
+    if isinstance(owner, ir.Block):
+        return None
+    op = owner.operation
+    return op if name is None or op.name == name else None
 
 
-def made_by(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op of this name that makes the value; None when another does."""
-    op = maker(value)
-    return op if op is not None and op.name == name else None
-
-
-def has_notes(op: ir.Operation) -> bool:
+def has_discardable_attributes(op: ir.Operation) -> bool:
     """Whether the op carries an attribute of another dialect: a sharding, say, which is lost when the op goes."""
     return any("." in op.attributes[place].name for place in range(len(op.attributes)))
 
 
-def plainly_made_by(value: ir.Value, name: str) -> ir.Operation | None:
+def plain_defining_op(value: ir.Value, name: str) -> ir.Operation | None:
     """The op of this name that makes the value; None when another does, or when it carries notes."""
-    op = made_by(value, name)
-    return op if op is not None and not has_notes(op) else None
+    op = defining_op(value, name)
+    return op if op is not None and not has_discardable_attributes(op) else None
 
 
-def number_of(value: ir.Value) -> Number | None:
+def splat_value(value: ir.Value) -> Number | None:
     """The number that the tensor is everywhere: a constant, repeated or not; exact for integers, 0 or 1 for booleans.
 
     None for every other tensor, and for complex numbers, which the bindings cannot read.
     """
-    while (spread := made_by(value, "stablehlo.broadcast_in_dim")) is not None:
+    while (spread := defining_op(value, "stablehlo.broadcast_in_dim")) is not None:
         value = spread.operands[0]
-    op = made_by(value, "stablehlo.constant")
+    op = defining_op(value, "stablehlo.constant")
     if op is None or isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType):
         return None
     attribute = op.attributes["value"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.resize import update_function_type
+from exla_opt.resize.apply import update_function_type
 
 _ALIAS = "tf.aliasing_output"
 

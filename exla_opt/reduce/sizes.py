@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import sqrt
 
-from exla_opt.analysis.dimension_rules import read_dimensions
-from exla_opt.analysis.dimensions import consistent
-from exla_opt.ir.resize import resize
+from exla_opt.resize.apply import resize
+from exla_opt.resize.dimensions import consistent
+from exla_opt.resize.ties import read_dimensions
 
 from .search import Search
 

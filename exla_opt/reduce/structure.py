@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import CONTROL_FLOW
-from exla_opt.analysis.peak import main_function
 from exla_opt.ir import build
 from exla_opt.ir.diagnostics import InputError
-from exla_opt.ir.inline import inline_calls
 from exla_opt.ir.loops import drop_carries
+from exla_opt.ir.walk import CONTROL_FLOW, main_function
+from exla_opt.passes.normalise.inline import inline_calls
 
 from .search import Take
 from .signature import changeable, remove_arguments, return_values, returned

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from jaxlib.mlir import ir, passmanager
 
-from exla_opt.analysis.op_rules.attributes import is_splat
 from exla_opt.ir import build
+from exla_opt.ir.attributes import is_splat
 
 from .search import Take
 from .signature import add_argument, body_of, changeable, return_values, returned

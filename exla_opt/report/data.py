@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from exla_opt import __version__
-from exla_opt.analysis.timeline import Timeline
+from exla_opt.memory.timeline import Timeline
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.report.summary import Summary, count_remarks

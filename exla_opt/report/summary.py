@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import TensorType, Types
+from exla_opt.ir.types import TensorType, Types
 from exla_opt.remarks import Kind, Remark
 
 _LOOP = "stablehlo.while"

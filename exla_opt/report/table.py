@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from exla_opt.analysis.graph import TensorType
+from exla_opt.ir.types import TensorType
 from exla_opt.remarks import Kind, Remark
 from exla_opt.report.summary import Summary, count_remarks
 from exla_opt.sizes import format_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exla_opt.analysis.peak import Memory
+from exla_opt.memory.peak import Memory
 from exla_opt.runtime.compile import Device, compile_program
 
 __all__ = ["Memory", "measure_memory", "memory_of"]

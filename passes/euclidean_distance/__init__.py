@@ -17,12 +17,11 @@ from dataclasses import replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import TensorType, Types
-from exla_opt.analysis.op_rules.bodies import float_bits, operations_of
 from exla_opt.ir import build
-from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
+from exla_opt.ir.types import TensorType, Types, float_bits
+from exla_opt.ir.walk import all_blocks, operations_of
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Reason, Remark
 

@@ -9,13 +9,13 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.contraction import Step, largest, plan_steps
-from exla_opt.analysis.graph import Types
-from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise, float_bits
-from exla_opt.analysis.places import Place
 from exla_opt.ir import build
-from exla_opt.ir.values import has_notes, number_of
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import Types, float_bits
+from exla_opt.ir.values import has_discardable_attributes, splat_value
+from exla_opt.ops.reducers import body_of, componentwise
+from exla_opt.passes.algebra.contraction import Step, largest, plan_steps
+from exla_opt.passes.algebra.places import Place
 from exla_opt.remarks import Reason
 
 from .expression import Expression, Reader
@@ -97,7 +97,11 @@ class Refusal:
 def sum_of(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value], bool]) -> Sum | None:
     """What the op sums up; None when it is no sum of one type over a big tensor of the full shape."""
     # Other ops may have tokens and tuples among their operands, which have no element type.
-    if root.name not in ("stablehlo.reduce", "stablehlo.dot_general") or len(root.results) != 1 or has_notes(root):
+    if (
+        root.name not in ("stablehlo.reduce", "stablehlo.dot_general")
+        or len(root.results) != 1
+        or has_discardable_attributes(root)
+    ):
         return None
     if len({build.tensor_of(value).element_type for value in (*root.operands, *root.results)}) > 1:
         return None
@@ -194,7 +198,7 @@ def _why_no_sum(root: ir.Operation) -> str:
     names = componentwise(body_of(root))
     if names != ("add",):
         return f"its reducer is {names[0]}, not add" if names else "its reducer is no plain sum"
-    return "" if number_of(root.operands[1]) == 0 else "it does not start from 0"
+    return "" if splat_value(root.operands[1]) == 0 else "it does not start from 0"
 
 
 def _is_integer(element: ir.Type) -> bool:

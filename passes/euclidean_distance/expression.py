@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.bodies import float_bits
-from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
-from exla_opt.analysis.places import Place, place_below
 from exla_opt.ir import build
-from exla_opt.ir.values import Number, has_notes, maker, number_of
+from exla_opt.ir.types import float_bits
+from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, splat_value
+from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
+from exla_opt.passes.algebra.places import Place, place_below
 
 # Ops on one element at a time can be done on the smaller tensors as well as on the repeated ones.
 _ELEMENTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
@@ -59,12 +59,12 @@ class Reader:
     def _read(self, value: ir.Value, place: Place, depth: int) -> Expression:
         dims = frozenset(dim for dim in place if dim is not None)
         whole = Expression(value, place, "", (), dims)
-        op = maker(value)
-        if op is None or depth > _DEEPEST or has_notes(op):
+        op = defining_op(value)
+        if op is None or depth > _DEEPEST or has_discardable_attributes(op):
             return whole
         name = op.name.rpartition(".")[2]
         if name == "constant":
-            number = number_of(value)
+            number = splat_value(value)
             return whole if number is None else Expression(value, place, name, (), frozenset(), number)
         below = place if name == "convert" else place_below(op, place)
         if below is not None:

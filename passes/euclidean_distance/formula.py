@@ -10,11 +10,11 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.contraction import Step
-from exla_opt.analysis.op_rules.bodies import float_bits
 from exla_opt.ir import build
-from exla_opt.ir.contract import Tensor, repeated, squeezed, summed, take_step
-from exla_opt.ir.values import Number, maker
+from exla_opt.ir.types import float_bits
+from exla_opt.ir.values import Number, defining_op
+from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed, take_step
+from exla_opt.passes.algebra.contraction import Step
 
 from .candidates import Candidate, Part
 from .expression import Expression
@@ -71,7 +71,7 @@ class Writer:
         """The op of the expression on other tensors, repeated to `dims`."""
         kind = build.tensor_of(expression.value)
         operands = [build.convert(repeated(child, dims, sizes), kind.element_type) for child in children]
-        op = maker(expression.value)
+        op = defining_op(expression.value)
         assert op is not None
         if op.name == "stablehlo.dot_general":  # that sums nothing
             return Tensor(stablehlo.multiply(*operands), dims)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import Types
-from exla_opt.ir.blocks import all_blocks
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import all_blocks
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Reason, Remark
 from exla_opt.sizes import format_size

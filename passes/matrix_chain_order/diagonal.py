@@ -5,27 +5,27 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integer, integers
 from exla_opt.ir import build
-from exla_opt.ir.values import made_by, number_of
+from exla_opt.ir.attributes import integer, integers
+from exla_opt.ir.values import defining_op, splat_value
 
 _BROADCAST = "stablehlo.broadcast_in_dim"
 
 
 def masked_diagonal(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
     """The tensor of which only the diagonal of two dimensions is kept, zero elsewhere, and these dimensions."""
-    op = made_by(value, "stablehlo.select")
-    if op is None or number_of(op.operands[2]) != 0:
+    op = defining_op(value, "stablehlo.select")
+    if op is None or splat_value(op.operands[2]) != 0:
         return None
     mask, where = op.operands[0], list(range(len(build.shape_of(value))))
     while (
-        spread := made_by(mask, "stablehlo.broadcast_in_dim")
+        spread := defining_op(mask, "stablehlo.broadcast_in_dim")
     ) is not None:  # the same mask for every matrix of a batch
         dims = integers(spread, "broadcast_dimensions", [])
         if build.shape_of(spread.operands[0]) != [build.shape_of(mask)[dim] for dim in dims]:
             return None
         mask, where = spread.operands[0], [where[dim] for dim in dims]
-    equal = made_by(mask, "stablehlo.compare")
+    equal = defining_op(mask, "stablehlo.compare")
     if equal is None or stablehlo.ComparisonDirectionAttr(equal.attributes["comparison_direction"]).value != "EQ":
         return None
     one, other = (_counts_along(operand) for operand in equal.operands)
@@ -41,15 +41,17 @@ def _counts_along(value: ir.Value) -> int | None:
     along = list(range(len(build.shape_of(value))))  # the dimension of `value` that each one below becomes
     longest = max(build.shape_of(value), default=0)
     while _holds(value, longest):
-        if (op := made_by(value, "stablehlo.add")) is not None and number_of(op.operands[1]) == 0:
+        if (op := defining_op(value, "stablehlo.add")) is not None and splat_value(op.operands[1]) == 0:
             value = op.operands[0]
-        elif (op := made_by(value, "stablehlo.select")) is not None and _is_negative(op.operands[0], op.operands[2]):
+        elif (op := defining_op(value, "stablehlo.select")) is not None and _is_negative(
+            op.operands[0], op.operands[2]
+        ):
             value = op.operands[2]
-        elif (op := made_by(value, "stablehlo.convert")) is not None:
+        elif (op := defining_op(value, "stablehlo.convert")) is not None:
             value = op.operands[0]
-        elif (op := made_by(value, _BROADCAST)) is not None:
+        elif (op := defining_op(value, _BROADCAST)) is not None:
             value, along = op.operands[0], [along[dim] for dim in integers(op, "broadcast_dimensions", [])]
-        elif (op := made_by(value, "stablehlo.iota")) is not None:
+        elif (op := defining_op(value, "stablehlo.iota")) is not None:
             dim = integer(op, "iota_dimension")
             return along[dim] if build.shape_of(value)[dim] > 1 else None
         else:
@@ -65,8 +67,8 @@ def _holds(value: ir.Value, longest: int) -> bool:
 
 def _is_negative(mask: ir.Value, value: ir.Value) -> bool:
     """Whether the mask asks where a counting tensor is below zero, which is nowhere."""
-    op = made_by(mask, "stablehlo.compare")
-    if op is None or op.operands[0] != value or number_of(op.operands[1]) != 0:
+    op = defining_op(mask, "stablehlo.compare")
+    if op is None or op.operands[0] != value or splat_value(op.operands[1]) != 0:
         return False
     return bool(stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value == "LT")
 
@@ -89,7 +91,7 @@ def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
     whole = [1 if dim in collapsed else size for dim, size in enumerate(shape)]
     if shape[one] != shape[other] or integers(op, "slice_sizes", []) != whole:
         return None
-    joined = made_by(places, "stablehlo.concatenate")
+    joined = defining_op(places, "stablehlo.concatenate")
     if joined is None or integer(joined, "dimension") != 1 or numbers.index_vector_dim != 1:
         return None
     if build.shape_of(places) != [shape[one], 2]:
@@ -103,7 +105,7 @@ def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
 
 def _is_column_of_places(column: ir.Value) -> bool:
     """Whether the tensor of shape [n, 1] holds 0, 1, 2, ..."""
-    op = made_by(column, _BROADCAST) or made_by(column, "stablehlo.reshape")
+    op = defining_op(column, _BROADCAST) or defining_op(column, "stablehlo.reshape")
     if op is None or build.shape_of(column)[1] != 1 or len(build.shape_of(op.operands[0])) != 1:
         return False
     if op.name == _BROADCAST and integers(op, "broadcast_dimensions", []) != [0]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.op_rules.bodies import element_type, float_bits
+from exla_opt.ir.types import element_type, float_bits
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.contraction import Step, flops, largest, plan_steps
-from exla_opt.analysis.graph import Types
+from exla_opt.ir.types import Types
 from exla_opt.options import ChainCost, Options
+from exla_opt.passes.algebra.contraction import Step, flops, largest, plan_steps
 from exla_opt.remarks import Reason
 
 from .cost import CLEARLY, Cost, is_better

@@ -9,8 +9,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.contract import Tensor, repeated, squeezed, take_step
-from exla_opt.ir.values import Number, maker
+from exla_opt.ir.values import Number, defining_op
+from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, take_step
 
 from .order import Order
 from .tree import Tree, letters_of
@@ -40,7 +40,7 @@ class Writer:
             tensors[scaled] = _scaled(tensors[scaled], tree.coefficient)
         for step in order.steps:
             made = take_step(step, [tensors[number] for number in step.operands], tree.sizes, precision)
-            dot = maker(made.value) if step.kind == "dot" else None
+            dot = defining_op(made.value) if step.kind == "dot" else None
             if dot is not None and tree.algorithm is not None:
                 dot.attributes["algorithm"] = tree.algorithm
             tensors.append(made)

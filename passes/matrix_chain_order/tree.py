@@ -13,12 +13,13 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.contraction import Dims
-from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type
-from exla_opt.analysis.places import Place, place_below
 from exla_opt.ir import build
-from exla_opt.ir.values import Number, has_notes, maker, number_of
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, splat_value
+from exla_opt.ops.reducers import body_of, componentwise
+from exla_opt.passes.algebra.contraction import Dims
+from exla_opt.passes.algebra.places import Place, place_below
 
 from .diagonal import diagonal_of, masked_diagonal
 from .factor import product
@@ -87,7 +88,7 @@ class Tree:
 
 def is_root(op: ir.Operation) -> bool:
     """Whether a product may end here: it multiplies or sums, and carries nothing that we do not know."""
-    return not has_notes(op) and (_is_dot(op) or _is_sum(op) or diagonal_of(op) is not None)
+    return not has_discardable_attributes(op) and (_is_dot(op) or _is_sum(op) or diagonal_of(op) is not None)
 
 
 def _is_dot(op: ir.Operation) -> bool:
@@ -103,7 +104,7 @@ def _is_sum(op: ir.Operation) -> bool:
         return False
     if element_type(op.operands[0]) != element_type(op.results[0]):
         return False
-    return componentwise(body_of(op)) == ("add",) and number_of(op.operands[1]) == 0
+    return componentwise(body_of(op)) == ("add",) and splat_value(op.operands[1]) == 0
 
 
 # Whether an op is taken into a product; told whether others read it too, through ops that cost nothing.
@@ -134,8 +135,8 @@ def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
     stack: list[tuple[ir.Value, Place, int, bool]] = [(root.results[0], tree.place, 0, False)]
     while stack:
         value, place, depth, shared = stack.pop()
-        op = maker(value)
-        taken = op is not None and not has_notes(op) and depth <= _DEEPEST
+        op = defining_op(value)
+        taken = op is not None and not has_discardable_attributes(op) and depth <= _DEEPEST
         if op is None or not taken or (op != root and (op.block != root.block or not absorbs(op, shared))):
             tree.leaves.append((value, place))
             continue
@@ -184,12 +185,12 @@ def _scaled_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.V
     if name == "negate":
         return [(op.operands[0], place)] if tree.scale(-1) else None
     if name == "divide":
-        number = None if exact else number_of(op.operands[1])  # integers are cut off after each division
+        number = None if exact else splat_value(op.operands[1])  # integers are cut off after each division
         return [(op.operands[0], place)] if number and tree.scale(1 / number) else None
     if name != "multiply":
         return None
     for index in (0, 1):
-        number = number_of(op.operands[index])
+        number = splat_value(op.operands[index])
         if number is not None:
             return [(op.operands[1 - index], place)] if tree.scale(number) else None
     return [(operand, place) for operand in op.operands]

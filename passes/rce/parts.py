@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
-from exla_opt.ir.values import plainly_made_by
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import plain_defining_op
 
 
 def same_slice(op: ir.Operation) -> ir.Value | None:
@@ -27,7 +27,7 @@ def full_update(op: ir.Operation) -> ir.Value | None:
 
 def slice_of_slice(op: ir.Operation) -> ir.Value | None:
     """slice(slice(x, s, t), u, v) = slice(x, s + t u, t v)"""
-    inner = plainly_made_by(op.operands[0], op.name)
+    inner = plain_defining_op(op.operands[0], op.name)
     if inner is None:
         return None
     starts, limits, strides = (
@@ -49,7 +49,7 @@ def slice_of_slice(op: ir.Operation) -> ir.Value | None:
 
 def slice_of_pad(op: ir.Operation) -> ir.Value | None:
     """slice(pad(x), what x became) = x"""
-    inner = plainly_made_by(op.operands[0], "stablehlo.pad")
+    inner = plain_defining_op(op.operands[0], "stablehlo.pad")
     if inner is None or inner.operands[0].type != op.results[0].type:
         return None
     low, interior = (integers(inner, name, []) for name in ("edge_padding_low", "interior_padding"))
@@ -68,7 +68,7 @@ def same_pad(op: ir.Operation) -> ir.Value | None:
 
 def pad_of_pad(op: ir.Operation) -> ir.Value | None:
     """pad(pad(x, l, h), -l, -h) = x, where the first takes nothing away"""
-    inner = plainly_made_by(op.operands[0], op.name)
+    inner = plain_defining_op(op.operands[0], op.name)
     if inner is None or inner.operands[0].type != op.results[0].type:
         return None
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
@@ -86,7 +86,7 @@ def same_reverse(op: ir.Operation) -> ir.Value | None:
 
 def reverse_of_reverse(op: ir.Operation) -> ir.Value | None:
     """reverse(reverse(x, d), e) = reverse(x, those in only one of d and e)"""
-    inner = plainly_made_by(op.operands[0], op.name)
+    inner = plain_defining_op(op.operands[0], op.name)
     if inner is None:
         return None
     once = sorted({*integers(inner, "dimensions", [])} ^ {*integers(op, "dimensions", [])})

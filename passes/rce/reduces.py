@@ -7,12 +7,13 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import body_of, componentwise, element_type, float_bits
 from exla_opt.ir import build
-from exla_opt.ir.groups import groups_of
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.reassociation import reassociation_of
 from exla_opt.ir.rewrite import clone_on
-from exla_opt.ir.values import number_of, plainly_made_by
+from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ir.values import plain_defining_op, splat_value
+from exla_opt.ops.reducers import body_of, componentwise
 
 _SINGLE = 32
 _RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
@@ -35,7 +36,7 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
 
     Sums and products of floats only where the reshape adds or takes away sizes of 1: the order is the same then.
     """
-    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    inner = plain_defining_op(op.operands[0], _RESHAPE)
     if inner is None:
         return None
     before, after = ([n for n in build.shape_of(value) if n != 1] for value in (inner.operands[0], inner.results[0]))
@@ -55,7 +56,7 @@ def may_be_summed_otherwise(op: ir.Operation) -> bool:
 
 def reduce_of_reshape_in_another_order(op: ir.Operation) -> ir.Value | None:
     """reduce(reshape(x)) = reshape(reduce(x)), as above; XLA adds floats up in an order that depends on the shape"""
-    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    inner = plain_defining_op(op.operands[0], _RESHAPE)
     return _reduce_of_reshape(op, inner) if inner is not None and may_be_summed_otherwise(op) else None
 
 
@@ -65,7 +66,7 @@ def _reduce_of_reshape(op: ir.Operation, inner: ir.Operation) -> ir.Value | None
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     away = set(integers(op, "dimensions", []))
     dims: list[int] = []
-    for group in groups_of(before, after) or ():
+    for group in reassociation_of(before, after) or ():
         inside = [dim in away for dim in group.after if after[dim] != 1]
         if any(inside) and not all(inside):
             return None
@@ -79,7 +80,7 @@ def _reduce_of_reshape(op: ir.Operation, inner: ir.Operation) -> ir.Value | None
 
 def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """reduce(broadcast(x)) over repeated elements = reduce(broadcast(x)) without them, for max, min, and, or"""
-    inner = plainly_made_by(op.operands[0], _BROADCAST)
+    inner = plain_defining_op(op.operands[0], _BROADCAST)
     name = None if inner is None else _monoid(op)
     if inner is None or name not in ("maximum", "minimum", "and", "or") or not _is_identity(name, op.operands[1]):
         return None
@@ -111,7 +112,7 @@ def _monoid(op: ir.Operation) -> str | None:
 
 def _is_identity(name: str, init: ir.Value) -> bool:
     """Whether combining with the init changes nothing."""
-    value = number_of(init)
+    value = splat_value(init)
     kind = element_type(init)
     if value is None:
         return False

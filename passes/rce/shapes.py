@@ -7,10 +7,10 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers
-from exla_opt.analysis.op_rules.bodies import element_type
 from exla_opt.ir import build
-from exla_opt.ir.values import plainly_made_by
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import plain_defining_op
 
 # The binary digits of a float type's numbers.
 _DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
@@ -32,7 +32,7 @@ def same_convert(op: ir.Operation) -> ir.Value | None:
 
 def convert_of_wider(op: ir.Operation) -> ir.Value | None:
     """convert(convert(x)) = convert(x), where the first loses nothing and the second does to x what it did before"""
-    inner = plainly_made_by(op.operands[0], op.name)
+    inner = plain_defining_op(op.operands[0], op.name)
     if inner is None:
         return None
     source = inner.operands[0]
@@ -73,7 +73,7 @@ def same_reshape(op: ir.Operation) -> ir.Value | None:
 
 def reshape_of_reshape(op: ir.Operation) -> ir.Value | None:
     """reshape(reshape(x)) = reshape(x)"""
-    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    inner = plain_defining_op(op.operands[0], _RESHAPE)
     return None if inner is None else stablehlo.reshape(op.results[0].type, inner.operands[0])
 
 
@@ -85,7 +85,7 @@ def same_transpose(op: ir.Operation) -> ir.Value | None:
 
 def transpose_of_transpose(op: ir.Operation) -> ir.Value | None:
     """transpose(transpose(x, p), q) = transpose(x, p[q])"""
-    inner = plainly_made_by(op.operands[0], _TRANSPOSE)
+    inner = plain_defining_op(op.operands[0], _TRANSPOSE)
     if inner is None:
         return None
     first, second = integers(inner, "permutation", []), integers(op, "permutation", [])
@@ -112,7 +112,7 @@ def same_broadcast(op: ir.Operation) -> ir.Value | None:
 
 def broadcast_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """broadcast(broadcast(x, d), e) = broadcast(x, e[d])"""
-    inner = plainly_made_by(op.operands[0], _BROADCAST)
+    inner = plain_defining_op(op.operands[0], _BROADCAST)
     if inner is None:
         return None
     first, second = (integers(each, "broadcast_dimensions", []) for each in (inner, op))
@@ -122,7 +122,7 @@ def broadcast_of_broadcast(op: ir.Operation) -> ir.Value | None:
 
 def broadcast_of_transpose(op: ir.Operation) -> ir.Value | None:
     """broadcast(transpose(x, p), d) = broadcast(x, d[q]), where q undoes p"""
-    inner = plainly_made_by(op.operands[0], _TRANSPOSE)
+    inner = plain_defining_op(op.operands[0], _TRANSPOSE)
     if inner is None:
         return None
     permutation, where = integers(inner, "permutation", []), integers(op, "broadcast_dimensions", [])
@@ -132,7 +132,7 @@ def broadcast_of_transpose(op: ir.Operation) -> ir.Value | None:
 
 def transpose_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """transpose(broadcast(x, d), p) = broadcast(x, q[d]), where q undoes p"""
-    inner = plainly_made_by(op.operands[0], _BROADCAST)
+    inner = plain_defining_op(op.operands[0], _BROADCAST)
     if inner is None:
         return None
     permutation = integers(op, "permutation", [])
@@ -142,7 +142,7 @@ def transpose_of_broadcast(op: ir.Operation) -> ir.Value | None:
 
 def broadcast_of_reshape(op: ir.Operation) -> ir.Value | None:
     """broadcast(reshape(x), d) = broadcast(x, the d of x's own), where the reshape only adds sizes of 1"""
-    inner = plainly_made_by(op.operands[0], _RESHAPE)
+    inner = plain_defining_op(op.operands[0], _RESHAPE)
     if inner is None:
         return None
     source = inner.operands[0]

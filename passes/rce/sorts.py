@@ -5,10 +5,12 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import boolean, integer, integers
-from exla_opt.analysis.op_rules.bodies import body_of, element_type, float_bits, operations_of
 from exla_opt.ir import build
-from exla_opt.ir.values import has_notes, made_by, plainly_made_by
+from exla_opt.ir.attributes import boolean, integer, integers
+from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ir.values import defining_op, has_discardable_attributes, plain_defining_op
+from exla_opt.ir.walk import operations_of
+from exla_opt.ops.reducers import body_of
 
 _SORT, _SLICE, _IOTA = "stablehlo.sort", "stablehlo.slice", "stablehlo.iota"
 # Of a larger part, top_k is a sort to XLA as well.
@@ -17,7 +19,7 @@ _PART = 4
 
 def slice_of_sort(op: ir.Operation) -> ir.Value | None:
     """slice(sort(x, places), 0:k) = top_k(x, k), where the sort is stable, along the last dimension, high to low"""
-    sort = plainly_made_by(op.operands[0], _SORT)
+    sort = plain_defining_op(op.operands[0], _SORT)
     if sort is None or not _is_from_high_to_low(sort) or not _counts_last(sort):
         return None
     count = _first_elements(op)
@@ -38,7 +40,7 @@ def slice_of_sort(op: ir.Operation) -> ir.Value | None:
 
 def _first_elements(op: ir.Operation) -> int | None:
     """How many elements of each row a slice takes, if these are the first ones, few, and all rows have theirs taken."""
-    if op.name != _SLICE or has_notes(op):
+    if op.name != _SLICE or has_discardable_attributes(op):
         return None
     shape, taken = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
     if any(integers(op, "start_indices", [])) or integers(op, "strides", [1])[-1] != 1 or shape[:-1] != taken[:-1]:
@@ -75,6 +77,6 @@ def _counts_last(sort: ir.Operation) -> bool:
     others = list(sort.operands)[1:]
     if not others:
         return True
-    count = made_by(others[0], _IOTA)
+    count = defining_op(others[0], _IOTA)
     last = len(build.shape_of(sort.operands[0])) - 1
     return len(others) == 1 and count is not None and integer(count, "iota_dimension", -1) == last

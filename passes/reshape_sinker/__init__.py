@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.op_rules.pointwise import STABLEHLO_POINTWISE
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
+from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.options import Options
 from exla_opt.passes import rce
 from exla_opt.passes.rce.reduces import reduce_of_reshape_in_another_order

@@ -9,10 +9,10 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
-from exla_opt.ir.groups import Group, groups_of
-from exla_opt.ir.values import plainly_made_by
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.reassociation import Group, reassociation_of
+from exla_opt.ir.values import plain_defining_op
 
 from .moved import RESHAPE, TRANSPOSE
 
@@ -67,7 +67,7 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
     """dot(transpose(x), y) = dot(x, y) by other numbers, where the free dimensions keep their order"""
     sides = _sides(op)
     for index, side in enumerate(sides):
-        inner = plainly_made_by(side.value, TRANSPOSE)
+        inner = plain_defining_op(side.value, TRANSPOSE)
         if inner is None:
             continue
         permutation = integers(inner, "permutation", [])
@@ -84,7 +84,7 @@ def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
     """dot(reshape(x), y) = reshape(dot(x, y)), where the reshape only merges or splits free dimensions of x"""
     sides = _sides(op)
     for index, side in enumerate(sides):
-        inner = plainly_made_by(side.value, RESHAPE)
+        inner = plain_defining_op(side.value, RESHAPE)
         below = None if inner is None else _before_reshape(inner, side)
         if below is None:
             continue
@@ -97,7 +97,7 @@ def _before_reshape(inner: ir.Operation, side: _Side) -> _Side | None:
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     bound = {*side.batch, *side.contracted}
     place: dict[int, int] = {}
-    for group in groups_of(before, after) or ():
+    for group in reassociation_of(before, after) or ():
         held = [dim for dim in group.after if dim in bound]
         if not held:
             continue
@@ -129,12 +129,12 @@ def dot_of_reshapes(op: ir.Operation) -> ir.Value | None:
 
 def _merged(side: _Side) -> _Side | None:
     """The side before a reshape that merges each bound dimension from some of its own, or keeps it."""
-    inner = plainly_made_by(side.value, RESHAPE)
+    inner = plain_defining_op(side.value, RESHAPE)
     if inner is None:
         return None
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     sources: dict[int, list[int]] = {}
-    for group in groups_of(before, after) or ():
+    for group in reassociation_of(before, after) or ():
         made = [dim for dim in group.after if after[dim] != 1]
         for dim in group.after:
             sources[dim] = [dim for dim in group.before if before[dim] != 1] if made == [dim] else []

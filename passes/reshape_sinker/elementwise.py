@@ -5,12 +5,12 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.graph import Types
-from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
-from exla_opt.ir.groups import groups_of
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.reassociation import reassociation_of
 from exla_opt.ir.rewrite import Pattern, clone_on
-from exla_opt.ir.values import number_of, plainly_made_by
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import plain_defining_op, splat_value
 
 from .moved import only_for
 
@@ -55,9 +55,9 @@ def _key(inner: ir.Operation, attribute: str | None) -> tuple[list[int], list[in
 
 def _is_repeated(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> bool:
     """Whether the operand can be repeated before the movement as well: a number, or a tensor along whole groups."""
-    if not build.shape_of(operand) or number_of(operand) is not None:
+    if not build.shape_of(operand) or splat_value(operand) is not None:
         return True
-    spread = plainly_made_by(operand, _BROADCAST)
+    spread = plain_defining_op(operand, _BROADCAST)
     return spread is not None and (attribute is not None or _dims_before(spread, moved) is not None)
 
 
@@ -67,10 +67,10 @@ def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir
     if not build.shape_of(operand):
         return operand
     kind = build.with_shape(build.tensor_of(operand), shape)
-    number = number_of(operand)
+    number = splat_value(operand)
     if number is not None:
         return build.splat(kind, number)
-    spread = plainly_made_by(operand, _BROADCAST)
+    spread = plain_defining_op(operand, _BROADCAST)
     assert spread is not None
     if attribute is not None:
         permutation = integers(moved, attribute, [])
@@ -91,7 +91,7 @@ def _dims_before(spread: ir.Operation, moved: ir.Operation) -> list[int] | None:
     if own != sorted(own):
         return None
     dims: list[int] = []
-    for group in groups_of(before, after) or ():
+    for group in reassociation_of(before, after) or ():
         inside = [dim in own for dim in group.after if after[dim] != 1]
         if any(inside) and not all(inside):
             return None

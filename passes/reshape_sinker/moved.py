@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.values import plainly_made_by
+from exla_opt.ir.values import plain_defining_op
 
 RESHAPE, TRANSPOSE = "stablehlo.reshape", "stablehlo.transpose"
 
 
 def only_for(value: ir.Value, name: str, reader: ir.Operation) -> ir.Operation | None:
     """The op of this name that makes the value for one reader alone; a reshape, which moves nothing, for any number."""
-    op = plainly_made_by(value, name)
+    op = plain_defining_op(value, name)
     alone = name == RESHAPE or all(use.owner.operation == reader for use in value.uses)
     return op if op is not None and alone else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.op_rules.attributes import integers
 from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
 from exla_opt.ir.rewrite import clone_on
 from exla_opt.passes.rce.reduces import is_orderless, may_be_summed_otherwise
 

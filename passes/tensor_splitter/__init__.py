@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
-from .rounds import split_module
+from .driver import split_module
 
 NAME = "tensor-splitter"
 

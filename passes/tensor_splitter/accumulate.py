@@ -12,16 +12,10 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.factors import Factor, Kind, Slot
-from exla_opt.analysis.op_rules.bodies import (
-    IDENTITY,
-    body_of,
-    componentwise,
-    counts_once,
-    element_type,
-    float_bits,
-)
 from exla_opt.ir import build
+from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ops.reducers import IDENTITY, body_of, componentwise, counts_once
+from exla_opt.ops.rules import DimMapping, Factor, Kind
 
 # The operand of a contraction may be narrower than any type that a sum of it should be kept in.
 _KEPT_NARROW = frozenset({"stablehlo.einsum"})
@@ -108,15 +102,15 @@ def combine(
 def _before_scan(factor: Factor, inits: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
     """What the first slice of a scan goes on from: its inits, which count once or do not matter."""
     return [
-        build.broadcast(init, _with_one(result, slot))
-        for init, result, slot in zip(inits, results, factor.results, strict=True)
+        build.broadcast(init, _with_one(result, mapping))
+        for init, result, mapping in zip(inits, results, factor.results, strict=True)
     ]
 
 
-def _with_one(value: ir.Value, slot: Slot | None) -> list[int]:
-    assert slot is not None
+def _with_one(value: ir.Value, mapping: DimMapping | None) -> list[int]:
+    assert mapping is not None
     shape = build.shape_of(value)
-    shape[slot.dim] = 1
+    shape[mapping.dim] = 1
     return shape
 
 
@@ -126,7 +120,7 @@ def resume(
     """One slice of a scan that goes on from the slices before it, and the state after it: its last elements."""
     spread = [_spread(value, like) for value, like in zip(state, partial, strict=True)]
     made = _run_body(body_of(op), [*spread, *partial])
-    return made, [_last_of(value, slot) for value, slot in zip(made, factor.results, strict=True)]
+    return made, [_last_of(value, mapping) for value, mapping in zip(made, factor.results, strict=True)]
 
 
 def _spread(value: ir.Value, like: ir.Value) -> ir.Value:
@@ -135,11 +129,11 @@ def _spread(value: ir.Value, like: ir.Value) -> ir.Value:
     return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(list(range(len(kind.shape)))))
 
 
-def _last_of(value: ir.Value, slot: Slot | None) -> ir.Value:
+def _last_of(value: ir.Value, mapping: DimMapping | None) -> ir.Value:
     shape = build.shape_of(value)
     starts = [0] * len(shape)
-    assert slot is not None
-    starts[slot.dim] = shape[slot.dim] - 1
+    assert mapping is not None
+    starts[mapping.dim] = shape[mapping.dim] - 1
     return stablehlo.slice(value, starts, shape, [1] * len(shape))
 
 

@@ -7,12 +7,13 @@ from math import prod
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import Slot
-from exla_opt.analysis.graph import Graph, Node, TensorType
-from exla_opt.analysis.memory import Operation, materialised, peak_bytes
+from exla_opt.ir.types import TensorType
+from exla_opt.memory.planned import Operation, materialised, peak_bytes
+from exla_opt.ops.rules import DimMapping
 
 from .accumulate import is_widened
-from .regions import Region
+from .graph import Graph, Node
+from .region import Region
 from .stages import Makers, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
@@ -39,15 +40,15 @@ def operation_of(graph: Graph, node: Node) -> Operation:
     return Operation(name, node.operands + node.captures, node.results, reduced, same_type=same)
 
 
-def _tile_shape(shape: tuple[int, ...], slot: Slot | None, tile: int) -> tuple[int, ...]:
-    if slot is None:
+def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:
+    if mapping is None:
         return shape
-    return (*shape[: slot.dim], min(tile, slot.length) * slot.inner, *shape[slot.dim + 1 :])
+    return (*shape[: mapping.dim], min(tile, mapping.length) * mapping.inner, *shape[mapping.dim + 1 :])
 
 
 @dataclass(slots=True)
 class Body:
-    """A loop's body for the memory model: ops, and the slot of every tensor that is a tile in it.
+    """A loop's body for the memory model: ops, and the mapping of every tensor that is a tile in it.
 
     own: the whole types of tensors that only the body has (slices, widened operands), by numbers of their own.
     peaks: what `body_peak` has found, by the length of the tile.
@@ -55,7 +56,7 @@ class Body:
 
     graph: Graph
     ops: list[Operation]
-    slots: dict[int, Slot]
+    mappings: dict[int, DimMapping]
     own: dict[int, TensorType]
     returned: set[int]
     peaks: dict[int, int] = field(default_factory=dict)
@@ -64,11 +65,11 @@ class Body:
         """The type of the whole tensor that `value` is a tile of."""
         return self.own.get(value) or self.graph.tensors[value].type
 
-    def add(self, name: str, operands: tuple[int, ...], kind: TensorType, slot: Slot) -> int:
+    def add(self, name: str, operands: tuple[int, ...], kind: TensorType, mapping: DimMapping) -> int:
         """Add an op that only the body has; returns the number of its result."""
         fresh = len(self.graph.tensors) + len(self.own)
         self.own[fresh] = kind
-        self.slots[fresh] = slot
+        self.mappings[fresh] = mapping
         self.ops.append(Operation(name, operands, (fresh,)))
         return fresh
 
@@ -77,43 +78,45 @@ def body_of(graph: Graph, region: Region, makers: Makers, stage: Stage) -> Body:
     """The ops of one stage as the model sees them, with the slices that are cut from outside."""
     body = Body(graph, [], {}, {}, set())
     inside = set(stage.nodes)
-    cut: dict[tuple[int, Slot], int] = {}
+    cut: dict[tuple[int, DimMapping], int] = {}
     for position in stage.nodes:
         node, member = graph.nodes[position], region.members[position]
         op = operation_of(graph, node)
         operands = list(op.operands)
-        for index, slot in enumerate(member.operands):
-            if slot is None:
+        for index, mapping in enumerate(member.operands):
+            if mapping is None:
                 continue
             maker = makers[position][index]
             if maker is None or maker not in inside:
-                key = (node.operands[index], slot)
+                key = (node.operands[index], mapping)
                 if key not in cut:
-                    cut[key] = body.add("dynamic_slice", (), graph.tensors[key[0]].type, slot)
+                    cut[key] = body.add("dynamic_slice", (), graph.tensors[key[0]].type, mapping)
                 operands[index] = cut[key]
             if node.name == "stablehlo.reduce" and is_widened(node.op, member.factor):
                 shape = graph.tensors[node.operands[index]].type.shape
                 operands[index] = body.add(
-                    "convert", (operands[index],), TensorType(shape, "f32", 4 * prod(shape)), slot
+                    "convert", (operands[index],), TensorType(shape, "f32", 4 * prod(shape)), mapping
                 )
-        for value, slot in zip(node.results, member.results, strict=True):
-            if slot is not None:
-                body.slots[value] = slot
+        for value, mapping in zip(node.results, member.results, strict=True):
+            if mapping is not None:
+                body.mappings[value] = mapping
         body.ops.append(replace(op, operands=tuple(operands)))
-    body.returned = {graph.nodes[output.node].results[output.result] for output in stage.outputs if output.slot is None}
+    body.returned = {
+        graph.nodes[output.node].results[output.result] for output in stage.outputs if output.mapping is None
+    }
     return body
 
 
 def _shapes(body: Body, tile: int) -> dict[int, tuple[int, ...]]:
     numbers = {value for op in body.ops for value in (*op.operands, *op.results)}
-    return {value: _tile_shape(body.type_of(value).shape, body.slots.get(value), tile) for value in numbers}
+    return {value: _tile_shape(body.type_of(value).shape, body.mappings.get(value), tile) for value in numbers}
 
 
 def bytes_per_index(body: Body) -> int:
     """The most that one index takes among the tensors that the body writes to memory."""
     written = materialised(body.ops, _shapes(body, _NOMINAL_TILE), body.returned).last_read
-    stored = [value for value in written if value in body.slots]
-    return max((-(-body.type_of(value).bytes // body.slots[value].length) for value in stored), default=0)
+    stored = [value for value in written if value in body.mappings]
+    return max((-(-body.type_of(value).bytes // body.mappings[value].length) for value in stored), default=0)
 
 
 def body_peak(body: Body, tile: int) -> int:

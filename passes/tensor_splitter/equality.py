@@ -16,10 +16,11 @@ from collections.abc import Sequence
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import Graph
-from exla_opt.analysis.op_rules.bodies import body_of, chooses, componentwise, element_type
-from exla_opt.ir.values import maker
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op
+from exla_opt.ops.reducers import body_of, chooses, componentwise
 
+from .graph import Graph
 from .stages import Makers, Stage
 
 _MOVING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert", "stablehlo.transpose"})
@@ -111,7 +112,7 @@ def _compares_floats(op: ir.Operation) -> bool:
 
 def _is_float(value: ir.Value) -> bool:
     """Whether the numbers are floats, or the bits of such."""
-    op = maker(value)
+    op = defining_op(value)
     if op is not None and op.name == "stablehlo.bitcast_convert":
         value = op.operands[0]
     return str(element_type(value)).startswith(("f", "bf", "complex"))
@@ -140,7 +141,7 @@ def _is_picked(value: ir.Value) -> bool:
 
 
 def _moved_from(value: ir.Value, names: frozenset[str]) -> ir.Operation | None:
-    op = maker(value)
+    op = defining_op(value)
     while op is not None and op.name in names:
-        op = maker(op.operands[0])
+        op = defining_op(op.operands[0])
     return op

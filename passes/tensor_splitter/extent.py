@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exla_opt.analysis.graph import Graph
-from exla_opt.analysis.memory import Operation, peak_bytes
+from exla_opt.memory.planned import Operation, peak_bytes
 
 from .body import operation_of
+from .graph import Graph
 from .plan import Plan
 
 

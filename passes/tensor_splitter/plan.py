@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
-from exla_opt.analysis.factors import Factor, Kind, Slot
-from exla_opt.analysis.graph import OUTSIDE, Graph, Node
+from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
 from .equality import compares_equal, find_repeated, find_unequal
-from .pieces import Piece, cut_pieces, find_borders
-from .regions import Member, Region
+from .graph import OUTSIDE, Graph, Node
+from .region import Region, TiledOp
 from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
+from .tile_runs import Piece, cut_pieces, find_borders
 
 # Rough speeds of one core, only to compare plans with each other.
 _FLOPS_PER_SECOND = 4e10
@@ -64,8 +64,8 @@ class Plan:
     """
 
     seed: int
-    slot: Slot
-    members: dict[int, Member]
+    mapping: DimMapping
+    members: dict[int, TiledOp]
     loops: tuple[LoopPlan, ...]
     copies: frozenset[int]
     vanished: frozenset[int]
@@ -110,7 +110,7 @@ def _is_matrix_side(node: Node, factor: Factor) -> bool:
         return factor.operands[1] is not None
     if name not in ("dot_general", "dot", "triangular_solve"):
         return False
-    return sum(slot is not None for slot in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
+    return sum(mapping is not None for mapping in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
 
 
 def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> float:
@@ -125,7 +125,7 @@ def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> floa
         seconds += flops / _FLOPS_PER_SECOND
     for output in loop.stage.outputs:
         size = graph.tensors[graph.nodes[output.node].results[output.result]].type.bytes
-        seconds += (3 * trips if output.slot is None else 1) * size / _BYTES_PER_SECOND
+        seconds += (3 * trips if output.mapping is None else 1) * size / _BYTES_PER_SECOND
     return seconds
 
 
@@ -140,7 +140,7 @@ def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Ca
         for output in outputs
         if is_big(value := graph.nodes[output.node].results[output.result]) and not is_returned(graph, value)
     }
-    for value in region.slots:
+    for value in region.mappings:
         producer = graph.tensors[value].producer
         if is_big(value) and producer != OUTSIDE and producer not in region.members:
             stays.add(value)
@@ -170,7 +170,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     if not region.members:
         producer = graph.nodes[seed.producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
-    if any(graph.tensors[value].type.shape[slot.dim] > _MOST_INDICES for value, slot in region.slots.items()):
+    if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
         return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"), None)
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
@@ -216,7 +216,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
     return Plan(
         region.seed,
-        region.slots[region.seed],
+        region.mappings[region.seed],
         {position: region.members[position] for loop in loops for position in loop.stage.nodes},
         tuple(loops),
         frozenset(copies),
@@ -252,9 +252,9 @@ def _too_short(region: Region, loop: LoopPlan) -> int | None:
         least = member.factor.least
         if least < 2:
             continue
-        [slot, *_] = [slot for slot in member.operands if slot is not None]
-        own = [piece for piece in loop.pieces if slot.low <= piece.start < slot.low + slot.length]
-        if own[0].tile * member.granularity < least or len(own) > 2:
+        [mapping, *_] = [mapping for mapping in member.operands if mapping is not None]
+        own = [piece for piece in loop.pieces if mapping.low <= piece.start < mapping.low + mapping.length]
+        if own[0].tile * member.scale < least or len(own) > 2:
             return position
     return None
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.factors import Factor, Slot
 from exla_opt.ir import build
+from exla_opt.ops.rules import DimMapping, Factor
 
 Range = tuple[int, int]
 
@@ -47,11 +47,11 @@ class Tile:
         return build.convert(shifted, element)
 
 
-def result_slot(tile: Tile) -> tuple[Slot, Range]:
+def result_mapping(tile: Tile) -> tuple[DimMapping, Range]:
     """Where the factor stands in the only result, and the tile's indices in it."""
-    slot, place = tile.factor.results[0], tile.result_ranges[0]
-    assert slot is not None and place is not None
-    return slot, place
+    mapping, place = tile.factor.results[0], tile.result_ranges[0]
+    assert mapping is not None and place is not None
+    return mapping, place
 
 
 def replaced(numbers: Sequence[int], dim: int, number: int) -> list[int]:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exla_opt.analysis.factors import Slot
-from exla_opt.analysis.graph import Graph, Node
+from exla_opt.ops.rules import DimMapping
 
-from .regions import CHEAP, Region
+from .graph import Graph, Node
+from .region import CHEAP, Region
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One result that a loop brings out: written slice by slice along `slot`, or combined when it is None."""
+    """One result that a loop brings out: written slice by slice along `mapping`, or combined when it is None."""
 
     node: int
     result: int
-    slot: Slot | None
+    mapping: DimMapping | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ Makers = dict[int, tuple[int | None, ...]]
 
 def find_makers(graph: Graph, region: Region) -> Makers:
     """For every member and operand the position of the member that makes it as the very tile it is read in, if any."""
-    made: dict[int, tuple[int, Slot]] = {}
+    made: dict[int, tuple[int, DimMapping]] = {}
     for position, member in region.members.items():
-        for value, slot in zip(graph.nodes[position].results, member.results, strict=True):
-            if slot is not None:
-                made[value] = (position, slot)
+        for value, mapping in zip(graph.nodes[position].results, member.results, strict=True):
+            if mapping is not None:
+                made[value] = (position, mapping)
 
-    def maker(value: int, slot: Slot | None) -> int | None:
-        found = made.get(value) if slot is not None else None
-        return found[0] if found and found[1] == slot else None
+    def maker(value: int, mapping: DimMapping | None) -> int | None:
+        found = made.get(value) if mapping is not None else None
+        return found[0] if found and found[1] == mapping else None
 
     return {
         position: tuple(map(maker, graph.nodes[position].operands, member.operands))
@@ -96,11 +96,11 @@ def _needed_whole(graph: Graph, makers: Makers, value: int) -> bool:
 def _own_outputs(graph: Graph, region: Region, makers: Makers, position: int) -> list[Output]:
     member = region.members[position]
     outputs = []
-    for index, (value, slot) in enumerate(zip(graph.nodes[position].results, member.results, strict=True)):
-        if slot is None:
+    for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, member.results, strict=True)):
+        if mapping is None:
             outputs.append(Output(position, index, None))
         elif _needed_whole(graph, makers, value):
-            outputs.append(Output(position, index, slot))
+            outputs.append(Output(position, index, mapping))
     return outputs
 
 
@@ -177,9 +177,9 @@ def find_stages(
                 stored = keeps and home < number and maker in computed.get(home, ()) and maker not in copies
                 if stored and not is_big(value):
                     result = graph.tensors[value].result_index
-                    slot = region.members[maker].results[result]
+                    mapping = region.members[maker].results[result]
                     awaited.add(value)
-                    outputs[home].setdefault((maker, result), Output(maker, result, slot))
+                    outputs[home].setdefault((maker, result), Output(maker, result, mapping))
                     continue
                 queue.append(maker)
         computed[number] = needed

@@ -8,12 +8,12 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.factors import Factor, Kind, Slot
-from exla_opt.analysis.op_rules.attributes import integer, splat_text
 from exla_opt.ir import build
+from exla_opt.ir.attributes import integer, splat_text
+from exla_opt.ops.rules import DimMapping, Factor, Kind
 
 from . import accumulate, moves, windows
-from .slices import Range, Tile, result_slot
+from .slices import Range, Tile, result_mapping
 
 
 def build_tile(
@@ -26,15 +26,15 @@ def build_tile(
 ) -> list[ir.Value]:
     """Make the op for one tile at the current insertion point, and return its results.
 
-    operands: for each slot of the factor the slice, for the others the whole; for a chained one the value so far.
+    operands: for each mapping of the factor the slice, for the others the whole; for a chained one the value so far.
     start: tensor<i32>, an index of the factor. operand_ranges, result_ranges: the indices of the tile in each
-    tensor, counted from `start`; None where there is no slot. Of a pad whose operand is not in the tile the
+    tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
     range is empty, and what stands in its place is not read.
     A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
     """
     types = [
-        _tile_type(result.type, slot, place)
-        for result, slot, place in zip(op.results, factor.results, result_ranges, strict=True)
+        _tile_type(result.type, mapping, place)
+        for result, mapping, place in zip(op.results, factor.results, result_ranges, strict=True)
     ]
     if factor.kind is Kind.REDUCING:
         types = accumulate.state_types(op, factor)
@@ -43,12 +43,12 @@ def build_tile(
     return adapt(tile) if adapt else tile.clone()
 
 
-def _tile_type(kind: ir.Type, slot: Slot | None, place: Range | None) -> ir.Type:
-    if slot is None or place is None:
+def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -> ir.Type:
+    if mapping is None or place is None:
         return kind
     tensor = ir.RankedTensorType(kind)
     shape = list(tensor.shape)
-    shape[slot.dim] = (place[1] - place[0]) * slot.inner
+    shape[mapping.dim] = (place[1] - place[0]) * mapping.inner
     return build.with_shape(tensor, shape)
 
 
@@ -64,12 +64,12 @@ def _constant(tile: Tile) -> list[ir.Value]:
 
 def _iota(tile: Tile) -> list[ir.Value]:
     """Counted in i32 and converted last: a narrow float could not hold the sum."""
-    slot, place = result_slot(tile)
-    if integer(tile.op, "iota_dimension") != slot.dim:
+    mapping, place = result_mapping(tile)
+    if integer(tile.op, "iota_dimension") != mapping.dim:
         return tile.clone()
     kind = ir.RankedTensorType(tile.types[0])
     counting = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
-    counted = stablehlo.iota(counting, slot.dim)
+    counted = stablehlo.iota(counting, mapping.dim)
     begin = build.broadcast(tile.begin(place, counting.element_type), kind.shape)
     return [build.convert(stablehlo.add(counted, begin), kind.element_type)]
 

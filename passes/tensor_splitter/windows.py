@@ -8,12 +8,12 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.analysis.factors import Kind
-from exla_opt.analysis.op_rules.attributes import integer, integers
-from exla_opt.analysis.op_rules.windows import Window, windows_of
 from exla_opt.ir import build
+from exla_opt.ir.attributes import integer, integers
+from exla_opt.ops.rules import Kind
+from exla_opt.ops.windows import Window, windows_of
 
-from .slices import Tile, replaced, result_slot
+from .slices import Tile, replaced, result_mapping
 
 
 def read_padded(
@@ -56,21 +56,21 @@ def _spanned(value: ir.Value, dim: int, window: Window, start: ir.Value, count: 
 
 
 def cut_reduce_window(tile: Tile) -> list[ir.Value]:
-    slot, place = result_slot(tile)
+    mapping, place = result_mapping(tile)
     count = place[1] - place[0]
-    window = windows_of(tile.op, integers(tile.op, "window_dimensions", []))[slot.dim]
+    window = windows_of(tile.op, integers(tile.op, "window_dimensions", []))[mapping.dim]
     results = len(tile.types)
     if tile.factor.kind is Kind.SCAN:
-        return tile.clone(_running(tile.op, slot.dim, count))
+        return tile.clone(_running(tile.op, mapping.dim, count))
     if tile.factor.operands[0] is not None:
         return tile.clone()
     start = tile.begin(place, ir.IntegerType.get_signless(32))
     inits = tile.operands[results:]
     read = [
-        _spanned(value, slot.dim, window, start, count, init)
+        _spanned(value, mapping.dim, window, start, count, init)
         for value, init in zip(tile.operands[:results], inits, strict=True)
     ]
-    return replace(tile, operands=[*read, *inits]).clone(_unpadded(tile.op, slot.dim, "base_dilations"))
+    return replace(tile, operands=[*read, *inits]).clone(_unpadded(tile.op, mapping.dim, "base_dilations"))
 
 
 def _running(op: ir.Operation, dim: int, length: int) -> dict[str, ir.Attribute]:
@@ -117,10 +117,10 @@ def cut_convolution(tile: Tile) -> list[ir.Value]:
 
 
 def _rows_of_convolution(tile: Tile, numbers: stablehlo.ConvDimensionNumbers) -> list[ir.Value]:
-    slot, place = result_slot(tile)
+    mapping, place = result_mapping(tile)
     left, kernel = tile.operands
     sizes = [build.shape_of(kernel)[dim] for dim in numbers.kernel_spatial_dimensions]
-    index = list(numbers.output_spatial_dimensions).index(slot.dim)
+    index = list(numbers.output_spatial_dimensions).index(mapping.dim)
     dim = numbers.input_spatial_dimensions[index]
     start = tile.begin(place, ir.IntegerType.get_signless(32))
     zero = build.zeros(build.with_shape(build.tensor_of(left), []))

@@ -6,10 +6,10 @@ from collections import Counter
 
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.graph import Types
 from exla_opt.ir.context import new_context
 from exla_opt.ir.locations import describe
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Kind

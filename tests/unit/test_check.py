@@ -14,7 +14,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, run_pipeline
 from exla_opt.remarks import Remark
-from exla_opt.shrink import CannotShrink, Shrunken, needed_bytes, shrink
+from exla_opt.resize.shrink import CannotShrink, Shrunken, needed_bytes, shrink
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = str(ROOT / "examples" / "attention.mlir")

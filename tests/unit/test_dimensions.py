@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.dimension_rules import read_dimensions
-from exla_opt.analysis.dimensions import Bound, Dimensions, Relation, consistent
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module, read_module
-from exla_opt.ir.resize import resize
 from exla_opt.ir.write import serialise
+from exla_opt.resize.apply import resize
+from exla_opt.resize.dimensions import Bound, Dimensions, Relation, consistent
+from exla_opt.resize.ties import read_dimensions
 from tests.execute import random_arguments, run_module
 from tests.unit.test_goldens import LIT, RUN
 

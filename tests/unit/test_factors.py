@@ -23,11 +23,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
-from exla_opt.analysis import factors
-from exla_opt.analysis.factors import Factor, Kind, OpRule, Slot
-from exla_opt.analysis.op_rules.model import Einsum, Shapes, factors_of
 from exla_opt.ir import build
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.walk import walk
+from exla_opt.ops import rules as factors
+from exla_opt.ops.factor import Einsum, Shapes, factors_of
+from exla_opt.ops.rules import DimMapping, Factor, Kind, OpRule
 from exla_opt.passes.tensor_splitter import accumulate, tile
 from tests.execute import maker
 
@@ -143,19 +144,19 @@ def pieces(size: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairwise(borders) if b > a]
 
 
-def clip(slot: Slot | None, low: int, high: int) -> tuple[int, int] | None:
+def clip(mapping: DimMapping | None, low: int, high: int) -> tuple[int, int] | None:
     """Which of the factor's indices [low, high) the tensor has, counted from low; an empty range is (0, 0)."""
-    if slot is None:
+    if mapping is None:
         return None
-    first, last = max(low, slot.low), min(high, slot.low + slot.length)
+    first, last = max(low, mapping.low), min(high, mapping.low + mapping.length)
     return (first - low, last - low) if first < last else (0, 0)
 
 
-def cut(value: ir.Value, slot: Slot | None, low: int, place: tuple[int, int] | None) -> ir.Value:
-    if slot is None or place is None or place == (0, 0):
+def cut(value: ir.Value, mapping: DimMapping | None, low: int, place: tuple[int, int] | None) -> ir.Value:
+    if mapping is None or place is None or place == (0, 0):
         return value
-    start = (low + place[0] - slot.low) * slot.inner
-    return build.slice_along(value, slot.dim, build.scalar_i32(start), (place[1] - place[0]) * slot.inner)
+    start = (low + place[0] - mapping.low) * mapping.inner
+    return build.slice_along(value, mapping.dim, build.scalar_i32(start), (place[1] - place[0]) * mapping.inner)
 
 
 def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
@@ -166,8 +167,8 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
         state = accumulate.initial_state(op, factor)
     parts: list[list[ir.Value]] = [[] for _ in op.results]
     for low, high in pieces(factor.size):
-        before = [clip(slot, low, high) for slot in factor.operands]
-        after = [clip(slot, low, high) for slot in factor.results]
+        before = [clip(mapping, low, high) for mapping in factor.operands]
+        after = [clip(mapping, low, high) for mapping in factor.results]
         if any(place == (0, 0) for place in after):
             continue
         operands = [
@@ -188,9 +189,9 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
     if not concatenated:
         return accumulate.finish(op, factor, state)
     joined: list[ir.Value] = []
-    for part, slot, result in zip(parts, factor.results, op.results, strict=True):
+    for part, mapping, result in zip(parts, factor.results, op.results, strict=True):
         joined.append(
-            part[-1] if slot is None else stablehlo.ConcatenateOp(part, slot.dim, results=[result.type]).result
+            part[-1] if mapping is None else stablehlo.ConcatenateOp(part, mapping.dim, results=[result.type]).result
         )
     return joined
 
@@ -204,16 +205,16 @@ def last_op(module: ir.Module) -> tuple[ir.Operation, ir.Operation]:
 
 def read_rule(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> OpRule:
     first = module.body.operations[0].operation.regions[0].blocks[0]
-    return factors.read_rules(module, op_rules)[len(list(factors.walk(first))) - 2]
+    return factors.read_rules(module, op_rules)[len(list(walk(first))) - 2]
 
 
 def letters(factor: Factor) -> str:
     """The factor in the words of a row."""
     if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
-        slot = next(slot for slot in factor.results if slot is not None)
-        return f"{factor.kind.value[0]}{slot.dim}"
-    index, slot = next((k, s) for k, s in enumerate(factor.operands) if s is not None)
-    return f"{factor.kind.value[0]}{index}.{slot.dim}"
+        mapping = next(mapping for mapping in factor.results if mapping is not None)
+        return f"{factor.kind.value[0]}{mapping.dim}"
+    index, mapping = next((k, s) for k, s in enumerate(factor.operands) if s is not None)
+    return f"{factor.kind.value[0]}{index}.{mapping.dim}"
 
 
 def compile_and_run(module: ir.Module, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -962,7 +963,7 @@ KERNEL = Row("stablehlo.custom_call", "6x4xf32 4xf32", "6xf32", "", 'call_target
 def test_a_rule_of_the_user_cuts_a_custom_call() -> None:
     with new_context(), ir.Location.unknown():
         rule = read_rule(ir.Module.parse(KERNEL.text), (("my_kernel", "([i,j], [j]) -> ([i])"),))
-    assert rule.factors == (Factor(Kind.INDEPENDENT, 6, (Slot(0, 6), None), (Slot(0, 6),)),)
+    assert rule.factors == (Factor(Kind.INDEPENDENT, 6, (DimMapping(0, 6), None), (DimMapping(0, 6),)),)
 
 
 @pytest.mark.parametrize(
@@ -1017,7 +1018,7 @@ def test_rules_come_in_the_order_of_the_walk_and_leave_the_module_alone() -> Non
         rules = factors.read_rules(module)
         assert str(module) == before
         blocks = [view.operation.regions[0].blocks[0] for view in module.body.operations]
-        names = [op.name.removeprefix("stablehlo.") for block in blocks for op in factors.walk(block)]
+        names = [op.name.removeprefix("stablehlo.") for block in blocks for op in walk(block)]
     assert names == (
         "constant while reduce compare return if tanh return return return negate func.return abs func.return".split()
     )
@@ -1034,9 +1035,9 @@ def test_slots_of_a_slice_a_pad_and_a_merged_dimension() -> None:
         (sliced,) = read_rule(ir.Module.parse(Row("stablehlo.slice", "9xf32", "5xf32", "", attributes).text)).factors
         (padded,) = read_rule(ir.Module.parse(Row("stablehlo.pad", "4xf32 f32", "9xf32", "", edges).text)).factors
         (merged,) = read_rule(ir.Module.parse(Row("stablehlo.reshape", "6x4xf32", "24xf32", "").text)).factors
-    assert sliced == Factor(Kind.INDEPENDENT, 9, (Slot(0, 9),), (Slot(0, 5, low=2),))
-    assert padded == Factor(Kind.INDEPENDENT, 9, (Slot(0, 4, low=2), None), (Slot(0, 9),))
-    assert merged == Factor(Kind.INDEPENDENT, 6, (Slot(0, 6),), (Slot(0, 6, inner=4),))
+    assert sliced == Factor(Kind.INDEPENDENT, 9, (DimMapping(0, 9),), (DimMapping(0, 5, low=2),))
+    assert padded == Factor(Kind.INDEPENDENT, 9, (DimMapping(0, 4, low=2), None), (DimMapping(0, 9),))
+    assert merged == Factor(Kind.INDEPENDENT, 6, (DimMapping(0, 6),), (DimMapping(0, 6, inner=4),))
 
 
 def test_every_op_on_the_lists_has_a_row() -> None:

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.timeline import read_timeline
 from exla_opt.cli.opt import main
 from exla_opt.fit import Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
 from exla_opt.runtime.memory import measure_memory

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import read_rules
-from exla_opt.analysis.graph import OUTSIDE, read_graphs
 from exla_opt.cli.opt import main, options_of
 from exla_opt.cli.values import pass_names
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
+from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.graph import OUTSIDE, read_graphs
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Kind, Remark
 from tests.execute import assert_equal_results, random_arguments, run_module

@@ -9,14 +9,14 @@ import pytest
 from jaxlib.mlir import ir
 
 from benchmarks.scaling import module_text
-from exla_opt.analysis.graph import Node
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter import regions
+from exla_opt.passes.tensor_splitter import region
+from exla_opt.passes.tensor_splitter.graph import Node
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
 T, ROW = "tensor<64x64xf32>", "tensor<64xf32>"
@@ -79,13 +79,13 @@ def test_chains_of_any_length(kind: str, threshold: int, length: int) -> None:
 def test_long_regions_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that takes too many loops takes them from wherever in it the search begins."""
     visits: Counter[str] = Counter()
-    visit = regions._Growth.visit
+    visit = region._Growth.visit
 
-    def counted(growth: regions._Growth, node: Node) -> bool:
+    def counted(growth: region._Growth, node: Node) -> bool:
         visits["all"] += 1
         return visit(growth, node)
 
-    monkeypatch.setattr(regions._Growth, "visit", counted)
+    monkeypatch.setattr(region._Growth, "visit", counted)
     length = 200
     for kind in ("squared", "repeated"):
         visits.clear()

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from exla_opt.analysis.memory import Operation, materialised, peak_bytes
+from exla_opt.memory.planned import Operation, materialised, peak_bytes
 
 # Tensors are numbers; this is their shape unless a test says otherwise.
 SQUARE = (64, 64)

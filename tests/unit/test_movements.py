@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
-from exla_opt.ir.groups import groups_of
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.reassociation import reassociation_of
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes import rce
@@ -224,7 +224,7 @@ def test_every_pattern_fits_somewhere() -> None:
 def test_groups_of_a_reshape(elements: int, seed: int) -> None:
     choose = random.Random(seed)
     before, after = factors(elements, choose), factors(elements, choose)
-    groups = groups_of(before, after)
+    groups = reassociation_of(before, after)
     assert groups is not None
     assert [dim for group in groups for dim in group.before] == list(range(len(before)))
     assert [dim for group in groups for dim in group.after] == list(range(len(after)))
@@ -234,4 +234,4 @@ def test_groups_of_a_reshape(elements: int, seed: int) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [((2, 0), (0,)), ((0,), (3, 0))])
 def test_an_empty_tensor_has_no_groups(before: Shape, after: Shape) -> None:
-    assert groups_of(before, after) is None
+    assert reassociation_of(before, after) is None

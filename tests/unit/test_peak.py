@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exla_opt.analysis.peak import predict
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.memory import Memory, measure_memory

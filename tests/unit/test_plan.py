@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import Kind, Slot, read_rules
-from exla_opt.analysis.graph import Graph, read_graphs
 from exla_opt.ir.context import new_context
-from exla_opt.passes.tensor_splitter.pieces import balanced_tile, cut_pieces
+from exla_opt.ops.rules import DimMapping, Kind, read_rules
+from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
-from exla_opt.passes.tensor_splitter.regions import Region, grow
+from exla_opt.passes.tensor_splitter.region import Region, grow
 from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_outline, find_stages
+from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_pieces
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
@@ -101,7 +101,7 @@ def region_of(graph: Graph, seed: int, dim: int) -> Region:
     """The region of the result of node `seed` cut along `dim`, following the 64x32 tensors."""
     value = graph.nodes[seed].results[0]
     size = graph.tensors[value].type.shape[dim]
-    return grow(graph, value, Slot(dim, size), lambda other: is_big(graph, other), lambda node, factor: True)
+    return grow(graph, value, DimMapping(dim, size), lambda other: is_big(graph, other), lambda node, factor: True)
 
 
 def is_big(graph: Graph, value: int) -> bool:
@@ -129,7 +129,7 @@ def test_a_region_follows_the_factor_to_all_readers() -> None:
     )
     region = region_of(graph, 1, 0)
     assert sorted(region.members) == [1, 2]
-    assert region.slots[graph.nodes[2].results[0]] == Slot(1, 64)
+    assert region.mappings[graph.nodes[2].results[0]] == DimMapping(1, 64)
     assert (region.low, region.high) == (0, 64)
 
 
@@ -148,7 +148,7 @@ def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
     assert sorted(region.members) == [1, 2, 3, 4]
     (stage,) = stages_of(graph, region)
     assert stage.nodes == (1, 2, 3, 4)
-    assert stage.outputs == (Output(4, 0, Slot(0, 64)),)
+    assert stage.outputs == (Output(4, 0, DimMapping(0, 64)),)
 
 
 def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
@@ -157,7 +157,7 @@ def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
     assert region.members[2].factor.kind is Kind.REDUCING
     first, second = stages_of(graph, region)
     assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
-    assert second.outputs == (Output(4, 0, Slot(1, 32)),)
+    assert second.outputs == (Output(4, 0, DimMapping(1, 32)),)
     assert 1 in second.nodes, "the big tensor is made again, not kept"
     assert 2 not in second.nodes
 
@@ -177,8 +177,8 @@ def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
         returns="tensor<56x32xf32>",
     )
     member = region_of(graph, 1, 0).members[2]
-    assert member.results == (Slot(0, 56, low=8),)
-    assert member.operands == (Slot(0, 64),)
+    assert member.results == (DimMapping(0, 56, low=8),)
+    assert member.operands == (DimMapping(0, 64),)
 
 
 def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refusal:
@@ -206,7 +206,7 @@ def test_a_dimension_that_32_bits_cannot_count_is_not_cut() -> None:
         value = graph.nodes[0].results[0]
         found = []
         for dim, size in enumerate((2, 2**31)):
-            region = grow(graph, value, Slot(dim, size), lambda other: True, lambda node, factor: True)
+            region = grow(graph, value, DimMapping(dim, size), lambda other: True, lambda node, factor: True)
             found.append(make_plan(graph, region, 2**30, lambda other: True))
     short, long = found
     assert isinstance(long, Refusal) and long.reason.code == "EX312"

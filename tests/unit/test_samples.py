@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import read_rules
-from exla_opt.analysis.graph import CONTROL_FLOW, OUTSIDE, TILE_MARK, Graph, read_graphs
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import read_module
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ir.write import serialise
+from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Kind
 from exla_opt.runtime.compare import compare

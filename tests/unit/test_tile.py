@@ -9,9 +9,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
-from exla_opt.analysis import factors
-from exla_opt.analysis.factors import Factor
 from exla_opt.ir import build
+from exla_opt.ops import rules as factors
+from exla_opt.ops.rules import Factor
 from exla_opt.passes.tensor_splitter import accumulate, tile
 from tests.execute import maker
 
@@ -53,9 +53,9 @@ class Example:
         with ir.InsertionPoint(self.terminator), self.op.location:
             cut = [
                 value
-                if place is None or slot is None
-                else build.slice_along(value, slot.dim, build.scalar_i32(start), place[1] - place[0])
-                for value, slot, place in zip(self.op.operands, factor.operands, operands, strict=True)
+                if place is None or mapping is None
+                else build.slice_along(value, mapping.dim, build.scalar_i32(start), place[1] - place[0])
+                for value, mapping, place in zip(self.op.operands, factor.operands, operands, strict=True)
             ]
             made = tile.build_tile(self.op, factor, cut, build.scalar_i32(start), operands, results)
         return maker(made[0])
@@ -189,8 +189,8 @@ def test_narrow_floats_are_summed_in_f32(example: tuple[str, str], which: int, w
     made = Example(*example)
     factor = made.factors[which]
     assert accumulate.is_widened(made.op, factor) is wide
-    places = [None if slot is None else (0, 2) for slot in factor.operands]
-    results = [None if slot is None else (0, 2) for slot in factor.results]
+    places = [None if mapping is None else (0, 2) for mapping in factor.operands]
+    results = [None if mapping is None else (0, 2) for mapping in factor.results]
     dtype = str(ir.RankedTensorType(made.tile(factor, places, results).results[0].type).element_type)
     own = str(ir.RankedTensorType(made.op.results[0].type).element_type)
     assert dtype == ("f32" if wide else own)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from exla_opt.analysis.peak import Memory, predict
-from exla_opt.analysis.timeline import Timeline, read_timeline
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.memory.peak import Memory, predict
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 

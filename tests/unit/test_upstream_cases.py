@@ -8,11 +8,12 @@ from __future__ import annotations
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.analysis.factors import read_rules
-from exla_opt.analysis.graph import CONTROL_FLOW, read_graphs
 from exla_opt.ir.context import new_context
+from exla_opt.ir.walk import CONTROL_FLOW
+from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
 from exla_opt.passes import normalise, tensor_splitter
+from exla_opt.passes.tensor_splitter.graph import read_graphs
 from exla_opt.runtime.memory import measure_memory
 from tests.execute import assert_equal_results
 

@@ -1,1 +1,0 @@
-"""Op knowledge by family. The one table, and the entrance, is `exla_opt.analysis.factors`."""

@@ -1,0 +1,88 @@
+"""Walking a module: its functions, blocks, control flow, terminators, and the values that regions capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxlib.mlir import ir
+
+# Only the regions of these hold ops of their own; those of reduce, sort, ... are scalar code, a part of the op.
+CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
+
+
+def walk(block: ir.Block) -> Iterator[ir.Operation]:
+    """All ops of a block and of the control flow in it, each before the ops of its regions."""
+    stack = [iter(block.operations)]
+    while stack:
+        view = next(stack[-1], None)
+        if view is None:
+            stack.pop()
+            continue
+        op = view.operation
+        yield op
+        if op.name in CONTROL_FLOW:
+            inner = [block for region in op.regions for block in region.blocks]
+            stack += [iter(block.operations) for block in reversed(inner)]
+
+
+def walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+    """All ops of the module's functions, in the order of `walk` over their blocks."""
+    for view in module.regions[0].blocks[0].operations:
+        for region in view.operation.regions:
+            for block in region.blocks:
+                yield from walk(block)
+
+
+def all_blocks(module: ir.Module) -> Iterator[ir.Block]:
+    """The blocks of all functions and of the control flow in them; not the bodies of reduce, sort and the like."""
+    stack = [module.operation]
+    while stack:
+        op = stack.pop()
+        for region in op.regions:
+            for block in region.blocks:
+                if op.name != "builtin.module":
+                    yield block
+                stack += [
+                    view.operation
+                    for view in block.operations
+                    if view.operation.name in CONTROL_FLOW or view.operation.name == "func.func"
+                ]
+
+
+def main_function(module: ir.Module) -> ir.Operation:
+    """The function that a program starts with: @main, else the first public one."""
+    functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
+    named = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions}
+    public = [op for op in functions if "sym_visibility" not in op.attributes]
+    return named.get("main") or (public or functions)[0]
+
+
+def operations_of(block: ir.Block) -> list[ir.Operation]:
+    """The ops of a block as they are now: changing the block does not change the list."""
+    return [view.operation for view in block.operations]
+
+
+def terminator(block: ir.Block) -> ir.Operation:
+    """The op that ends the block."""
+    *_, last = block.operations
+    return last.operation
+
+
+def captured_values(op: ir.Operation) -> list[ir.Value]:
+    """The values that the regions of `op` use and do not define, each once, in order of first use."""
+    inside: set[ir.Value] = set()
+    found: dict[ir.Value, None] = {}
+    stack = [block for region in op.regions for block in reversed(list(region.blocks))]
+    while stack:
+        block = stack.pop()
+        inside.update(block.arguments)
+        for view in block.operations:
+            inner = view.operation
+            for operand in inner.operands:
+                if operand not in inside:
+                    found.setdefault(operand)
+            inside.update(inner.results)
+            for region in inner.regions:
+                stack.extend(region.blocks)
+    # A block deeper in the stack may be visited after its uses were seen: drop what turned out to be inside.
+    return [value for value in found if value not in inside]

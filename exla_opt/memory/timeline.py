@@ -1,0 +1,137 @@
+"""How much memory the main function needs while it runs, and for which tensors, by the model of `peak.py`.
+
+The peak of a timeline is the temporary memory that `peak.predict` predicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.locations import describe
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import main_function
+
+from .peak import Memory, Run, memory_of, run_block
+from .program import Operation, read_block
+
+_LOOP = "while"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One kernel: an op with all that XLA computes together with it.
+
+    op: the op's full name. location: where it stands, as in `model.py:12:3`. depth: the number of loops around it.
+    bytes: the temporary memory that is taken while it runs, scratch memory of its own included.
+    """
+
+    op: str
+    location: str
+    depth: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTensor:
+    """One tensor in temporary memory.
+
+    type: as in `2x3xf32`. op, location: those of the op that makes it. first, last: the points from and to which it
+    is alive.
+    """
+
+    type: str
+    bytes: int
+    op: str
+    location: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The temporary memory of one function.
+
+    points: its kernels in the order in which they run; those of a loop or a branch stand once, behind the op that
+    holds them. tensors: what is alive at the points, in the order in which it is made. memory: the function's bytes.
+    """
+
+    points: tuple[Point, ...]
+    tensors: tuple[LiveTensor, ...]
+    memory: Memory
+
+    @property
+    def peak(self) -> int | None:
+        """The first of the points with the most bytes; None without points."""
+        return max(range(len(self.points)), key=lambda number: self.points[number].bytes, default=None)
+
+    def alive_at(self, point: int) -> list[LiveTensor]:
+        """The tensors alive at one point, largest first."""
+        found = [tensor for tensor in self.tensors if tensor.first <= point <= tensor.last]
+        return sorted(found, key=lambda tensor: -tensor.bytes)
+
+
+def read_timeline(module: ir.Module, gpu: bool = False) -> Timeline:
+    """The timeline of the main function on a CPU or a GPU, in a time linear in the number of ops.
+
+    Calls are not followed, so a module whose calls are inlined tells more.
+    """
+    function = main_function(module)
+    types = Types()
+    run = run_block(read_block(function.regions[0].blocks[0], types), gpu, is_function=True)
+    collected = _Collected(types)
+    collected.add(run, 0, 0)
+    tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)
+    return Timeline(tuple(collected.points), tuple(tensors), memory_of(function, run, types))
+
+
+class _Collected:
+    """The points of a run and of those inside it, and their tensors."""
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+        self.points: list[Point] = []
+        self.tensors: list[LiveTensor] = []
+
+    def add(self, run: Run, depth: int, around: int) -> None:
+        """Add a run. around: the bytes that are taken outside of it."""
+        spans: list[tuple[int, int]] = []
+        for step, kernel in enumerate(run.order):
+            op = run.block.ops[kernel]
+            start = len(self.points)
+            taken = around + run.lives[step] - run.start + run.widened_before(op)
+            scratch = 0 if op.bodies else run.scratches[step]
+            self.points.append(Point(*_origin(run, op), depth, max(taken + scratch, 0)))
+            for inner in run.inner[step]:
+                self.add(inner, depth + (op.name == _LOOP), taken)
+            spans.append((start, len(self.points) - 1))
+        carried = _carried(run)
+        for value, born in run.born.items():
+            died = min(run.died.get(value, len(spans) - 1), carried.get(value, len(spans)))
+            if run.block.sizes[value] and died >= born:
+                self.add_tensor(run, value, spans[born][0], spans[died][1])
+
+    def add_tensor(self, run: Run, value: int, first: int, last: int) -> None:
+        made, size = run.block.values[value], run.block.sizes[value]
+        self.tensors.append(LiveTensor(str(self.types.of(made)), size, *_told(defining_op(made)), first, last))
+
+
+def _carried(run: Run) -> dict[int, int]:
+    """What a body hands to its next step, and the step in which it becomes the buffer of the argument that it replaces.
+
+    That buffer is the loop's own and is counted there.
+    """
+    pairs = zip(run.block.returned, run.block.arguments, strict=False)
+    return {new: run.died[old] for new, old in pairs if old in run.died}
+
+
+def _origin(run: Run, op: Operation) -> tuple[str, str]:
+    """The op's full name and its place; one without results is known by neither."""
+    return _told(defining_op(run.block.values[op.results[0]])) if op.results else (op.name, op.name)
+
+
+def _told(op: ir.Operation | None) -> tuple[str, str]:
+    assert op is not None, "a block's arguments are not made in it"
+    return op.name, describe(op)

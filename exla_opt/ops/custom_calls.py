@@ -1,0 +1,106 @@
+"""Calls of foreign code: split only by a rule that their author, or the user, wrote down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.attributes import boolean, string
+
+from .factor import Einsum, Factor, Letters, Shapes, factors_of
+from .linear import lapack_gtsv, lapack_trsm, top_k
+
+_TRSM = re.compile(r"lapack_[sdcz]trsm_ffi")
+_GTSV = re.compile(r"lapack_[sdcz]gtsv_ffi")
+# These name device layouts, or carry addresses of the process that wrote them.
+_NEVER = frozenset(
+    "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding "
+    "mhlo.topk mhlo.erf".split()
+)
+# Shardy itself knows these well; every other rule is the author's, put on the call when it was made.
+_KNOWN_TO_SHARDY = frozenset({"ApproxTopK"})
+_TENSOR = re.compile(r"\[([^\[\]]*)\]")
+_SIDE = re.compile(r"\((\[[^\[\]]*\](,\[[^\[\]]*\])*)?\)")
+
+
+def target_of(op: ir.Operation) -> str:
+    """The name of the function that a custom_call calls."""
+    return string(op, "call_target_name")
+
+
+@dataclass(frozen=True, slots=True)
+class UserRule:
+    """A rule from the command line: the letters of every dimension of every operand and result."""
+
+    target: str
+    operands: tuple[tuple[str, ...], ...]
+    results: tuple[tuple[str, ...], ...]
+
+
+def _side(text: str) -> tuple[tuple[str, ...], ...] | None:
+    if not _SIDE.fullmatch(text):
+        return None
+    return tuple(tuple(inner.split(",")) if inner else () for inner in _TENSOR.findall(text))
+
+
+def parse_user_rule(target: str, text: str) -> UserRule:
+    """Read `([i,j],[j])->([i])`. Raises ValueError for text of another form."""
+    before, arrow, after = "".join(text.split()).partition("->")
+    operands, results = _side(before), _side(after)
+    if not arrow or operands is None or not results:
+        raise ValueError(f"the rule for {target} is not of the form ([i,j],[j])->([i]): {text!r}")
+    for letter in (name for tensor in (*operands, *results) for name in tensor):
+        if not letter.isidentifier():
+            raise ValueError(f"the rule for {target} has {letter!r} where a letter must stand: {text!r}")
+    return UserRule(target, operands, results)
+
+
+def factors_by_user(rule: UserRule, shapes: Shapes) -> tuple[Factor, ...]:
+    """The factors that the user promises. Raises ValueError when the rule does not fit the call."""
+    written = [len(tensor) for tensor in (*rule.operands, *rule.results)]
+    if len(rule.operands) != len(shapes.operands) or len(rule.results) != len(shapes.results):
+        raise ValueError(
+            f"the rule for {rule.target} names {len(rule.operands)} operands and {len(rule.results)} results, "
+            f"the call has {len(shapes.operands)} and {len(shapes.results)}"
+        )
+    if written != [len(shape) for shape in shapes.all]:
+        raise ValueError(
+            f"the rule for {rule.target} has {written} letters for its operands and results, "
+            f"the call has {[len(shape) for shape in shapes.all]} dimensions"
+        )
+    sizes: dict[str, int] = {}
+    for tensor, shape in zip((*rule.operands, *rule.results), shapes.all, strict=True):
+        for letter, size in zip(tensor, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise ValueError(
+                    f"the rule for {rule.target} gives {letter} to dimensions of {sizes[letter]} and {size}"
+                )
+    return factors_of(Einsum(_letters(rule.operands), _letters(rule.results)), shapes)
+
+
+def _letters(tensors: Sequence[Sequence[str]]) -> list[Letters]:
+    return [[[letter] for letter in tensor] for tensor in tensors]
+
+
+def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, ...]:
+    """The factors of the calls that we know better than Shardy; none for all others."""
+    if _TRSM.fullmatch(target):
+        return lapack_trsm(op, shapes)
+    if _GTSV.fullmatch(target):
+        return lapack_gtsv(shapes)
+    return top_k(op, shapes) if target == "TopK" else ()
+
+
+def has_side_effect(op: ir.Operation) -> bool:
+    """Whether the call does more than compute its results, so that calling it more often would show."""
+    return boolean(op, "has_side_effect")
+
+
+def trusts_rule(op: ir.Operation, target: str) -> bool:
+    """Whether a sharding rule on the call may be followed. `op` is as it was read, before Shardy wrote to it."""
+    if target in _NEVER:
+        return False
+    return "sdy.sharding_rule" in op.attributes or target in _KNOWN_TO_SHARDY

@@ -1,0 +1,195 @@
+"""The words in which an op's factors are told, and the guards that every factor passes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+
+from exla_opt.remarks import Reason
+
+Shape = tuple[int, ...]
+
+
+class Kind(Enum):
+    """How the slices of an op make up the whole.
+
+    INDEPENDENT: every result carries the factor; the slices of the results are concatenated.
+    REDUCING: no result carries it; the slices' results are combined by the op's own monoid.
+    CHAIN: no result carries it; the result of one slice is operand `Factor.chained` of the next.
+    SCAN: every result carries it; the slices are made in order, each from the last elements of the one before.
+    """
+
+    INDEPENDENT = "independent"
+    REDUCING = "reducing"
+    CHAIN = "chain"
+    SCAN = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class DimMapping:
+    """Where a factor stands in one tensor.
+
+    The factor's indices [low, low + length) are elements [0, length * inner) of dimension `dim`; the
+    factor is the major part of that dimension, each index being `inner` contiguous elements.
+    """
+
+    dim: int
+    length: int
+    inner: int = 1
+    low: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One way to cut an op: the indices [0, size) and where they stand in each operand and result.
+
+    A mapping of None means that the tensor does not carry the factor: an operand is used whole, a
+    result is a partial one (REDUCING), the chained value (CHAIN) or the same in every slice (INDEPENDENT).
+
+    chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
+    first tile may have.
+    """
+
+    kind: Kind
+    size: int
+    operands: tuple[DimMapping | None, ...]
+    results: tuple[DimMapping | None, ...]
+    chained: tuple[int, ...] = ()
+    least: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpRule:
+    """All the factors of one op, and why every other dimension is whole."""
+
+    factors: tuple[Factor, ...]
+    reason: Reason
+
+    def at_operand(self, index: int, dim: int) -> Factor | None:
+        """The factor that stands in dimension `dim` of operand `index`, if any."""
+        return next((f for f in self.factors if (s := f.operands[index]) is not None and s.dim == dim), None)
+
+    def at_result(self, index: int, dim: int) -> Factor | None:
+        """The factor that stands in dimension `dim` of result `index`, if any."""
+        return next((f for f in self.factors if (s := f.results[index]) is not None and s.dim == dim), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes of an op's operands and results."""
+
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+
+    @property
+    def all(self) -> tuple[Shape, ...]:
+        """Operands first, then results."""
+        return self.operands + self.results
+
+
+# One tensor of an einsum: for every dimension its letters, the major one first.
+Letters = Sequence[Sequence[Hashable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Einsum:
+    """An op written like an einsum: `([i,k],[k,j])->([i,j])` with the sizes of its letters.
+
+    summed: letters that may be absent from the results, because the op sums (or reduces) over them.
+    whole: letters that must not be cut.
+    """
+
+    operands: Sequence[Letters]
+    results: Sequence[Letters]
+    sizes: Mapping[Hashable, int] = field(default_factory=dict)
+    summed: Collection[Hashable] = ()
+    whole: Collection[Hashable] = ()
+
+
+def numbered(shape: Shape) -> list[list[Hashable]]:
+    """The letters 0, 1, ... of the dimensions of one tensor."""
+    return [[dim] for dim in range(len(shape))]
+
+
+def _sizes(einsum: Einsum, shapes: Shapes) -> dict[Hashable, int]:
+    """The given sizes, and those of letters that fill a dimension by themselves."""
+    sizes = dict(einsum.sizes)
+    for letters, shape in zip((*einsum.operands, *einsum.results), shapes.all, strict=True):
+        for dim, size in zip(letters, shape, strict=True):
+            if len(dim) == 1:
+                sizes.setdefault(dim[0], size)
+    return sizes
+
+
+def _mapping(
+    letter: Hashable, letters: Letters, shape: Shape, sizes: Mapping[Hashable, int]
+) -> DimMapping | None | bool:
+    """The letter's mapping in one tensor, None where it does not stand there, False where it cannot be cut.
+
+    It can be cut where it stands in one dimension only, is the major letter of it (a minor one is strided),
+    and the letters' sizes multiply to the dimension's: Shardy gives some dimensions made-up sizes.
+    """
+    found: DimMapping | None = None
+    for dim, names in enumerate(letters):
+        if letter not in names:
+            continue
+        real = [name for name in names if sizes[name] > 1]
+        if found is not None or real[0] != letter or prod(sizes[name] for name in names) != shape[dim]:
+            return False
+        found = DimMapping(dim, sizes[letter], prod(sizes[name] for name in real[1:]))
+    return found
+
+
+def _letters_in_order(tensors: Iterable[Letters]) -> list[Hashable]:
+    return list(dict.fromkeys(name for letters in tensors for dim in letters for name in dim))
+
+
+def factors_of(einsum: Einsum, shapes: Shapes, makes: bool = False) -> tuple[Factor, ...]:
+    """The factors that may be cut, those of the results first.
+
+    makes: whether a letter may stand in the results only (the op makes the elements of that dimension alike).
+    An empty tensor gives none.
+    """
+    if any(size < 1 for shape in shapes.all for size in shape):
+        return ()
+    sizes = _sizes(einsum, shapes)
+    factors = []
+    for letter in _letters_in_order((*einsum.results, *einsum.operands)):
+        if sizes[letter] < 2 or letter in einsum.whole:
+            continue
+        operands = [_mapping(letter, *pair, sizes) for pair in zip(einsum.operands, shapes.operands, strict=True)]
+        results = [_mapping(letter, *pair, sizes) for pair in zip(einsum.results, shapes.results, strict=True)]
+        mappings = [mapping for mapping in (*operands, *results) if not isinstance(mapping, bool)]
+        if len(mappings) < len(operands) + len(results):
+            continue
+        before, after = tuple(mappings[: len(operands)]), tuple(mappings[len(operands) :])
+        read = any(mapping is not None for mapping in before)
+        if all(mapping is not None for mapping in after) and (read or makes) and letter not in einsum.summed:
+            factors.append(Factor(Kind.INDEPENDENT, sizes[letter], before, after))
+        elif all(mapping is None for mapping in after) and letter in einsum.summed:
+            factors.append(Factor(Kind.REDUCING, sizes[letter], before, after))
+    return tuple(factors)
+
+
+def _uncut(shape: Shape, mappings: Iterable[DimMapping | None]) -> list[int]:
+    cut = {mapping.dim for mapping in mappings if mapping is not None}
+    return [dim for dim, size in enumerate(shape) if size > 1 and dim not in cut]
+
+
+def why_whole(name: str, shapes: Shapes, factors: Sequence[Factor]) -> str:
+    """The sentence that names the dimensions that no factor cuts: of a result first, else of an operand."""
+    for index, shape in enumerate(shapes.results):
+        if dims := _uncut(shape, (factor.results[index] for factor in factors)):
+            return f"{name} needs its {_dimensions(dims)} whole"
+    for index, shape in enumerate(shapes.operands):
+        if dims := _uncut(shape, (factor.operands[index] for factor in factors)):
+            return f"{name} needs {_dimensions(dims)} of its operand {index} whole"
+    return f"{name} has nothing else to cut"
+
+
+def _dimensions(dims: Sequence[int]) -> str:
+    if len(dims) == 1:
+        return f"dimension {dims[0]}"
+    return f"dimensions {', '.join(map(str, dims[:-1]))} and {dims[-1]}"

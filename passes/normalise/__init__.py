@@ -1,0 +1,64 @@
+"""normalise: one flat function without leftovers, which is what the other passes expect.
+
+before:  %1 = call @f(%0)   private @f   a while that carries a value it never changes   x + x twice   case 0
+after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
+
+Applies to every function and every region. Inlines calls, takes the branches that constants choose, drops dead private
+functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
+locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.clean_up import clean_up
+from exla_opt.ir.loops import drop_carries
+from exla_opt.ir.walk import terminator
+from exla_opt.options import Options
+from exla_opt.remarks import Remark
+
+from .branches import take_known_branches
+from .composites import restore_chlo_ops
+from .inline import inline_calls
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Normalise `module` in place. Raises InputError for recursive calls."""
+    restore_chlo_ops(module)
+    inline_calls(module)
+    take_known_branches(module)
+    clean_up(module)
+    if _capture_invariants(module):
+        clean_up(module)
+    return []
+
+
+def _capture_invariants(module: ir.Module) -> bool:
+    """Turn what a loop carries unchanged into a captured value; inner loops first, since that frees outer carries."""
+    loops: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "stablehlo.while":
+            loops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    # Each loop is replaced by a new one after its inner loops were: no handle in `loops` is stale when its turn comes.
+    changed = False
+    for loop in loops:
+        if invariant := _invariant_carries(loop):
+            drop_carries(loop, invariant)
+            changed = True
+    return changed
+
+
+def _invariant_carries(loop: ir.Operation) -> list[int]:
+    """The carries that the body returns as it got them. Empty when the loop had better be left alone."""
+    if len(loop.attributes):  # a sharding, say, has one entry a carry
+        return []
+    body = loop.regions[1].blocks[0]
+    returned = terminator(body).operands
+    found = [index for index, argument in enumerate(body.arguments) if returned[index] == argument]
+    # A loop must carry something; one that carries only constants ends at once or never, and stays what it is.
+    return found if len(found) < len(loop.operands) else []

@@ -1,0 +1,51 @@
+"""A case or an if whose branch is known: the branch takes its place."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.values import splat_value
+
+
+def take_known_branches(module: ir.Module) -> bool:
+    """Put the branch that a constant chooses in the place of each case and if; returns whether there was one.
+
+    An index out of range chooses the last branch of a case. JAX asks for the diagonal of a matrix in this way.
+    """
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in ("stablehlo.case", "stablehlo.if"):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    # Inner ones first, in program order: a handle is not used any more when its op goes with an outer one.
+    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    changed = False
+    for op in found:
+        branch = _known_branch(op)
+        if branch is not None:
+            _take(op, branch)
+            changed = True
+    return changed
+
+
+def _known_branch(op: ir.Operation) -> ir.Block | None:
+    chosen = splat_value(op.operands[0])
+    if len(op.attributes) or chosen is None:
+        return None
+    if op.name == "stablehlo.if":
+        number = 0 if chosen else 1
+    else:
+        number = int(chosen) if 0 <= chosen < len(op.regions) else len(op.regions) - 1
+    block: ir.Block = op.regions[number].blocks[0]
+    return block
+
+
+def _take(op: ir.Operation, branch: ir.Block) -> None:
+    *inner, last = [view.operation for view in branch.operations]
+    for moved in inner:
+        moved.move_before(op)
+    for old, new in zip(op.results, last.operands, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()

@@ -1,0 +1,242 @@
+"""Chooses what to split in one block: candidate plans for every big tensor, the best of them, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from exla_opt.ir.walk import CONTROL_FLOW
+from exla_opt.memory.planned import materialised, peak_bytes
+from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.options import Options
+from exla_opt.remarks import Reason
+
+from .accumulate import reassociates
+from .body import MOST_SLICES_ALIVE, operation_of
+from .extent import block_peak
+from .graph import OUTSIDE, TILE_MARK, Graph, Node
+from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
+from .region import Region, grow, updates_carry
+from .selection import Taken
+
+# A split must promise at least this much less memory: the prediction misses small harms.
+_LEAST_GAIN = 1.1
+# A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
+_WIDE_GAIN = 1.5
+_WIDE_SEEDS = 3
+
+
+@dataclass(slots=True)
+class Choice:
+    """The plans to build now, and why the other big tensors stay."""
+
+    plans: list[Plan] = field(default_factory=list)
+    refusals: dict[int, Refusal] = field(default_factory=dict)
+
+
+def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
+    def allowed(node: Node, factor: Factor) -> bool:
+        return options.reassociate or not reassociates(node.op, factor)
+
+    return allowed
+
+
+def written_tensors(graph: Graph) -> set[int]:
+    """The tensors of a block that XLA is expected to write to memory."""
+    ops = [operation_of(graph, node) for node in graph.nodes]
+    shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
+    return set(materialised(ops, shapes, graph.nodes[graph.terminator].operands).last_read)
+
+
+def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
+    tensor = graph.tensors[value]
+    mappings = []
+    for dim, size in enumerate(tensor.type.shape):
+        if size < 2:
+            continue
+        inners = {1}
+        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
+        if made and (mapping := made.results[tensor.result_index]):
+            inners.add(mapping.inner)
+        for user, index in tensor.users:
+            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
+            if read and (mapping := read.operands[index]):
+                inners.add(mapping.inner)
+        mappings += [
+            DimMapping(dim, size // inner, inner) for inner in sorted(inners) if size % inner == 0 and size > inner
+        ]
+    return mappings
+
+
+def _peak_before(graph: Graph, plan: Plan) -> int:
+    """The predicted peak of the plan's own ops when they run whole, to compare with the plan's."""
+    nodes = [graph.nodes[position] for position in sorted(plan.members)]
+    ops = [operation_of(graph, node) for node in nodes]
+    numbers = {value for op in ops for value in (*op.operands, *op.results)}
+    shapes = {value: graph.tensors[value].type.shape for value in numbers}
+    sizes = {value: graph.tensors[value].type.bytes for value in numbers}
+    outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
+    return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
+
+
+class _Chooser:
+    def __init__(self, graph: Graph, options: Options):
+        self.graph = graph
+        self.options = options
+        self.slice_bytes = options.slice_bytes
+        self.threshold = options.slice_bytes if graph.tile else options.size_threshold
+        self.allowed = _may_cut(options)
+        self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
+        self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
+
+    def is_big(self, value: int) -> bool:
+        return self.graph.tensors[value].type.bytes > self.threshold
+
+    def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
+        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it."""
+        key = (value, mapping)
+        if key not in self.known:
+            self.known[key] = self.search(value, mapping)
+        return self.known[key]
+
+    def search(self, value: int, mapping: DimMapping) -> Plan | Refusal:
+        """The plan of a seed that was not met yet. Long regions that lead nowhere are searched once."""
+        region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
+        if region.joined is not None:
+            return self.give_up(region, self.hopeless[region.joined])
+        found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
+        if isinstance(found, Plan):
+            self.share(region, found)
+        elif found.reason.code == TOO_MANY_LOOPS:
+            self.give_up(region, found.reason)
+        return found
+
+    def give_up(self, region: Region, reason: Reason) -> Refusal:
+        """What takes too many loops takes them from wherever in the region it is looked at."""
+        self.hopeless.update(
+            ((other, mapping), reason) for other, mapping in region.mappings.items() if mapping.low == 0
+        )
+        return Refusal(reason, self.graph.tensors[region.seed].producer)
+
+    def share(self, region: Region, plan: Plan) -> None:
+        for other, mapping in region.mappings.items():
+            if mapping.low == 0 and other in plan.vanished:
+                self.known.setdefault((other, mapping), plan)
+
+    def best_for(self, value: int) -> Plan | Refusal:
+        found = [self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)]
+        plans = [plan for plan in found if isinstance(plan, Plan) and value in plan.vanished]
+        for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
+            if self.gains(plan):
+                return plan
+        if plans:
+            return Refusal(
+                Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
+                None,
+            )
+        refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]
+        return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
+
+    def gains(self, plan: Plan) -> bool:
+        """Whether the plan is worthwhile: clearly less memory than before."""
+        return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan)
+
+    def choose(self) -> Choice:
+        graph = self.graph
+        big = [value for value in range(len(graph.tensors)) if self.is_big(value)]
+        made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
+        if not made:
+            return Choice()
+        written = written_tensors(graph)
+        choice = Choice()
+        covered: set[int] = set()
+        taken = Taken(graph)
+        for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
+            if value in covered or self.is_start(value):
+                continue
+            found = self.refuse_early(value, written) or self.best_for(value)
+            if isinstance(found, Refusal):
+                if self.is_worth_telling(value, written):
+                    choice.refusals[value] = found
+                continue
+            if taken.add(found):
+                covered |= found.vanished
+        choice.plans = list(taken.plans.values())
+        self.widen(choice)
+        for plan in choice.plans:
+            for value in plan.vanished:
+                choice.refusals.pop(value, None)
+        return choice
+
+    def widen(self, choice: Choice) -> None:
+        """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""
+        graph = self.graph
+        if not choice.plans or graph.tile:
+            return
+        peak = block_peak(graph, choice.plans)
+        if peak <= max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes):
+            return  # no more than what a loop's own body may take
+        best = None
+        tried: list[Region] = []
+        seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
+        for value in seeds:
+            for mapping in _candidate_mappings(graph, value):
+                if any(region.mappings.get(value) == mapping for region in tried):
+                    continue
+                region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
+                tried.append(region)
+                plan = make_plan(graph, region, self.slice_bytes, self.is_big)
+                if isinstance(plan, Refusal) or plan.remaining:
+                    continue
+                wide_peak = block_peak(graph, [plan])
+                if wide_peak * _WIDE_GAIN < peak and (best is None or wide_peak < best[0]):
+                    best = (wide_peak, plan)
+        if best is not None:
+            choice.plans = [best[1]]
+
+    def is_worth_telling(self, value: int, written: set[int]) -> bool:
+        """In a body of ours, only what is still over the user's own threshold."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        if not graph.tile:
+            return True
+        over = tensor.type.bytes > self.options.size_threshold
+        return over and value in written and not updates_carry(graph, graph.nodes[tensor.producer])
+
+    def is_start(self, value: int) -> bool:
+        """Whether a tensor is one that is never made: a constant, or one number that a loop starts from."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        node = graph.nodes[tensor.producer]
+        if node.name == "stablehlo.constant":
+            return True
+        if node.name != "stablehlo.broadcast_in_dim" or graph.tensors[node.operands[0]].type.shape:
+            return False
+        return all(graph.nodes[user].name == "stablehlo.while" for user, _ in tensor.users)
+
+    def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
+        """Why a tensor is no target at all, if so."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        node = graph.nodes[tensor.producer]
+        if TILE_MARK in node.op.attributes:
+            return Refusal(
+                Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
+            )
+        if node.name in CONTROL_FLOW:
+            return Refusal(
+                Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
+                tensor.producer,
+            )
+        if value not in written:
+            return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
+        if prod(tensor.type.shape) == 0:
+            return Refusal(Reason("EX105", "it is empty"), tensor.producer)
+        return None
+
+
+def choose(graph: Graph, options: Options) -> Choice:
+    """The plans for one block: largest tensors first, each with the best of its candidates.
+
+    Plans that cannot be built beside the first ones are left for the next round, when those are built.
+    """
+    return _Chooser(graph, options).choose()

@@ -1,0 +1,144 @@
+"""Runs the splitter over all blocks until nothing changes, and tells what was done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.locations import describe
+from exla_opt.ir.order import restore_order
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import walk_functions
+from exla_opt.ops.rules import read_rules
+from exla_opt.options import Options
+from exla_opt.passes import normalise
+from exla_opt.remarks import Kind, Reason, Remark
+
+from .choose import Choice, choose
+from .emit import build_plans
+from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from .plan import Plan, Refusal
+from .rematerialise import bring_captures_in
+
+# Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
+_MOST_ROUNDS = 64
+
+
+def split_module(module: ir.Module, options: Options) -> list[Remark]:
+    """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
+    if _devices(module) > 1:
+        reason = Reason("EX311", f"the module is partitioned over {_devices(module)} devices")
+        return _all_missed(module, options, reason)
+    done: list[Remark] = []
+    missed: list[Remark] = []
+    for attempt in range(_MOST_ROUNDS):
+        graphs = _read(module, options, options.size_threshold)
+        if bring_captures_in(module, graphs, options):
+            graphs = _read(module, options, options.size_threshold)
+        made, found = _run_rounds(module, graphs, options)
+        if made or attempt == 0:
+            _remove_marks(module)
+        if made or attempt == 0:
+            missed = found  # told while our own loops were still marked as such
+        if not made:
+            break
+        done += made
+        normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
+    return done + missed
+
+
+def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tuple[list[Remark], list[Remark]]:
+    """Split until no plan is left; returns what was done, and what was not in the last round."""
+    done: list[Remark] = []
+    missed: list[Remark] = []
+    for _ in range(_MOST_ROUNDS):
+        choices = [choose(graph, options) for graph in graphs]
+        missed = [
+            _missed(graph, value, why)
+            for graph, choice in zip(graphs, choices, strict=True)
+            for value, why in choice.refusals.items()
+        ]
+        for graph, choice in zip(graphs, choices, strict=True):
+            done += _build(graph, choice)
+        if not any(choice.plans for choice in choices):
+            break
+        graphs = _read(module, options, min(options.size_threshold, options.slice_bytes))
+    return done, missed
+
+
+def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
+    """The graphs of all blocks; none, which is cheap, where no op makes a tensor of more than `least` bytes."""
+    types = Types()
+    ops = walk_functions(module.operation)
+    if not options.op_rules and not any(types.of(value).bytes > least for op in ops for value in op.results):
+        return []
+    return read_graphs(module, read_rules(module, options.op_rules))
+
+
+def _devices(module: ir.Module) -> int:
+    """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
+    name = "mhlo.num_partitions"
+    attributes = module.operation.attributes
+    return ir.IntegerAttr(attributes[name]).value if name in attributes else 1
+
+
+def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Remark]:
+    return [
+        _missed(graph, value, Refusal(reason))
+        for graph in read_graphs(module, read_rules(module, options.op_rules))
+        for value, tensor in enumerate(graph.tensors)
+        if tensor.producer != OUTSIDE and tensor.type.bytes > options.size_threshold
+    ]
+
+
+def _build(graph: Graph, choice: Choice) -> list[Remark]:
+    remarks = [_passed(graph, plan) for plan in choice.plans]
+    if choice.plans:
+        build_plans(graph, choice.plans)
+        restore_order(graph.block)
+    return remarks
+
+
+def _passed(graph: Graph, plan: Plan) -> Remark:
+    tensor = graph.tensors[plan.seed]
+    loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
+    others = len(plan.vanished) - 1
+    along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
+    message = f"split over dimension {plan.mapping.dim} ({tensor.type.shape[plan.mapping.dim]}): {loops}{along}"
+    return _remark(graph, plan.seed, Kind.PASSED, Reason("EX001", message))
+
+
+def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
+    remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    if refusal.node is None or refusal.node == graph.tensors[value].producer:
+        return remark
+    node = graph.nodes[refusal.node]
+    where = describe(node.op)
+    return remark if where == remark.location else replace(remark, stopped_by=node.name, stopped_at=where)
+
+
+def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
+    tensor = graph.tensors[value]
+    where = describe(_maker(graph.nodes[tensor.producer].op, tensor.result_index))
+    return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
+
+
+def _maker(op: ir.Operation, result: int) -> ir.Operation:
+    """The op that makes a result, which for a loop of ours stands in its body: the loop has but one place for all."""
+    while TILE_MARK in op.attributes:
+        *_, terminator = op.regions[1].blocks[0].operations
+        owner = terminator.operands[result].owner
+        if not isinstance(owner, ir.Operation | ir.OpView):
+            break
+        result, op = ir.OpResult(terminator.operands[result]).result_number, owner.operation
+    return op
+
+
+def _remove_marks(module: ir.Module) -> None:
+    def remove(op: ir.Operation) -> ir.WalkResult:
+        if TILE_MARK in op.attributes:
+            del op.attributes[TILE_MARK]
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(remove)

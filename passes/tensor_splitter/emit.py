@@ -1,0 +1,242 @@
+"""Builds a plan: while loops over tiles, straight-line code for what is left over, and the old ops removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.types import Types
+from exla_opt.ops.rules import DimMapping, Kind
+
+from . import accumulate, tile
+from .graph import OUTSIDE, TILE_MARK, Graph
+from .loop_init import delay, find_depths, last_input
+from .plan import LoopPlan, Plan
+from .region import TiledOp
+from .tile_runs import Piece
+
+# A whole operand made by one of these is made again in the loop: XLA folds it into its reader there.
+_REPEATED = frozenset({"stablehlo.transpose", "stablehlo.broadcast_in_dim"})
+
+
+class _Tiles:
+    """The body of one loop at one place: makes every op's tile in order, and combines them into the state."""
+
+    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, start: ir.Value):
+        self.graph = graph
+        self.plan = plan
+        self.loop = loop
+        self.piece = piece
+        self.start = start
+        self.made: dict[int, tuple[DimMapping, ir.Value]] = {}
+        self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
+        self.repeated: dict[int, ir.Value] = {}
+        self.offsets: dict[tuple[int, int], ir.Value] = {}
+
+    def present(self, mapping: DimMapping | None) -> bool:
+        """Whether the tensor has the indices of this piece (between two borders it has all or none)."""
+        return mapping is None or mapping.low <= self.piece.start < mapping.low + mapping.length
+
+    def offset(self, scale: int, shift: int) -> ir.Value:
+        """start * scale + shift, made once."""
+        key = (scale, shift)
+        if key not in self.offsets:
+            scaled = self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_i32(scale))
+            self.offsets[key] = scaled if shift == 0 else stablehlo.add(scaled, build.scalar_i32(shift))
+        return self.offsets[key]
+
+    def position_in(self, mapping: DimMapping) -> ir.Value:
+        """Where the tile begins in the tensor's own dimension."""
+        return self.offset(mapping.inner, -mapping.low * mapping.inner)
+
+    def operand(self, member: TiledOp, index: int) -> ir.Value:
+        node = self.graph.nodes[member.node]
+        value, mapping = node.op.operands[index], member.operands[index]
+        number = node.operands[index]
+        if mapping is None:
+            return self.whole(number, value)
+        if number in self.made and self.made[number][0] == mapping:
+            return self.made[number][1]
+        key = (number, mapping)
+        if key not in self.slices:
+            self.slices[key] = build.slice_along(
+                value, mapping.dim, self.position_in(mapping), self.piece.tile * mapping.inner
+            )
+        return self.slices[key]
+
+    def whole(self, number: int, value: ir.Value) -> ir.Value:
+        """A tensor used complete. What a loop captures is written to memory: a cheap op that makes it is repeated."""
+        producer = self.graph.tensors[number].producer
+        if producer == OUTSIDE or producer in self.plan.members or self.graph.nodes[producer].name not in _REPEATED:
+            return value
+        if number not in self.repeated:
+            clone = self.graph.nodes[producer].op.clone(ip=ir.InsertionPoint.current)
+            self.repeated[number] = clone.operation.results[0]
+        return self.repeated[number]
+
+    def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
+        """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
+        states = dict(states)
+        for position in self.loop.stage.nodes:
+            member = self.plan.members[position]
+            node = self.graph.nodes[position]
+            if not all(map(self.present, member.results)):
+                continue
+            if member.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, member.operands)):
+                continue
+            with node.op.location:
+                results = self.tiles_of(member, states.get(position))
+                scanned: list[ir.Value] = []
+                if member.factor.kind is Kind.SCAN:
+                    before = states[position][: len(results)]
+                    results, scanned = accumulate.resume(node.op, member.factor, before, results)
+                elif member.factor.kind is not Kind.INDEPENDENT:
+                    states[position] = accumulate.combine(
+                        node.op,
+                        member.factor,
+                        states[position],
+                        results,
+                        self.offset(member.scale, member.offset),
+                    )
+                    continue
+                if position in states:
+                    wholes = states[position][len(scanned) :]
+                    states[position] = scanned + self.write(member, wholes, results)
+                for number, mapping, made in zip(node.results, member.results, results, strict=True):
+                    if mapping is not None:
+                        self.made[number] = (mapping, made)
+        return states
+
+    def tiles_of(self, member: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
+        node, factor = self.graph.nodes[member.node], member.factor
+        length = self.piece.tile * member.scale
+        operands = []
+        for index, mapping in enumerate(member.operands):
+            if index in factor.chained:
+                assert state is not None
+                operands.append(state[factor.chained.index(index)])
+            else:
+                operands.append(self.operand(member, index) if self.present(mapping) else node.op.operands[index])
+        return tile.build_tile(
+            node.op,
+            factor,
+            operands,
+            self.offset(member.scale, member.offset),
+            [None if mapping is None else (0, length if self.present(mapping) else 0) for mapping in member.operands],
+            [None if mapping is None else (0, length) for mapping in member.results],
+        )
+
+    def write(self, member: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
+        """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
+        written = []
+        for whole, output in zip(wholes, _outputs_of(self.loop, member.node), strict=True):
+            mapping, made = member.results[output], results[output]
+            written.append(
+                made if mapping is None else build.update_along(whole, made, mapping.dim, self.position_in(mapping))
+            )
+        return written
+
+
+def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
+    return [output.result for output in loop.stage.outputs if output.node == position]
+
+
+def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> dict[int, list[ir.Value]]:
+    """By node: where a scan begins, then an empty whole for each output; or what partial results are added to."""
+    states: dict[int, list[ir.Value]] = {}
+    written = {output.node for output in loop.stage.outputs}
+    after, types = last_input(graph, loop, depths), Types()
+    for position in loop.stage.nodes:
+        node, factor = graph.nodes[position], plan.members[position].factor
+        if position not in written and factor.kind is not Kind.SCAN:
+            continue
+        with node.op.location:
+            states[position] = [] if factor.kind is Kind.INDEPENDENT else accumulate.initial_state(node.op, factor)
+            if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+                states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
+            if factor.kind is not Kind.CHAIN:
+                states[position] = [delay(value, after, types.of(value).bytes) for value in states[position]]
+    return states
+
+
+def _flatten(states: dict[int, list[ir.Value]]) -> list[ir.Value]:
+    return [value for position in sorted(states) for value in states[position]]
+
+
+def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict[int, list[ir.Value]]:
+    remaining = iter(values)
+    return {position: [next(remaining) for _ in states[position]] for position in sorted(states)}
+
+
+def _build_while(
+    graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, states: dict[int, list[ir.Value]]
+) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
+    """The loop over one piece. Returns its final counter and states."""
+    initial = [build.scalar_i32(0), *_flatten(states)]
+    types = [value.type for value in initial]
+    made = stablehlo.WhileOp(types, initial)
+    made.operation.attributes[TILE_MARK] = ir.UnitAttr.get()
+    condition, body = (region.blocks.append(*types) for region in made.operation.regions)
+    with ir.InsertionPoint(condition):
+        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(piece.trips))])
+    with ir.InsertionPoint(body):
+        counter, *carried = body.arguments
+        start = stablehlo.multiply(counter, build.scalar_i32(piece.tile))
+        if piece.start:
+            start = stablehlo.add(start, build.scalar_i32(piece.start))
+        after = _Tiles(graph, plan, loop, piece, start).emit(_like(states, carried))
+        stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
+    results = list(made.operation.results)
+    return results[0], _like(states, results[1:])
+
+
+def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> None:
+    """Insert one stage before its last op, and let its outputs take the place of the old results."""
+    last = graph.nodes[max(loop.stage.nodes)].op
+    with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
+        states = _initial_states(graph, plan, loop, depths)
+        counter: ir.Value | None = None
+        for piece in loop.pieces:
+            if piece.trips > 1:
+                counter, states = _build_while(graph, plan, loop, piece, states)
+                ended = piece
+                continue
+            start = build.scalar_i32(piece.start)
+            if counter is not None:
+                # Counted from where the loop ended: XLA must not run this tile beside the loop.
+                reached = stablehlo.multiply(counter, build.scalar_i32(ended.tile))
+                start = stablehlo.add(reached, build.scalar_i32(piece.start - ended.tile * ended.trips))
+            states = _Tiles(graph, plan, loop, piece, start).emit(states)
+        for position, state in states.items():
+            _replace_results(graph, plan, loop, position, state)
+
+
+def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> None:
+    op, member = graph.nodes[position].op, plan.members[position]
+    with op.location:
+        if member.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+            outputs = _outputs_of(loop, position)
+            results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
+        else:
+            results = dict(enumerate(accumulate.finish(op, member.factor, state)))
+    for index, value in results.items():
+        op.results[index].replace_all_uses_with(value)
+
+
+def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:
+    """Write the plans' loops into the graph's block and erase the ops that they replace.
+
+    The block is afterwards not in order: a reader may stand before the loop (see `order`).
+    """
+    depths = find_depths(graph)
+    for plan in plans:
+        for loop in plan.loops:
+            _build_loop(graph, plan, loop, depths)
+    # Not before all are built: two plans may make the same tensor, each for itself.
+    for position in sorted({position for plan in plans for position in plan.members}, reverse=True):
+        op = graph.nodes[position].op
+        if not any(True for result in op.results for _ in result.uses):
+            op.erase()

@@ -1,0 +1,143 @@
+"""A read-only index of one block: its ops and tensors as plain numbers, so that analysis is fast and pure.
+
+Operations are numbered, never hashed: the hash of an `ir.Operation` changes with its attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import TensorType, Types
+from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ops.rules import OpRule
+
+OUTSIDE = -1
+# Marks the loops that the splitter made in this run: their bodies are held to the split size.
+TILE_MARK = "exla.tile"
+
+
+@dataclass(slots=True)
+class Tensor:
+    """One SSA value: who makes it (OUTSIDE for block arguments and captured values) and who reads it."""
+
+    value: ir.Value
+    type: TensorType
+    producer: int
+    result_index: int
+    users: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation: numbers of its operands, results and of the values its regions capture.
+
+    rules, number: the rules of the whole module, and which of them is the op's.
+    """
+
+    position: int
+    op: ir.Operation
+    name: str
+    rules: Sequence[OpRule]
+    number: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    captures: tuple[int, ...]
+
+    @property
+    def rule(self) -> OpRule:
+        """How the op may be cut."""
+        return self.rules[self.number]
+
+
+@dataclass(slots=True)
+class Graph:
+    """One block. `nodes` are in program order; the last is the terminator.
+
+    A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
+    arguments: the block's own arguments, as far as they are read. `tile` is set for the body of a loop that the
+    splitter made itself.
+    """
+
+    block: ir.Block
+    nodes: list[Node]
+    tensors: list[Tensor]
+    arguments: frozenset[int]
+    tile: bool = False
+
+    @property
+    def terminator(self) -> int:
+        """The position of the block's terminator."""
+        return len(self.nodes) - 1
+
+
+class _Reader:
+    """Reads the blocks of a module in the order of its rules."""
+
+    def __init__(self, rules: Sequence[OpRule]):
+        self.rules = rules
+        self.types = Types()
+        self.graphs: list[Graph] = []
+        self.ops = 0
+
+    def read(self, block: ir.Block) -> None:
+        """Add the graph of a function's block, then those of the blocks in it, however deep they are nested."""
+        stack = [self.steps(block, False)]
+        while stack:
+            inner = next(stack[-1], None)
+            if inner is None:
+                stack.pop()
+            else:
+                stack.append(self.steps(*inner))
+
+    def steps(self, block: ir.Block, tile: bool) -> Iterator[tuple[ir.Block, bool]]:
+        """Add the graph of one block; gives each block inside where it stands, and whether it is a tile's."""
+        nodes: list[Node] = []
+        tensors: list[Tensor] = []
+        number: dict[ir.Value, int] = {}
+        graph = Graph(block, nodes, tensors, frozenset(), tile)
+        self.graphs.append(graph)
+
+        def tensor(value: ir.Value) -> int:
+            known = number.get(value)
+            if known is None:
+                known = number[value] = len(tensors)
+                tensors.append(Tensor(value, self.types.of(value), OUTSIDE, 0))
+            return known
+
+        for view in block.operations:
+            op = view.operation
+            name = op.name
+            position = len(nodes)
+            operands = tuple([tensor(value) for value in op.operands])
+            captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
+            for index, operand in enumerate(operands):
+                tensors[operand].users.append((position, index))
+            for capture in captures:
+                tensors[capture].users.append((position, -1))
+            first = len(tensors)
+            for index, value in enumerate(op.results):
+                number[value] = first + index
+                tensors.append(Tensor(value, self.types.of(value), position, index))
+            results = tuple(range(first, len(tensors)))
+            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
+            self.ops += 1
+            if name in CONTROL_FLOW:
+                own = TILE_MARK in op.attributes
+                yield from ((inner, own) for region in op.regions for inner in region.blocks)
+        graph.arguments = frozenset(number[value] for value in block.arguments if value in number)
+
+
+def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
+    """One graph for every block of the module's functions and of their control flow, outer blocks first.
+
+    rules: what `factors.read_rules` returned for this module, in the order of its walk.
+    """
+    reader = _Reader(rules)
+    for view in module.body.operations:
+        for region in view.operation.regions:
+            for block in region.blocks:
+                reader.read(block)
+    return reader.graphs

@@ -1,0 +1,161 @@
+"""Brings big tensors into the loop body that reads them, so that the body's own tiles can make them.
+
+    %c = cost(%x, %y)               while ... {
+    while ... { use(%c) }      ->       %c = cost(%x, %y); use(%c)     then split like any other
+
+A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was made once outside: kept
+whole it can never be split. It is made again in every trip, from small values, and only when the split then
+removes it; otherwise the move is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.walk import CONTROL_FLOW
+from exla_opt.ops.rules import read_rules
+from exla_opt.options import Options
+
+from .choose import choose
+from .equality import asks_about, compares_equal
+from .graph import OUTSIDE, Graph, read_graphs
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One tensor brought into one block: the copies made there, and which of them took its place.
+
+    originals: what they are copies of, in the same order, with their results.
+    """
+
+    original: ir.Value
+    copy: ir.Value
+    block: ir.Block
+    clones: tuple[ir.Operation, ...]
+    originals: tuple[tuple[ir.Operation, tuple[ir.Value, ...]], ...]
+
+
+def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False) -> list[int] | None:
+    """The ops that make a big tensor from small ones, in program order; None when one must not be repeated.
+
+    keeps_answers: whether what asks for equality stays where it is, and the answers are read.
+    """
+    chain: set[int] = set()
+    queue = [value]
+    while queue:
+        current = queue.pop()
+        tensor = graph.tensors[current]
+        if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
+            continue
+        if keeps_answers and compares_equal(graph.nodes[tensor.producer].op):
+            continue
+        node = graph.nodes[tensor.producer]
+        if node.name in CONTROL_FLOW or not node.rule.factors:
+            return None
+        chain.add(node.position)
+        queue += node.operands
+    return sorted(chain)
+
+
+def _bring_in(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) -> _Move:
+    """Clone the chain to the start of the block and let the block read the clone."""
+    copies: dict[ir.Value, ir.Value] = {}
+    clones: list[ir.Operation] = []
+    uses = [(use.owner, use.operand_number) for use in value.uses if use.owner.operation.block == block]
+    for position in chain:
+        op = graph.nodes[position].op
+        clone = op.clone(ip=ir.InsertionPoint.at_block_begin(block)).operation
+        if clones:
+            clone.move_after(clones[-1])
+        clones.append(clone)
+        for index, operand in enumerate(op.operands):
+            if operand in copies:
+                clone.operands[index] = copies[operand]
+        copies.update(zip(op.results, clone.results, strict=True))
+    for owner, index in uses:
+        owner.operation.operands[index] = copies[value]
+    ops = [graph.nodes[position].op for position in chain]
+    originals = tuple((op, tuple(op.results)) for op in ops)
+    return _Move(value, copies[value], block, tuple(clones), originals)
+
+
+def _undo(move: _Move) -> None:
+    move.copy.replace_all_uses_with(move.original)
+    for clone in reversed(move.clones):
+        clone.erase()
+
+
+def _drop_unread(moves: list[_Move]) -> None:
+    """Erase the originals that nobody reads any more, so that nothing is said of them."""
+    gone: set[ir.Value] = set()
+    for move in moves:
+        for op, results in reversed(move.originals):
+            if gone.isdisjoint(results) and not any(True for value in results for _ in value.uses):
+                gone.update(results)
+                op.erase()
+
+
+def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
+    """The blocks other than its own in which a value is read, each once."""
+    blocks: list[ir.Block] = []
+    for use in value.uses:
+        block = use.owner.operation.block
+        if block != home and block not in blocks:
+            blocks.append(block)
+    return blocks
+
+
+def bring_captures_in(module: ir.Module, graphs: Sequence[Graph], options: Options) -> bool:
+    """Move what can be split into the bodies that capture it; undo what then is not split.
+
+    graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
+    """
+    chains = [found for graph in graphs for found in _chains(graph, options.size_threshold)]
+    moves = [
+        _bring_in(graph, chain, value, block)
+        for graph, value, chain in chains
+        for block in _reading_blocks(value, graph.block)
+    ]
+    if not moves:
+        return False
+    for move in _not_split(module, moves, options):
+        _undo(move)
+    _drop_unread(moves)
+    return True
+
+
+def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
+    """The big tensors that are captured and may be made again, and the ops that make each."""
+    captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
+    for value in sorted(captured):
+        tensor = graph.tensors[value]
+        if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
+            continue
+        chain = _chain(graph, value, threshold)
+        if chain and not _is_read_once(graph, chain, value):
+            # Two loops that make it again may answer differently which elements are equal to a number.
+            if any(asks_about(tensor.value, block) for block in _reading_blocks(tensor.value, graph.block)):
+                continue
+            if any(compares_equal(graph.nodes[position].op) for position in chain):
+                chain = _chain(graph, value, threshold, keeps_answers=True)
+        if chain:
+            yield graph, tensor.value, chain
+
+
+def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
+    """Whether one block alone reads what a chain makes."""
+    made = [result for position in chain for result in graph.nodes[position].results]
+    readers = {user for result in made for user, _ in graph.tensors[result].users} - set(chain)
+    return len(readers) == 1 and len(_reading_blocks(graph.tensors[value].value, graph.block)) == 1
+
+
+def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:
+    """The moves whose copy would stay whole in its new block."""
+    vanishing: set[ir.Value] = set()
+    for graph in read_graphs(module, read_rules(module, options.op_rules)):
+        for plan in choose(graph, options).plans:
+            vanishing.update(graph.tensors[value].value for value in plan.vanished)
+    return [move for move in moves if move.copy not in vanishing]

@@ -1,0 +1,58 @@
+"""How a region's index is cut: runs of equal tiles between borders, and the shorter tiles that are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .region import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of equal tiles: region indices [start, start + tile * trips); one trip is straight-line code."""
+
+    start: int
+    tile: int
+    trips: int
+
+
+def balanced_tile(extent: int, longest: int) -> int:
+    """The tile length for `extent` indices of which at most `longest` fit: few trips, and even ones.
+
+    A divisor of the extent when one is near, else a multiple of 16 that leaves a shorter last tile.
+    """
+    if longest >= extent:
+        return extent
+    trips = -(-extent // longest)
+    for more in range(trips, 2 * trips + 1):
+        if extent % more == 0:
+            return extent // more
+    even = -(-extent // trips)
+    rounded = -(-even // 16) * 16
+    return rounded if rounded <= longest else longest
+
+
+def cut_pieces(borders: list[int], longest: int) -> tuple[Piece, ...]:
+    """The tiles between consecutive borders, each run of equal tiles one piece."""
+    pieces = []
+    for start, stop in pairwise(borders):
+        tile = balanced_tile(stop - start, longest)
+        trips, rest = divmod(stop - start, tile)
+        pieces.append(Piece(start, tile, trips))
+        if rest:
+            pieces.append(Piece(stop - rest, rest, 1))
+    return tuple(pieces)
+
+
+def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
+    """The region indices at which some tensor begins or ends; between two of them all ops look alike."""
+    low, high = region.low, region.high
+    borders = {low, high}
+    for position in nodes:
+        member = region.members[position]
+        for mapping in (*member.operands, *member.results):
+            if mapping is not None:
+                borders |= {min(max(mapping.low, low), high), min(max(mapping.low + mapping.length, low), high)}
+    return sorted(borders)
