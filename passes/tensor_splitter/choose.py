@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -16,8 +16,16 @@ from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, operation_of
 from .extent import block_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, Node
-from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
-from .region import Region, grow, updates_carry
+from .plan import (
+    TOO_MANY_LOOPS,
+    Plan,
+    Refusal,
+    find_loops,
+    make_plan,
+    refuse_returned,
+    refuse_unsplit,
+)
+from .region import Region, grow, is_free, updates_carry
 from .selection import Taken
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -78,7 +86,7 @@ def _peak_before(graph: Graph, plan: Plan) -> int:
     shapes = {value: graph.tensors[value].type.shape for value in numbers}
     sizes = {value: graph.tensors[value].type.bytes for value in numbers}
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
+    return peak_bytes(ops, shapes, sizes, outputs, free=outputs & graph.returned)
 
 
 class _Chooser:
@@ -95,35 +103,57 @@ class _Chooser:
         return self.graph.tensors[value].type.bytes > self.threshold
 
     def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
-        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it."""
+        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
         key = (value, mapping)
         if key not in self.known:
-            self.known[key] = self.search(value, mapping)
+            self.search(value, mapping)
         return self.known[key]
 
-    def search(self, value: int, mapping: DimMapping) -> Plan | Refusal:
-        """The plan of a seed that was not met yet. Long regions that lead nowhere are searched once."""
+    def search(self, value: int, mapping: DimMapping) -> None:
+        """Find out about a seed that was not met yet, and about all that lead to the same region: it is grown once."""
         region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
         if region.joined is not None:
-            return self.give_up(region, self.hopeless[region.joined])
-        found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
-        if isinstance(found, Plan):
-            self.share(region, found)
-        elif found.reason.code == TOO_MANY_LOOPS:
-            self.give_up(region, found.reason)
-        return found
+            self.give_up(region, self.hopeless[region.joined])
+            return
+        loops = find_loops(self.graph, region, self.is_big)
+        if isinstance(loops, Refusal):
+            self.share(region, dict.fromkeys(region.mappings, loops))
+            if loops.reason.code == TOO_MANY_LOOPS:
+                self.give_up(region, loops.reason)
+            return
+        unsplit = {
+            other: refuse_unsplit(self.graph, region, other) for other in region.mappings.keys() - loops.vanished
+        }
+        self.share(region, unsplit)
+        if loops.vanished:
+            found = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big)
+            self.share(region, dict.fromkeys(loops.vanished, found))
 
-    def give_up(self, region: Region, reason: Reason) -> Refusal:
+    def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""
+        self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
         self.hopeless.update(
             ((other, mapping), reason) for other, mapping in region.mappings.items() if mapping.low == 0
         )
-        return Refusal(reason, self.graph.tensors[region.seed].producer)
 
-    def share(self, region: Region, plan: Plan) -> None:
-        for other, mapping in region.mappings.items():
-            if mapping.low == 0 and other in plan.vanished:
-                self.known.setdefault((other, mapping), plan)
+    def share(self, region: Region, found: Mapping[int, Plan | Refusal]) -> None:
+        """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
+        lone = self.is_seam(region.seed, ())
+        for value, mapping in region.mappings.items():
+            if value not in found or mapping.low or (value, mapping) in self.known:
+                continue
+            outcome = found[value]
+            same = value == region.seed or not (lone or self.is_seam(value, region.members))
+            if same or isinstance(outcome, Plan):
+                self.known[value, mapping] = outcome
+
+    def is_seam(self, value: int, members: Container[int]) -> bool:
+        """Whether a search from this very tensor connects what no other does: free, with readers not in `members`."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
+            return False
+        readers = {user for user, _ in tensor.users}
+        return len(readers) > 1 and any(user not in members for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
         found = [self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)]
@@ -187,7 +217,10 @@ class _Chooser:
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
                 tried.append(region)
-                plan = make_plan(graph, region, self.slice_bytes, self.is_big)
+                loops = find_loops(graph, region, self.is_big)
+                if isinstance(loops, Refusal) or value not in loops.vanished:
+                    continue
+                plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
                 wide_peak = block_peak(graph, [plan])
@@ -231,6 +264,10 @@ class _Chooser:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
         if prod(tensor.type.shape) == 0:
             return Refusal(Reason("EX105", "it is empty"), tensor.producer)
+        if updates_carry(graph, node):
+            return Refusal(Reason("EX302", f"{node.name} updates what the loop carries"), tensor.producer)
+        if value in graph.returned:
+            return refuse_returned(graph)  # whatever its region is, it must exist at the end
         return None
 
 
