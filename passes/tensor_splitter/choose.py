@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.ir.walk import CONTROL_FLOW
@@ -138,17 +138,19 @@ class _Chooser:
 
     def share(self, region: Region, found: Mapping[int, Plan | Refusal]) -> None:
         """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
-        lone = self.is_seam(region.seed, ())
+        seed = region.seed
+        planned = isinstance(found.get(seed), Plan)
+        mutual = not self.is_seam(seed, ())
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
-            outcome = found[value]
-            same = value == region.seed or not (lone or self.is_seam(value, region.members))
-            if same or isinstance(outcome, Plan):
-                self.known[value, mapping] = outcome
+            inside = self.graph.tensors[value].producer in region.members
+            same = mutual and inside and not self.is_seam(value, region.members)
+            if value == seed or same or (planned and found[value] is found[seed]):
+                self.known[value, mapping] = found[value]
 
     def is_seam(self, value: int, members: Container[int]) -> bool:
-        """Whether a search from this very tensor connects what no other does: free, with readers not in `members`."""
+        """Whether a search that starts at the tensor connects more than others: free, with readers not in `members`."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
             return False
@@ -156,8 +158,12 @@ class _Chooser:
         return len(readers) > 1 and any(user not in members for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
-        found = [self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)]
-        plans = [plan for plan in found if isinstance(plan, Plan) and value in plan.vanished]
+        found = {mapping: self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)}
+        plans = [
+            plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
+            for mapping, plan in found.items()
+            if isinstance(plan, Plan) and value in plan.vanished
+        ]
         for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
             if self.gains(plan):
                 return plan
@@ -166,7 +172,7 @@ class _Chooser:
                 Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
                 None,
             )
-        refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]
+        refusals = [refusal for refusal in found.values() if isinstance(refusal, Refusal)]
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def gains(self, plan: Plan) -> bool:

@@ -56,6 +56,7 @@ class LoopPlan:
 class Plan:
     """One way to split one region.
 
+    seed, mapping: the tensor that it was asked for, and how that is cut.
     copies: the members that the loops only repeat: the originals stay for whoever else reads them.
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
     that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
@@ -241,10 +242,9 @@ def make_plan(
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
     peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
-    seed = _named(graph, region, loops.vanished)
     return Plan(
-        seed,
-        region.mappings[seed],
+        region.seed,
+        region.mappings[region.seed],
         {position: region.members[position] for loop in planned for position in loop.stage.nodes},
         tuple(planned),
         loops.copies,
@@ -254,13 +254,6 @@ def make_plan(
         sum(_seconds(graph, region, loop, too_big) for loop in planned),
         too_big,
     )
-
-
-def _named(graph: Graph, region: Region, vanished: frozenset[int]) -> int:
-    """The tensor that a plan is named after: the region's seed if that vanishes, else the largest that does."""
-    if region.seed in vanished:
-        return region.seed
-    return min(vanished, key=lambda value: (-graph.tensors[value].type.bytes, value))
 
 
 def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tuple[Callable[[int], bool], bool]]:
