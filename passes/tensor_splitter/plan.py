@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
+from exla_opt.memory.machine import Machine
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.remarks import Reason
 
@@ -213,14 +214,20 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
 
 
 def make_plan(
-    graph: Graph, region: Region, loops: Loops, slice_bytes: int, is_big: Callable[[int], bool]
+    graph: Graph,
+    region: Region,
+    loops: Loops,
+    slice_bytes: int,
+    is_big: Callable[[int], bool],
+    machine: Machine,
 ) -> Plan | Refusal:
     """The plan for a region of which something vanishes, or why there is none.
 
-    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold.
+    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold. machine: the one that
+    the program is for.
     """
     stages, outputs = loops.stages, loops.outputs
-    bodies = [body_of(graph, region, loops.makers, stage) for stage in stages]
+    bodies = [body_of(graph, region, loops.makers, stage, machine) for stage in stages]
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]

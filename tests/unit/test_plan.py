@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, find_loops, make_plan, refuse_unsplit
@@ -191,7 +192,7 @@ def plan_of(graph: Graph, region: Region, slice_bytes: int, big: Callable[[int],
         return loops
     if region.seed not in loops.vanished:
         return refuse_unsplit(graph, region, region.seed)
-    return make_plan(graph, region, loops, slice_bytes, big)
+    return make_plan(graph, region, loops, slice_bytes, big, CPU)
 
 
 ROWS = f"%y = stablehlo.dot_general %x, %c, contracting_dims = [1] x [0] : ({MATRIX}, tensor<32xf32>) -> tensor<64xf32>"
