@@ -11,6 +11,8 @@ from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import Number, splat_value
 from exla_opt.ir.walk import operations_of
 
+from .traits import Trait, traits_of
+
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
 _CHOOSING = frozenset(
     "stablehlo." + name for name in "compare select and or not minimum maximum constant return".split()
@@ -115,6 +117,15 @@ def chooses(block: ir.Block) -> bool:
                 return False
             queue += list(maker.operands)[1:] if maker.name == "stablehlo.select" else list(maker.operands)
     return True
+
+
+def selects(op: ir.Operation) -> bool:
+    """Whether the results are elements of the operands, or their places, chosen among many by comparing them."""
+    traits = traits_of(op.name)
+    if Trait.REDUCES not in traits:
+        return Trait.SELECTS in traits and Trait.POINTWISE not in traits
+    names = componentwise(body_of(op))
+    return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
 
 
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:

@@ -14,7 +14,8 @@ from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
-from .equality import compares_equal, find_repeated, find_unequal
+from .comparisons import asks
+from .equality import find_repeated, find_unequal
 from .graph import OUTSIDE, Graph, Node
 from .region import Region, TiledOp
 from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
@@ -270,13 +271,13 @@ def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tupl
 
     # The answers to a question take a quarter of what it is about, or less, so big ones may be kept as well.
     def is_big_and_no_answer(value: int) -> bool:
-        return is_big(value) and not compares_equal(graph.nodes[graph.tensors[value].producer].op)
+        return is_big(value) and not asks(graph.nodes[graph.tensors[value].producer].op)
 
     yield is_big_and_no_answer, True
 
 
 def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
-    unequal = next((node for stage in stages if (node := find_unequal(graph, makers, stage)) is not None), None)
+    unequal = find_unequal(graph, makers, stages)
     return find_repeated(graph, stages) if unequal is None else unequal
 
 

@@ -20,7 +20,7 @@ from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
 
 from .choose import choose
-from .equality import asks_about, compares_equal
+from .comparisons import asks, asks_about
 from .graph import OUTSIDE, Graph, read_graphs
 
 
@@ -50,7 +50,7 @@ def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False
         tensor = graph.tensors[current]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
             continue
-        if keeps_answers and compares_equal(graph.nodes[tensor.producer].op):
+        if keeps_answers and asks(graph.nodes[tensor.producer].op):
             continue
         node = graph.nodes[tensor.producer]
         if node.name in CONTROL_FLOW or not node.rule.factors:
@@ -139,7 +139,7 @@ def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, lis
             # Two loops that make it again may answer differently which elements are equal to a number.
             if any(asks_about(tensor.value, block) for block in _reading_blocks(tensor.value, graph.block)):
                 continue
-            if any(compares_equal(graph.nodes[position].op) for position in chain):
+            if any(asks(graph.nodes[position].op) for position in chain):
                 chain = _chain(graph, value, threshold, keeps_answers=True)
         if chain:
             yield graph, tensor.value, chain

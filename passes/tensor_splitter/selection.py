@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from .equality import compares_equal
+from .comparisons import asks
 from .graph import Graph
 from .plan import Plan
 
@@ -29,7 +29,7 @@ class Taken:
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._makers.get(op, ()) for op in makes)))]
         beside = [rival for rival in rivals if not (_makes(rival) <= makes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(compares_equal(self.graph.nodes[op].op) for rival in beside for op in makes | _makes(rival)):
+        if any(asks(self.graph.nodes[op].op) for rival in beside for op in makes | _makes(rival)):
             return False
         replaced = [rival for rival in rivals if rival not in beside]
         for rival in replaced:
