@@ -6,12 +6,12 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
@@ -255,11 +255,13 @@ class _Chooser:
         """Whether a tensor is one that is never made: a constant, or one number that a loop starts from."""
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
-        if node.name == "stablehlo.constant":
-            return True
-        if node.name != "stablehlo.broadcast_in_dim" or graph.tensors[node.operands[0]].type.shape:
+        if Trait.FREE not in node.traits or Trait.MOVES in node.traits and not node.operands:
             return False
-        return all(graph.nodes[user].name == "stablehlo.while" for user, _ in tensor.users)
+        if not node.operands:
+            return True
+        loops = Trait.CONTROL_FLOW | Trait.IN_PLACE
+        one_number = not graph.tensors[node.operands[0]].type.shape
+        return one_number and all(loops in graph.nodes[user].traits for user, _ in tensor.users)
 
     def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
         """Why a tensor is no target at all, if so."""
@@ -269,7 +271,7 @@ class _Chooser:
             return Refusal(
                 Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
             )
-        if node.name in CONTROL_FLOW:
+        if Trait.CONTROL_FLOW in node.traits:
             return Refusal(
                 Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
                 tensor.producer,

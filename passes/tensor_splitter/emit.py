@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.types import Types
 from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.traits import Trait
 
 from . import accumulate, tile
 from .graph import OUTSIDE, TILE_MARK, Graph
@@ -17,9 +18,6 @@ from .loop_init import delay, find_depths, last_input
 from .plan import LoopPlan, Plan
 from .region import TiledOp
 from .tile_runs import Piece
-
-# A whole operand made by one of these is made again in the loop: XLA folds it into its reader there.
-_REPEATED = frozenset({"stablehlo.transpose", "stablehlo.broadcast_in_dim"})
 
 
 class _Tiles:
@@ -68,9 +66,12 @@ class _Tiles:
         return self.slices[key]
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
-        """A tensor used complete. What a loop captures is written to memory: a cheap op that makes it is repeated."""
+        """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
         producer = self.graph.tensors[number].producer
-        if producer == OUTSIDE or producer in self.plan.members or self.graph.nodes[producer].name not in _REPEATED:
+        if producer == OUTSIDE or producer in self.plan.members:
+            return value
+        traits = self.graph.nodes[producer].traits
+        if Trait.REARRANGES not in traits or Trait.VIEW in traits:
             return value
         if number not in self.repeated:
             clone = self.graph.nodes[producer].op.clone(ip=ir.InsertionPoint.current)

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from exla_opt.ops.reducers import selects
-from exla_opt.ops.traits import Trait, traits_of
+from exla_opt.ops.traits import Trait
 
 from .comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
 from .graph import OUTSIDE, Graph, Node
@@ -99,7 +99,7 @@ class _Awaited:
             found = [picks[value] for value in node.operands if value in picks]
             if selects(node.op):
                 picks.update(dict.fromkeys(node.results, True))
-            elif found and traits_of(node.name) & (Trait.POINTWISE | Trait.MOVES):
+            elif found and node.traits & (Trait.POINTWISE | Trait.MOVES):
                 kept = any(found) and (_keeps(node) or _is_selection(node))
                 picks.update(dict.fromkeys(node.results, kept))
         for value, bit in self.bits.items():
@@ -151,7 +151,7 @@ def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited
         recomputed |= awaited.sources.get(node.position, 0)
     if not _keeps(node) and not _is_selection(node):
         others = [value for value, side in zip(node.operands, sides, strict=True) if side == _NOTHING]
-        follows = Trait.POINTWISE in traits_of(node.name) and all(_is_constant(graph, value) for value in others)
+        follows = Trait.POINTWISE in node.traits and all(_is_constant(graph, value) for value in others)
         alone = len(others) + 1 == len(sides)
         joined = (joined if follows and alone else 0) | _join(node, sides)
         picked = 0
@@ -160,7 +160,7 @@ def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited
 
 def _join(node: Node, sides: Sequence[_Flow]) -> int:
     """The picked values that a pointwise op joins with what they were picked from."""
-    if Trait.POINTWISE not in traits_of(node.name):
+    if Trait.POINTWISE not in node.traits:
         return 0
     return _across(sides, range(len(sides)))
 
@@ -199,7 +199,7 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
 
 def _is_discrete(graph: Graph, node: Node) -> bool:
     """Whether an op gives a comparison, a sign, a step: an answer that jumps."""
-    traits = traits_of(node.name)
+    traits = node.traits
     if traits & (Trait.COMPARES | Trait.STEPS):
         return True
     if Trait.POINTWISE not in traits:
@@ -218,27 +218,27 @@ def _says_order(graph: Graph, node: Node) -> bool:
         if producer == OUTSIDE:
             continue
         made = graph.nodes[producer]
-        if _CHOICE in traits_of(made.name) and other in made.operands:
+        if _CHOICE in made.traits and other in made.operands:
             return graph.tensors[made.operands[0]].type.dtype != "i1"
     return False
 
 
 def _rounds(graph: Graph, node: Node) -> bool:
     """Whether an op computes floats: recomputed, they may differ in the last bits."""
-    if traits_of(node.name) & (Trait.MOVES | Trait.GENERATES):
+    if node.traits & (Trait.MOVES | Trait.GENERATES):
         return False
     return any(is_float_name(graph.tensors[value].type.dtype) for value in node.results)
 
 
 def _keeps(node: Node) -> bool:
     """Whether what is picked stays it: the op moves it, or takes each element through an op of one operand."""
-    traits = traits_of(node.name)
+    traits = node.traits
     return Trait.MOVES in traits or (Trait.POINTWISE in traits and len(node.operands) == 1)
 
 
 def _is_selection(node: Node) -> bool:
     """Whether each element of the result is the one at its place in one of the operands."""
-    return _CHOICE in traits_of(node.name)
+    return _CHOICE in node.traits
 
 
 def _is_constant(graph: Graph, value: int) -> bool:
@@ -249,7 +249,7 @@ def _is_constant(graph: Graph, value: int) -> bool:
             return False
         node = graph.nodes[producer]
         if not node.operands:
-            return Trait.GENERATES in traits_of(node.name)
+            return Trait.GENERATES in node.traits
         if not _keeps(node):
             return False
         value = node.operands[0]

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ir.walk import captured_values
 from exla_opt.memory.block import Operation
 from exla_opt.ops.rules import OpRule
+from exla_opt.ops.traits import Trait, traits_of
 
 OUTSIDE = -1
 # Marks the loops that the splitter made in this run: their bodies are held to the split size.
@@ -51,6 +52,11 @@ class Node:
     def rule(self) -> OpRule:
         """How the op may be cut."""
         return self.rules[self.number]
+
+    @property
+    def traits(self) -> Trait:
+        """What kind of op it is."""
+        return traits_of(self.name)
 
 
 @dataclass(slots=True)
@@ -132,7 +138,7 @@ class _Reader:
             results = tuple(range(first, len(tensors)))
             nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
             self.ops += 1
-            if name in CONTROL_FLOW:
+            if Trait.CONTROL_FLOW in nodes[position].traits:
                 own = TILE_MARK in op.attributes
                 yield from ((inner, own) for region in op.regions for inner in region.blocks)
         graph.returned = frozenset(nodes[-1].operands)

@@ -10,16 +10,11 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.rules import DimMapping, Factor, Kind
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from .graph import OUTSIDE, Graph, Node
-
-# Ops that only move or convert data: cheaper to repeat in the loop than to read from memory.
-CHEAP = frozenset(
-    {"stablehlo." + name for name in ("broadcast_in_dim", "iota", "constant", "transpose", "reshape", "convert")}
-)
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
@@ -148,7 +143,7 @@ class _Growth:
         """Make `node` a member if it can be one; True when it is."""
         if node.position in self.region.members:
             return True
-        if node.name in CONTROL_FLOW or node.position == self.graph.terminator:
+        if Trait.CONTROL_FLOW in node.traits or node.position == self.graph.terminator:
             return False
         if updates_carry(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
@@ -192,7 +187,7 @@ class _Growth:
 
 def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
     """Whether any number of loops may make the op's result: it only spreads small tensors out."""
-    return node.name in CHEAP and not any(map(follow, node.operands))
+    return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
 
 
 def updates_carry(graph: Graph, node: Node) -> bool:
@@ -252,7 +247,7 @@ def _add_between(
         if position == OUTSIDE or position in region.members or position in candidates:
             continue
         node = graph.nodes[position]
-        if position < first and node.name not in CHEAP:
+        if position < first and Trait.CHEAP not in node.traits:
             continue
         if any(follow(other) for other in (*node.operands, *node.results)):
             continue  # another region's big tensor: this one ends here
@@ -281,7 +276,7 @@ def _add_between(
             mapping is not None and made.get(value) == mapping
             for value, mapping in zip(node.operands, member.operands, strict=True)
         )
-        if fed or node.name in CHEAP:
+        if fed or Trait.CHEAP in node.traits:
             record(position, member)
             region.members[position] = member
     for position in candidates:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
 from .choose import choose
@@ -53,7 +53,7 @@ def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False
         if keeps_answers and asks(graph.nodes[tensor.producer].op):
             continue
         node = graph.nodes[tensor.producer]
-        if node.name in CONTROL_FLOW or not node.rule.factors:
+        if Trait.CONTROL_FLOW in node.traits or not node.rule.factors:
             return None
         chain.add(node.position)
         queue += node.operands
@@ -129,7 +129,7 @@ def bring_captures_in(module: ir.Module, graphs: Sequence[Graph], options: Optio
 
 def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
     """The big tensors that are captured and may be made again, and the ops that make each."""
-    captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
+    captured = {value for node in graph.nodes if Trait.CONTROL_FLOW in node.traits for value in node.captures}
     for value in sorted(captured):
         tensor = graph.tensors[value]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:

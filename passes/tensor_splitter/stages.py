@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.traits import Trait
 
 from .graph import Graph, Node
-from .region import CHEAP, Region
+from .region import Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def find_copies(graph: Graph, makers: Makers) -> set[int]:
     """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
     copies: set[int] = set()
     for position in sorted(makers):
-        if graph.nodes[position].name not in CHEAP:
+        if Trait.CHEAP not in graph.nodes[position].traits:
             continue
         if all(maker is None or maker in copies for maker in makers[position]):
             copies.add(position)
