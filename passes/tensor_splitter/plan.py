@@ -59,11 +59,11 @@ class Plan:
     """One way to split one region.
 
     seed, mapping: the tensor that it was asked for, and how that is cut.
-    copies: the members that the loops only repeat: the originals stay for whoever else reads them.
-    vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
-    that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
-    loop, outputs included. seconds: predicted time, for comparison only. too_big: how
-    many times the split size one index takes.
+    copies: the tiled ops that the loops only repeat: the originals stay for whoever else reads them.
+    vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region that
+    stay unsplit, although they are no results and larger than what exists anyway. peak: predicted bytes alive in the
+    worst loop, outputs included. seconds: predicted time, for comparison only. too_big: how many times the split size
+    one index takes.
     """
 
     seed: int
@@ -78,7 +78,7 @@ class Plan:
     too_big: int
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
-        """The order among plans, best first: what stays whole, then memory by powers of two, then time."""
+        """The order among plans, best first: what stays unsplit, then memory by powers of two, then time."""
         room = max(self.peak / (MOST_SLICES_ALIVE * slice_bytes), 1.0)
         return (self.remaining, round(log2(room)), self.seconds)
 
@@ -137,8 +137,15 @@ def refuse_returned(graph: Graph) -> Refusal:
     return Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
 
 
-def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
-    """Big tensors of the region that exist whole after the split, function arguments and results apart."""
+def _exists_anyway(graph: Graph) -> int:
+    """The bytes of a function's largest argument or result: to split what is no larger gains nothing but time."""
+    if graph.nested:
+        return 0  # what a loop reads may be of any size: slices are cut from it
+    return max((graph.tensors[value].type.bytes for value in graph.arguments | graph.returned), default=0)
+
+
+def _stays_unsplit(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
+    """Big tensors of the region that exist unsplit after the split, function arguments and results apart."""
     stays = {
         value
         for output in outputs
@@ -249,7 +256,9 @@ def make_plan(
         )
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
     peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
-    remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
+    anyway = min(_exists_anyway(graph), MOST_SLICES_ALIVE * slice_bytes)
+    stays = [graph.tensors[value].type.bytes for value in _stays_unsplit(graph, region, outputs, is_big)]
+    remaining = sum(size for size in stays if size > anyway)
     return Plan(
         region.seed,
         region.mappings[region.seed],

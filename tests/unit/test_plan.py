@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -305,3 +306,25 @@ def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:
 def test_a_result_is_refused_with_the_op_that_wants_it() -> None:
     graph = graph_of(f"%y = stablehlo.exponential %a : {MATRIX}")
     assert planned(graph, 1, 0, 1024) == Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
+
+
+@pytest.mark.parametrize(
+    ("made", "slice_bytes", "remaining"),
+    [
+        (EXP, 4096, 0),  # no larger than the argument %a
+        (EXP, 1024, 8192),  # but larger than what a loop may hold
+        ("%x = stablehlo.dot_general %r, %c, contracting_dims = [] x [] : (tensor<64xf32>, tensor<32xf32>) -> " + MATRIX, 4096, 8192),
+    ],
+)  # fmt: skip
+def test_what_is_no_larger_than_the_arguments_may_stay(made: str, slice_bytes: int, remaining: int) -> None:
+    stays = f"%u = stablehlo.sine %x : {MATRIX}"
+    call = f"%y = stablehlo.custom_call @opaque(%u, %d) : ({MATRIX}, tensor<64xf32>) -> tensor<64xf32>"
+    plan = planned(graph_of(made, stays, ROWS.replace("%y", "%d"), call, returns="tensor<64xf32>"), 1, 0, slice_bytes)
+    assert isinstance(plan, Plan)
+    assert plan.remaining == remaining
+
+
+def test_of_two_plans_that_leave_no_more_than_exists_the_faster_is_taken() -> None:
+    plan = planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024)
+    assert isinstance(plan, Plan)
+    assert min(plan, replace(plan, seconds=plan.seconds / 2), key=lambda each: each.rank(1024)).seconds < plan.seconds
