@@ -42,7 +42,8 @@ class Operation:
 class Block:
     """ops in program order. shapes, sizes (bytes): of every tensor. arguments, returned: in order.
 
-    values: the tensors in IR, where the block was made of it.
+    dtypes: the element type of every tensor. values: those that are in IR.
+    viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -50,4 +51,13 @@ class Block:
     sizes: list[int] = field(default_factory=list)
     arguments: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
-    values: list[ir.Value] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    viewed: set[int] = field(default_factory=set)
+
+    def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
+        """The number of a new tensor."""
+        self.shapes.append(shape)
+        self.sizes.append(size)
+        self.dtypes.append(dtype)
+        return len(self.shapes) - 1

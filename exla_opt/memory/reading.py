@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.dialects import func, stablehlo
 
 from exla_opt.ir.attributes import integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
@@ -19,7 +19,7 @@ from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.traits import traits_of
 
-from .block import Block, Operation
+from .block import Block, Operation, Shape
 
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
@@ -27,14 +27,14 @@ _TOP_PART = 4
 _MULTIPLY = traits_of("stablehlo.multiply")
 
 
-def read_block(block: ir.Block, types: Types) -> Block:
-    """The block and, inside its ops, those of its control flow."""
-    return _Reader(types).read(block)
+def read_block(block: ir.Block, types: Types, is_function: bool = False) -> Block:
+    """The block and, inside its ops, those of its control flow. is_function: whether it is a function's own."""
+    return _Reader(types, is_function).read(block)
 
 
 def read_numbered(block: ir.Block, types: Types) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself."""
-    reader = _Reader(types)
+    reader = _Reader(types, isinstance(block.owner.opview, func.FuncOp))
     return reader.read(block), reader.number
 
 
@@ -69,12 +69,15 @@ class _Reader:
     one that went in; yet an op on it is not the op on what went in.
     """
 
-    def __init__(self, types: Types):
+    def __init__(self, types: Types, is_function: bool):
         self.types = types
         self.made = Block()
         self.number: dict[ir.Value, int] = {}
         self.behind: dict[ir.Value, int] = {}
         self.seen: dict[Hashable, tuple[int, ...]] = {}
+        self.views: set[ir.Value] = set()
+        self.plain: set[int] = set()
+        self.is_function = is_function
 
     def read(self, block: ir.Block) -> Block:
         self.made.arguments = [self.of(value) for value in block.arguments]
@@ -82,32 +85,46 @@ class _Reader:
             op = view.operation
             if op.name in ("func.return", "stablehlo.return"):
                 self.made.returned = [self.of(value) for value in op.operands]
+                self.read_as_it_is(op.operands)
             elif op.name == "stablehlo.optimization_barrier":
                 for result, operand in zip(op.results, op.operands, strict=True):
                     self.number[result] = self.of(operand)
                     self.behind[result] = len(self.behind) + 1
-            elif is_view(op, self.types):
+            elif is_view(op, self.types) or is_folded(op, self.types):
                 self.number[op.results[0]] = self.of(op.operands[0])
+                if op.operands[0] in self.views or self.types.of(op.operands[0]) != self.types.of(op.results[0]):
+                    self.views.add(op.results[0])
                 if op.operands[0] in self.behind:
                     self.behind[op.results[0]] = self.behind[op.operands[0]]
             else:
                 self.add(op)
+        self.made.viewed = {self.number[value] for value in self.views} - self.plain
         return self.made
 
     def of(self, value: ir.Value) -> int:
         """The tensor's number; what was not met before comes from outside the block."""
         known = self.number.get(value)
         if known is None:
-            known = self.number[value] = len(self.made.values)
             kind = self.types.of(value)
-            self.made.values.append(value)
-            self.made.shapes.append(kind.shape)
-            self.made.sizes.append(kind.bytes)
+            known = self.number[value] = self.made.add_tensor(kind.shape, kind.bytes, kind.dtype)
+            self.made.values[known] = value
         return known
+
+    def fresh(self, origin: ir.Value, shape: Shape, like: int = -1) -> int:
+        """The number of a tensor that XLA makes for `origin`: of i32, or of another's elements and bytes."""
+        made = self.made
+        size, dtype = (4 * prod(shape), "i32") if like < 0 else (made.sizes[like], made.dtypes[like])
+        made.values[len(made.shapes)] = origin
+        return made.add_tensor(shape, size, dtype)
+
+    def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
+        """Note what is read in its own shape; the rest of what is read is read in another one only."""
+        self.plain.update(self.number[value] for value in values if value not in self.views)
 
     def add(self, op: ir.Operation) -> None:
         name = op.name.rpartition(".")[2]
         operands = tuple(map(self.of, op.operands))
+        self.read_as_it_is(op.operands)
         barriers = tuple(self.behind.get(value, 0) for value in op.operands) if self.behind else ()
         key = None if len(op.regions) or name in _IMPURE else _key(op, name, operands, barriers)
         if key is not None and key in self.seen:
@@ -120,6 +137,12 @@ class _Reader:
             self.made.ops.append(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types)
+        if name == "select_and_scatter":
+            self.add_scatter_of_windows(op.results[0], operands, results)
+            return
+        if name == "convolution" and self.is_function:
+            self.add_convolution(op, made)
+            return
         if len(op.regions):
             made = replace(made, captures=tuple(map(self.of, captured_values(op))))
         if name == "reduce" and len(results) == 1:
@@ -135,6 +158,52 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             self.made.sizes[results[0]] = 0
         self.made.ops.append(made)
+
+    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+        self.made.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, results))
+
+    def add_scatter_of_windows(self, origin: ir.Value, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+        """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
+        shape, source = self.made.shapes[operands[0]], self.made.shapes[operands[1]]
+        counters = tuple(self.fresh(origin, shape) for _ in shape)
+        for counter in counters:
+            self.add_plain("iota", (), (counter,))
+        found = (self.fresh(origin, source, operands[1]), *(self.fresh(origin, source) for _ in shape))
+        self.add_plain("reduce_window", (operands[0], *counters), found)
+        places = self.fresh(origin, (prod(source), len(shape)))
+        self.add_plain("concatenate", found[1:], (places,))
+        start = self.fresh(origin, shape, results[0])
+        self.add_plain("broadcast_in_dim", operands[2:], (start,))
+        self.add_plain("scatter", (start, places, operands[1]), results)
+
+    def add_convolution(self, op: ir.Operation, made: Operation) -> None:
+        """XLA:CPU convolves in one order of dimensions only, and copies what is in another."""
+        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+        lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
+        rhs = [
+            *numbers.kernel_spatial_dimensions,
+            numbers.kernel_input_feature_dimension,
+            numbers.kernel_output_feature_dimension,
+        ]
+        out = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
+        operands = tuple(
+            number if order == sorted(order) else self.transposed(op.results[0], value, order)
+            for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
+        )
+        if out == sorted(out):
+            self.made.ops.append(replace(made, operands=operands))
+            return
+        [result] = made.results
+        shape = tuple(self.made.shapes[result][dim] for dim in out)
+        own = self.fresh(op.results[0], shape, result)
+        self.made.ops.append(replace(made, operands=operands, results=(own,)))
+        self.add_plain("transpose", (own,), (result,))
+
+    def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
+        number, shape = self.of(value), self.types.of(value).shape
+        result = self.fresh(origin, tuple(shape[dim] for dim in order), number)
+        self.add_plain("transpose", (number,), (result,))
+        return result
 
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
@@ -171,21 +240,54 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
     return repeated or _is_constant(spread.operands[0])
 
 
+def has_own_buffer(op: ir.Operation, types: Types) -> bool:
+    """Whether the op makes tensors of its own, for all that this block knows."""
+    return not (op.name == "stablehlo.optimization_barrier" or is_view(op, types) or is_folded(op, types))
+
+
+def is_folded(op: ir.Operation, types: Types) -> bool:
+    """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
+    if op.name != "stablehlo.transpose":
+        return False
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types) for use in uses)
+
+
+def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types) -> bool:
+    if reader.name == "stablehlo.reduce":
+        return len(reader.results) == 1 and operand == 0
+    if reader.name != "stablehlo.dot_general" or reader.operands[0] == reader.operands[1]:
+        return False
+    return not _is_copied(reader, operand, types, integers(transpose, "permutation", []))
+
+
 def _copied(op: ir.Operation, types: Types) -> tuple[int, ...]:
-    """The operands whose dimensions are not batch, free and contracted, or batch, contracted and free, in order."""
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    batches = numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions
-    sums = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    """The operands that a dot reads in another order of dimensions than they have."""
     found = []
     for side in (0, 1):
-        shape = types.of(op.operands[side]).shape
-        batch, contracted = list(batches[side]), list(sums[side])
-        kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim, size in enumerate(shape) if size != 1]
-        runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
-        mixed = batch != sorted(batch) and len(_real([shape[dim] for dim in batch])) > 1
-        if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
+        inner = defining_op(op.operands[side])
+        past = inner is not None and is_folded(inner, types)
+        if not past and _is_copied(op, side, types):
             found.append(side)
     return tuple(found)
+
+
+def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] = ()) -> bool:
+    """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
+
+    order: the operand's dimensions as those of what is read in its place.
+    """
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    batches = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[side]
+    sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[side]
+    shape = types.of(op.operands[side]).shape
+    order = order or range(len(shape))
+    sizes = {order[dim]: size for dim, size in enumerate(shape)}
+    batch, contracted = [order[dim] for dim in batches], {order[dim] for dim in sums}
+    kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim in sorted(sizes) if sizes[dim] != 1]
+    runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
+    return mixed or len(set(runs)) != len(runs) or 0 in runs[1:]
 
 
 def _key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
@@ -247,6 +349,9 @@ def is_view(op: ir.Operation, types: Types) -> bool:
         return False
     name = op.name.rpartition(".")[2]
     before, after = types.of(op.operands[0]), types.of(op.results[0])
+    if name == "pad":
+        low = integers(op, "edge_padding_low", [])
+        return before == after and not any(low)
     if name in ("convert", "slice", "dynamic_slice"):
         return before == after
     if name == "transpose":

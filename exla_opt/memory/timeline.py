@@ -83,7 +83,7 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     """
     function = main_function(module)
     types = Types()
-    block = read_block(function.regions[0].blocks[0], types)
+    block = read_block(function.regions[0].blocks[0], types, is_function=True)
     run = run_block(block, machine, held=block.returned)
     collected = _Collected(types)
     collected.add(run, 0, 0)
@@ -118,8 +118,10 @@ class _Collected:
                 self.add_tensor(run, value, spans[born][0], spans[died][1])
 
     def add_tensor(self, run: Run, value: int, first: int, last: int) -> None:
-        made, size = run.block.values[value], run.block.sizes[value]
-        self.tensors.append(LiveTensor(str(self.types.of(made)), size, *_told(defining_op(made)), first, last))
+        block = run.block
+        kind = "x".join([*map(str, block.shapes[value]), block.dtypes[value]])
+        origin = _told(defining_op(block.values[value]))
+        self.tensors.append(LiveTensor(kind, block.sizes[value], *origin, first, last))
 
 
 def _carried(run: Run) -> dict[int, int]:
