@@ -1,12 +1,18 @@
-"""The copies that XLA makes of what a loop starts from, where the loop must not write over it."""
+"""The copies that XLA makes of what a loop carries: of what it starts from, and in each of its trips.
+
+What a body returns lies in the buffer of the argument that it replaces. A kernel that writes there must come after all
+that read the argument; where the order of the ops does not say so, the argument is copied first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation
+from .fusion import Fusion
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
@@ -78,3 +84,67 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
 
 def _carried_anew(loop: Operation) -> set[int]:
     return {loop.operands[place] for place in changed_places(loop)}
+
+
+def place_carry(fusion: Fusion) -> set[int]:
+    """The tensors of a body that lie in the loop's own buffers; adds the copies that this takes as kernels."""
+    block = fusion.block
+    readers: dict[int, list[int]] = {value: [] for value in block.arguments}
+    for kernel, written in enumerate(fusion.written):
+        if written:
+            for value in fusion.inputs[kernel]:
+                if value in readers:
+                    readers[value].append(kernel)
+    resident: set[int] = set()
+    for old, new in zip(block.arguments, block.returned, strict=False):
+        if old == new:
+            continue
+        if new in readers:
+            _copy(fusion, new, ())  # one argument in the place of another
+            continue
+        if new not in fusion.producer or new in resident:
+            continue
+        resident.add(new)
+        kernel = fusion.producer[new]
+        others = [reader for reader in readers[old] if reader != kernel]
+        if not _writes_over(fusion, kernel, old) or (others and not _all_before(fusion, others, kernel)):
+            _copy(fusion, old, readers[old])
+    return resident
+
+
+def _writes_over(fusion: Fusion, kernel: int, old: int) -> bool:
+    """Whether a kernel may write its result over a tensor that it reads, or does not read it."""
+    op = fusion.block.ops[kernel]
+    if Trait.IN_PLACE in op.traits or op.name in ("while", "sort"):
+        return True
+    return fusion.inputs[kernel].get(old, True)
+
+
+def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
+    """Whether every one of some kernels has to run before `last` by what they read."""
+    missing = set(kernels)
+    seen = {last}
+    stack = [last]
+    while stack and missing:
+        for value in fusion.inputs[stack.pop()]:
+            position = fusion.producer.get(value)
+            if position is not None and position not in seen:
+                seen.add(position)
+                missing.discard(position)
+                stack.append(position)
+    return not missing
+
+
+def _copy(fusion: Fusion, value: int, readers: Sequence[int]) -> None:
+    """Add a copy of an argument, which these kernels read in its place."""
+    block = fusion.block
+    origin = block.values.get(value)
+    copied = block.add_tensor(block.shapes[value], block.sizes[value], block.dtypes[value])
+    if origin is not None:
+        block.values[copied] = origin
+    fusion.producer[copied] = len(block.ops)
+    block.ops.append(Operation("copy", Trait(0), (value,), (copied,)))
+    fusion.written.append(True)
+    fusion.inputs.append({value: False})
+    for reader in readers:
+        fusion.inputs[reader][copied] = fusion.inputs[reader].pop(value)

@@ -243,4 +243,4 @@ def _use(op: Operation, index: int) -> int:
 
 def _together(one: int, other: int) -> int:
     """How two uses of the same elements use them."""
-    return _IN_PLACE if one == other == _IN_PLACE else _REUSED
+    return max(one, other)

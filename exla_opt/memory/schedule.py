@@ -13,7 +13,7 @@ from math import prod
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
-from .copies import changed_places, with_copies
+from .copies import changed_places, place_carry, with_copies
 from .fusion import Fusion, fuse, is_short
 from .machine import Machine
 
@@ -29,7 +29,7 @@ def _order(fusion: Fusion) -> list[int]:
     """The kernels in the order in which they run."""
     kernels = [position for position, written in enumerate(fusion.written) if written]
     if not fusion.machine.breadth_first:
-        return kernels
+        return sorted(kernels, key=lambda kernel: fusion.block.ops[kernel].name != "copy")
     waiting: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     ready: deque[int] = deque()
@@ -66,17 +66,16 @@ class Run:
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
+        resident = place_carry(self.fusion) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
         self.last.update(dict.fromkeys(block.returned, len(self.order)))
-        self.elsewhere: set[int] = set() if held is None else self.with_updated(held)
+        self.elsewhere: set[int] = self.with_updated(resident if held is None else held)
         if held is not None:
             self.elsewhere |= self.lent(held)
-        # A body's arguments are its loop's buffers: they come back when they die, for others to use.
-        self.mine: set[int] = set(block.arguments) if held is None else set()
-        self.start = sum(block.sizes[value] for value in self.mine)
-        self.live = self.most = self.start
+        self.mine: set[int] = set()
+        self.live = self.most = 0
         self.lives: list[int] = []
         self.scratches: list[int] = []
         self.born: dict[int, int] = {}
@@ -86,7 +85,7 @@ class Run:
     @property
     def peak(self) -> int:
         """The most bytes alive at once, beyond those that the block was given."""
-        return self.most - self.start
+        return self.most
 
     def with_updated(self, held: Collection[int]) -> set[int]:
         """These tensors, those that became one of them by updates in place, and those that were there before."""
