@@ -43,10 +43,8 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
     for value in block.returned:
         readers.setdefault(value, []).append(len(block.ops))
     starts = {place: _carried_anew(block.ops[place]) for place in loops}
-    made = Block(
-        [], list(block.shapes), list(block.sizes), block.arguments, block.returned, list(block.dtypes),
-        dict(block.values), set(block.viewed),
-    )  # fmt: skip
+    made = block.copied()
+    made.ops = []
     filled: dict[int, int] = {}
 
     def fresh(like: int, loop: Operation, place: int) -> int:

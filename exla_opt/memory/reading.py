@@ -57,7 +57,7 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         return replace(made, lengths=lengths, narrow=frozenset(narrow))
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
-        narrow = (number for value, number in values if 0 < float_bits(element_type(value)) < 32)
+        narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
         return replace(made, copied=_copied(op, types), narrow=frozenset(narrow))
     return made
 
@@ -77,6 +77,8 @@ class _Reader:
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
         self.plain: set[int] = set()
+        self.in_other_shape: set[int] = set()
+        self.ordered: dict[tuple[int, tuple[int, ...]], int] = {}
         self.is_function = is_function
 
     def read(self, block: ir.Block) -> Block:
@@ -98,7 +100,7 @@ class _Reader:
                     self.behind[op.results[0]] = self.behind[op.operands[0]]
             else:
                 self.add(op)
-        self.made.viewed = {self.number[value] for value in self.views} - self.plain
+        self.made.viewed = ({self.number[value] for value in self.views} | self.in_other_shape) - self.plain
         return self.made
 
     def of(self, value: ir.Value) -> int:
@@ -124,7 +126,12 @@ class _Reader:
     def add(self, op: ir.Operation) -> None:
         name = op.name.rpartition(".")[2]
         operands = tuple(map(self.of, op.operands))
-        self.read_as_it_is(op.operands)
+        merged = merged_sides(op, self.types) if name == "dot_general" else ()
+        self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in merged])
+        self.in_other_shape.update(operands[side] for side in merged)
+        if name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
+            self.in_other_shape.add(operands[0])  # a library call on the rows of a matrix
+            self.plain.discard(operands[0])
         barriers = tuple(self.behind.get(value, 0) for value in op.operands) if self.behind else ()
         key = None if len(op.regions) or name in _IMPURE else _key(op, name, operands, barriers)
         if key is not None and key in self.seen:
@@ -137,6 +144,11 @@ class _Reader:
             self.made.ops.append(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types)
+        if name == "dot_general":
+            made = self.with_ordered_operands(op, made)
+        if name == "top_k" and not any(True for _ in op.results[1].uses):
+            self.add_sort_of_all(op.results[0], made)
+            return
         if name == "select_and_scatter":
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
@@ -199,23 +211,54 @@ class _Reader:
         self.made.ops.append(replace(made, operands=operands, results=(own,)))
         self.add_plain("transpose", (own,), (result,))
 
+    def with_ordered_operands(self, op: ir.Operation, made: Operation) -> Operation:
+        """A dot reads copies of the operands whose dimensions it cannot read in their order."""
+        if merged_sides(op, self.types) and len(op.results[0].type.shape):
+            self.made.merged.add(made.results[0])
+        operands, narrow = list(made.operands), set(made.narrow)
+        for side in made.copied:
+            batch, contracted = _dot_dims(op, side)
+            rest = [
+                dim for dim in range(len(self.types.of(op.operands[side]).shape)) if dim not in {*batch, *contracted}
+            ]
+            order = [*batch, *rest, *contracted] if side == 0 else [*batch, *contracted, *rest]
+            operands[side] = self.transposed(op.results[0], op.operands[side], order)
+            if made.operands[side] in narrow:
+                narrow.add(operands[side])
+        return replace(made, operands=tuple(operands), copied=(), narrow=frozenset(narrow & {*operands, *made.results}))
+
+    def add_sort_of_all(self, origin: ir.Value, made: Operation) -> None:
+        """Of a top_k only whose values are read XLA:CPU makes a sort of all of them."""
+        [operand] = made.operands
+        found = self.fresh(origin, self.made.shapes[operand], operand)
+        self.add_plain("sort", (operand,), (found,))
+        self.add_plain("slice", (found,), made.results[:1])
+
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
         number, shape = self.of(value), self.types.of(value).shape
-        result = self.fresh(origin, tuple(shape[dim] for dim in order), number)
-        self.add_plain("transpose", (number,), (result,))
-        return result
+        key = (number, tuple(order))
+        if key not in self.ordered:
+            self.ordered[key] = self.fresh(origin, tuple(shape[dim] for dim in order), number)
+            self.add_plain("transpose", (number,), (self.ordered[key],))
+        return self.ordered[key]
 
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         is_loop = op.name == "stablehlo.while"
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
+        captures = tuple(map(self.of, captured_values(op)))
+        read = [read_numbered(block, self.types) for block in blocks]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),
             operands,
             results,
-            tuple(map(self.of, captured_values(op))),
-            bodies=tuple(read_block(block, self.types) for block in blocks),
+            captures,
+            bodies=tuple(body for body, _ in read),
+            outside=tuple(
+                {inner: self.number[value] for value, inner in numbers.items() if value in self.number}
+                for _, numbers in read
+            ),
             narrow=frozenset(self.of(value) for value in _widened_before(op)) if is_loop else frozenset(),
         )
 
@@ -277,9 +320,7 @@ def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] =
 
     order: the operand's dimensions as those of what is read in its place.
     """
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    batches = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[side]
-    sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[side]
+    batches, sums = _dot_dims(op, side)
     shape = types.of(op.operands[side]).shape
     order = order or range(len(shape))
     sizes = {order[dim]: size for dim, size in enumerate(shape)}
@@ -287,7 +328,31 @@ def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] =
     kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim in sorted(sizes) if sizes[dim] != 1]
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
-    return mixed or len(set(runs)) != len(runs) or 0 in runs[1:]
+    if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
+        return True
+    # Where several dimensions become one, they must stand as the dot wants them.
+    several = any(kinds.count(kind) > 1 for kind in (1, 2))
+    return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def _dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
+    """The batch and the contracted dimensions of a dot's operand."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    batches = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[side]
+    sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[side]
+    return list(batches), list(sums)
+
+
+def merged_sides(op: ir.Operation, types: Types) -> tuple[int, ...]:
+    """The operands of a dot of which XLA makes matrices: several dimensions of one kind become one."""
+    found = []
+    for side in (0, 1):
+        batch, contracted = _dot_dims(op, side)
+        shape = types.of(op.operands[side]).shape
+        free = [dim for dim in range(len(shape)) if dim not in {*batch, *contracted}]
+        if len(free) > 1 or len(contracted) > 1:
+            found.append(side)
+    return tuple(found)
 
 
 def _key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
@@ -333,6 +398,13 @@ def _widened_before(loop: ir.Operation) -> set[ir.Value]:
                 read.add(inner.operands[0])
             stack.extend(block for region in inner.regions for block in region.blocks)
     return narrow & read
+
+
+def _bits(kind: ir.Type) -> int:
+    """The width of a real number, float or integer; 0 for others and for booleans."""
+    if isinstance(kind, ir.IntegerType):
+        return kind.width if kind.width > 1 else 0
+    return float_bits(kind)
 
 
 def _is_bfloat16(value: ir.Value) -> bool:

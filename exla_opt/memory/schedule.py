@@ -15,6 +15,7 @@ from exla_opt.ops.traits import Trait
 from .block import Block, Operation
 from .copies import changed_places, place_carry, with_copies
 from .fusion import Fusion, fuse, is_short
+from .hoist import with_hoisted
 from .machine import Machine
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
@@ -62,6 +63,7 @@ class Run:
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None):
         if machine.breadth_first:
+            block = with_hoisted(block)
             block = with_copies(block, frozenset() if held is not None else frozenset(block.arguments))
         self.block = block
         self.machine = machine
@@ -209,7 +211,8 @@ class Run:
     def has_type_of(self, one: int, other: int) -> bool:
         """Whether two tensors have the same shape and element type."""
         shapes, dtypes = self.block.shapes, self.block.dtypes
-        return shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
+        same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
+        return same and one not in self.block.merged
 
     def is_product_on_gpu(self, value: int) -> bool:
         producer = self.fusion.producer.get(value)
