@@ -11,7 +11,7 @@ from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.reading import is_view, read_block, read_operation
+from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import traits_of
@@ -40,7 +40,7 @@ def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None
 
 
 def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
-    if node.name == "stablehlo.optimization_barrier" or is_view(node.op, graph.types):
+    if not has_own_buffer(node.op, graph.types):
         return None
     made = replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
     if node.name not in CONTROL_FLOW:
@@ -111,7 +111,7 @@ class PlannedBlock:
             _tile_shape(kind.shape, mapping, tile) for kind, mapping in zip(self.kinds, self.mappings, strict=True)
         ]
         sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
-        return Block(self.ops, shapes, sizes, returned=list(returned))
+        return Block(self.ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
 
 
 @dataclass(slots=True)
