@@ -87,6 +87,23 @@ def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     return mappings
 
 
+def _find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
+    """The floats below the threshold that are converted to or from floats over it.
+
+    The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
+    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it besides.
+    """
+    twins: set[int] = set()
+    for node in graph.nodes:
+        if Trait.POINTWISE | Trait.CHEAP not in node.traits or len(node.operands) != 1:
+            continue
+        pair = (node.operands[0], node.results[0])
+        floats = all(graph.tensors[value].type.dtype.startswith(("f", "bf")) for value in pair)
+        if floats and any(map(is_over, pair)):
+            twins.update(value for value in pair if not is_over(value))
+    return frozenset(twins)
+
+
 def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
     planned = PlannedBlock(graph, machine)
@@ -106,9 +123,15 @@ class _Chooser:
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
+        self.twins = _find_twins(graph, self.is_over)
+
+    def is_over(self, value: int) -> bool:
+        """Whether a tensor is over the threshold."""
+        return self.graph.tensors[value].type.bytes > self.threshold
 
     def is_big(self, value: int) -> bool:
-        return self.graph.tensors[value].type.bytes > self.threshold
+        """Whether a tensor is over the threshold, or the same numbers in another type as one that is."""
+        return self.is_over(value) or value in self.twins
 
     def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
         """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
@@ -189,7 +212,7 @@ class _Chooser:
 
     def choose(self) -> Choice:
         graph = self.graph
-        big = [value for value in range(len(graph.tensors)) if self.is_big(value)]
+        big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
         made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
         if not made:
             return Choice()
