@@ -29,7 +29,7 @@ from .plan import (
     refuse_unsplit,
 )
 from .region import Region, grow, is_free, updates_carry
-from .selection import Taken
+from .selection import Selection
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1
@@ -107,7 +107,7 @@ def _find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
 def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
     planned = PlannedBlock(graph, machine)
-    for position in sorted(plan.members):
+    for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
     held = {planned.of(value) for value in outputs & graph.returned}
@@ -175,18 +175,18 @@ class _Chooser:
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
-            inside = self.graph.tensors[value].producer in region.members
-            same = mutual and inside and not self.is_seam(value, region.members)
+            inside = self.graph.tensors[value].producer in region.tiled
+            same = mutual and inside and not self.is_seam(value, region.tiled)
             if value == seed or same or (planned and found[value] is found[seed]):
                 self.known[value, mapping] = found[value]
 
-    def is_seam(self, value: int, members: Container[int]) -> bool:
-        """Whether a search that starts at the tensor connects more than others: free, with readers not in `members`."""
+    def is_seam(self, value: int, inside: Container[int]) -> bool:
+        """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
             return False
         readers = {user for user, _ in tensor.users}
-        return len(readers) > 1 and any(user not in members for user in readers)
+        return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
         found = {mapping: self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)}
@@ -219,18 +219,18 @@ class _Chooser:
         written = written_tensors(graph, self.options.machine)
         choice = Choice()
         covered: set[int] = set()
-        taken = Taken(graph)
+        selected = Selection(graph)
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
             if value in covered or self.is_start(value):
                 continue
             found = self.refuse_early(value, written) or self.best_for(value)
             if isinstance(found, Refusal):
-                if self.is_worth_telling(value, written):
+                if self.is_worth_reporting(value, written):
                     choice.refusals[value] = found
                 continue
-            if taken.add(found):
+            if selected.add(found):
                 covered |= found.vanished
-        choice.plans = list(taken.plans.values())
+        choice.plans = list(selected.plans.values())
         self.widen(choice)
         for plan in choice.plans:
             for value in plan.vanished:
@@ -266,7 +266,7 @@ class _Chooser:
         if best is not None:
             choice.plans = [best[1]]
 
-    def is_worth_telling(self, value: int, written: set[int]) -> bool:
+    def is_worth_reporting(self, value: int, written: set[int]) -> bool:
         """In a body of ours, only what is still over the user's own threshold."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if not graph.tile:
@@ -313,6 +313,6 @@ class _Chooser:
 def choose(graph: Graph, options: Options) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
-    Plans that cannot be built beside the first ones are left for the next round, when those are built.
+    Plans that cannot be built together with the first ones are left for the next round, when those are built.
     """
     return _Chooser(graph, options).choose()

@@ -41,7 +41,7 @@ from exla_opt.ops.traits import Trait
 
 from .comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
 from .graph import OUTSIDE, Graph, Node
-from .stages import Makers, Stage
+from .stages import Producers, Stage
 
 # Of pointwise ops: each element of the result is the one at its place in one of the operands.
 _CHOICE = Trait.SELECTS | Trait.POINTWISE
@@ -113,23 +113,25 @@ class _Awaited:
         return _Flow(bit, 0, bit & self.unchanged, 0)
 
 
-def find_unequal(graph: Graph, makers: Makers, stages: Sequence[Stage]) -> int | None:
+def find_unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:
     """The first op that asks for equality with what another loop has made; see the note above."""
     awaited = _Awaited(graph, stages)
     if not awaited.bits:
         return None
-    return next((node for stage in stages if (node := _find_asking(graph, makers, stage, awaited)) is not None), None)
+    return next(
+        (node for stage in stages if (node := _find_asking(graph, producers, stage, awaited)) is not None), None
+    )
 
 
-def _find_asking(graph: Graph, makers: Makers, stage: Stage, awaited: _Awaited) -> int | None:
+def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awaited) -> int | None:
     if not stage.awaited:
         return None
     flows: dict[int, _Flow] = {}
     for position in stage.nodes:
         node = graph.nodes[position]
         sides = [
-            flows[value] if maker is not None and value in flows else awaited.of(value, stage)
-            for value, maker in zip(node.operands, makers[position], strict=True)
+            flows[value] if producer is not None and value in flows else awaited.of(value, stage)
+            for value, producer in zip(node.operands, producers[position], strict=True)
         ]
         if _asks(graph, node, sides, awaited):
             return position

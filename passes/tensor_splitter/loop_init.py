@@ -1,4 +1,4 @@
-"""Makes what a loop starts from wait for the loop's input.
+"""What a loop starts from, made to wait for the loop's input.
 
 XLA:CPU runs what is ready first, and a constant is ready at once: the buffers of all loops of a program would be
 filled at its beginning, and stay alive until their loop comes.
@@ -29,8 +29,8 @@ def find_depths(graph: Graph) -> list[int]:
     """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
     depths: list[int] = []
     for node in graph.nodes:
-        makers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
-        before = max((depths[made] for made in makers if made != OUTSIDE), default=0)
+        producers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
+        before = max((depths[made] for made in producers if made != OUTSIDE), default=0)
         depths.append(before + (not _is_fused(node.traits)))
     return depths
 
@@ -65,7 +65,7 @@ def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value 
     return None if found is None else found[2]
 
 
-def delay(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
+def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
     """The same tensor, made when `after` is: zeros, or one number everywhere. size: its bytes."""
     op = defining_op(initial)
     if after is None or size < _BIG or op is None:

@@ -18,8 +18,8 @@ from .comparisons import asks
 from .equality import find_repeated, find_unequal
 from .graph import OUTSIDE, Graph, Node
 from .region import Region, TiledOp
-from .stages import Makers, Output, Stage, find_copies, find_makers, find_outline, find_stages
-from .tile_runs import Piece, cut_pieces, find_borders
+from .stages import Output, Producers, Stage, find_copies, find_outline, find_producers, find_stages
+from .tile_runs import TileRun, cut_runs, find_borders
 
 # Rough speeds of one core, only to compare plans with each other.
 _FLOPS_PER_SECOND = 4e10
@@ -28,7 +28,7 @@ _SECONDS_PER_TRIP = 3e-5
 _SECONDS_PER_OP = 2e-6
 _FULL_SPEED_ROWS = 128
 _MOST_BORDERS = 6
-# Every stage makes big tensors again: attention cut over its keys has five, its gradient a few more.
+# Every stage recomputes big tensors: attention cut over its keys has five, its gradient a few more.
 _MOST_STAGES = 10
 TOO_MANY_LOOPS = "EX308"
 # Loops count in i32, as XLA does best.
@@ -38,20 +38,20 @@ _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """One stage of a region as code: its pieces in order."""
+    """One stage of a region as code: its runs in order."""
 
     stage: Stage
-    pieces: tuple[Piece, ...]
+    runs: tuple[TileRun, ...]
 
     @property
     def trips(self) -> int:
         """Tiles in all."""
-        return sum(piece.trips for piece in self.pieces)
+        return sum(run.trips for run in self.runs)
 
     @property
     def tile(self) -> int:
         """The length of the longest tile."""
-        return max(piece.tile for piece in self.pieces)
+        return max(run.tile for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Plan:
 
     seed: int
     mapping: DimMapping
-    members: dict[int, TiledOp]
+    tiled: dict[int, TiledOp]
     loops: tuple[LoopPlan, ...]
     copies: frozenset[int]
     vanished: frozenset[int]
@@ -121,7 +121,7 @@ def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> floa
     trips = loop.trips * too_big
     seconds = trips * (_SECONDS_PER_TRIP + _SECONDS_PER_OP * len(loop.stage.nodes))
     for position in loop.stage.nodes:
-        node, factor = graph.nodes[position], region.members[position].factor
+        node, factor = graph.nodes[position], region.tiled[position].factor
         flops = flops_of(graph, node)
         if _is_matrix_side(node, factor):
             flops /= min(1.0, loop.tile / _FULL_SPEED_ROWS) ** 0.5
@@ -153,7 +153,7 @@ def _stays_unsplit(graph: Graph, region: Region, outputs: list[Output], is_big: 
     }
     for value in region.mappings:
         producer = graph.tensors[value].producer
-        if is_big(value) and producer != OUTSIDE and producer not in region.members:
+        if is_big(value) and producer != OUTSIDE and producer not in region.tiled:
             stays.add(value)
     return stays
 
@@ -164,9 +164,9 @@ def _vanished(
     """Big tensors of the region that nobody needs whole any more."""
     written = {graph.nodes[output.node].results[output.result] for output in outputs}
     gone = set()
-    for position in region.members:
+    for position in region.tiled:
         for value in graph.nodes[position].results:
-            read_outside = any(user not in region.members or index < 0 for user, index in graph.tensors[value].users)
+            read_outside = any(user not in region.tiled or index < 0 for user, index in graph.tensors[value].users)
             if is_big(value) and value not in written and not (position in copies and read_outside):
                 gone.add(value)
     return gone
@@ -176,17 +176,17 @@ def _vanished(
 class Loops:
     """The loops that a region becomes, before anything is known of tiles and costs.
 
-    makers, copies: what `find_makers` and `find_copies` found. vanished: the big tensors that no loop brings out.
+    producers, copies: what `find_producers` and `find_copies` found. vanished: the big tensors that no loop brings out.
     """
 
-    makers: Makers
+    producers: Producers
     copies: frozenset[int]
     stages: tuple[Stage, ...]
     vanished: frozenset[int]
 
     @property
     def outputs(self) -> list[Output]:
-        """What the loops bring out, first to last."""
+        """The outputs of the loops, first to last."""
         return [output for stage in self.stages for output in stage.outputs]
 
 
@@ -195,21 +195,21 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
 
     is_big: whether a tensor is over the threshold.
     """
-    if not region.members:
+    if not region.tiled:
         producer = graph.nodes[graph.tensors[region.seed].producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
     if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
         return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"))
-    makers = find_makers(graph, region)
-    copies = find_copies(graph, makers)
-    outline = find_outline(graph, region, makers, copies)
+    producers = find_producers(graph, region)
+    copies = find_copies(graph, producers)
+    outline = find_outline(graph, region, producers, copies)
     if not outline.outputs:
         return Refusal(Reason("EX107", "nobody reads what is made of it"))
     if len(outline.outputs) > _MOST_STAGES:
         return Refusal(Reason(TOO_MANY_LOOPS, f"it would take {len(outline.outputs)} loops, one after the other"))
     for big, keeps in _ways_to_store(graph, is_big):
-        stages = find_stages(graph, region, makers, copies, outline, big, keeps)
-        unequal = _unequal(graph, makers, stages)
+        stages = find_stages(graph, region, producers, copies, outline, big, keeps)
+        unequal = _unequal(graph, producers, stages)
         if unequal is None:
             break
     if unequal is not None:
@@ -218,7 +218,7 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
         )
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
-    return Loops(makers, frozenset(copies), tuple(stages), frozenset(vanished))
+    return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished))
 
 
 def make_plan(
@@ -235,7 +235,7 @@ def make_plan(
     the program is for.
     """
     stages, outputs = loops.stages, loops.outputs
-    bodies = [body_of(graph, region, loops.makers, stage, machine) for stage in stages]
+    bodies = [body_of(graph, region, loops.producers, stage, machine) for stage in stages]
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]
@@ -244,9 +244,7 @@ def make_plan(
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
-    planned = [
-        LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)
-    ]
+    planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
     peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
@@ -262,7 +260,7 @@ def make_plan(
     return Plan(
         region.seed,
         region.mappings[region.seed],
-        {position: region.members[position] for loop in planned for position in loop.stage.nodes},
+        {position: region.tiled[position] for loop in planned for position in loop.stage.nodes},
         tuple(planned),
         loops.copies,
         loops.vanished,
@@ -285,21 +283,21 @@ def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tupl
     yield is_big_and_no_answer, True
 
 
-def _unequal(graph: Graph, makers: Makers, stages: list[Stage]) -> int | None:
-    unequal = find_unequal(graph, makers, stages)
+def _unequal(graph: Graph, producers: Producers, stages: list[Stage]) -> int | None:
+    unequal = find_unequal(graph, producers, stages)
     return find_repeated(graph, stages) if unequal is None else unequal
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:
     """The first op, if any, whose own first tile would be shorter than its factor allows."""
     for position in loop.stage.nodes:
-        member = region.members[position]
-        least = member.factor.least
+        tiled = region.tiled[position]
+        least = tiled.factor.least
         if least < 2:
             continue
-        [mapping, *_] = [mapping for mapping in member.operands if mapping is not None]
-        own = [piece for piece in loop.pieces if mapping.low <= piece.start < mapping.low + mapping.length]
-        if own[0].tile * member.scale < least or len(own) > 2:
+        [mapping, *_] = [mapping for mapping in tiled.operands if mapping is not None]
+        own = [run for run in loop.runs if mapping.low <= run.start < mapping.low + mapping.length]
+        if own[0].tile * tiled.scale < least or len(own) > 2:
             return position
     return None
 
@@ -312,8 +310,8 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
             return refuse_returned(graph)
         if index < 0:
             return Refusal(Reason("EX303", f"the body of {node.name} uses it whole"), user)
-        if user not in region.members:
+        if user not in region.tiled:
             return Refusal(region.blocked.get(user, node.rule.reason), user)
-        if region.members[user].operands[index] is None:
+        if region.tiled[user].operands[index] is None:
             return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
     return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))

@@ -43,7 +43,6 @@ def split(remarks: list[Remark]) -> bool:
     return any(remark.kind is Kind.PASSED and remark.code == "EX001" for remark in remarks)
 
 
-
 ASKING: dict[str, Question] = {
     "exponential of the difference": lambda x: jnp.exp(x - jnp.max(x)) == 1,
     "ratio": lambda x: x / jnp.max(x) == 1,
