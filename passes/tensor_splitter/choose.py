@@ -17,18 +17,12 @@ from exla_opt.remarks import Reason
 
 from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
+from .candidates import candidate_mappings, find_twins
 from .extent import block_peak
-from .graph import OUTSIDE, TILE_MARK, Graph, Node
-from .plan import (
-    TOO_MANY_LOOPS,
-    Plan,
-    Refusal,
-    find_loops,
-    make_plan,
-    refuse_returned,
-    refuse_unsplit,
-)
-from .region import Region, grow, is_free, updates_carry
+from .graph import OUTSIDE, TILE_MARK, Graph, Node, updates_carry
+from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
+from .plan import Plan, make_plan
+from .region import Region, grow, is_free
 from .selection import Selection
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -66,44 +60,6 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     }
 
 
-def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
-    tensor = graph.tensors[value]
-    mappings = []
-    for dim, size in enumerate(tensor.type.shape):
-        if size < 2:
-            continue
-        inners = {1}
-        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
-        if made and (mapping := made.results[tensor.result_index]):
-            inners.add(mapping.inner)
-        for user, index in tensor.users:
-            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
-            if read and (mapping := read.operands[index]):
-                inners.add(mapping.inner)
-        mappings += [
-            DimMapping(dim, size // inner, inner) for inner in sorted(inners) if size % inner == 0 and size > inner
-        ]
-    return mappings
-
-
-def _find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
-    """The floats below the threshold that are converted to or from floats over it.
-
-    The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
-    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it besides.
-    """
-    twins: set[int] = set()
-    for node in graph.nodes:
-        if Trait.POINTWISE | Trait.CHEAP not in node.traits or len(node.operands) != 1:
-            continue
-        pair = (node.operands[0], node.results[0])
-        floats = all(graph.tensors[value].type.dtype.startswith(("f", "bf")) for value in pair)
-        if floats and any(map(is_over, pair)):
-            twins.update(value for value in pair if not is_over(value))
-    return frozenset(twins)
-
-
 def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
     planned = PlannedBlock(graph, machine)
@@ -123,7 +79,7 @@ class _Chooser:
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
-        self.twins = _find_twins(graph, self.is_over)
+        self.twins = find_twins(graph, self.is_over)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -189,7 +145,7 @@ class _Chooser:
         return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
-        found = {mapping: self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)}
+        found = {mapping: self.plan_for(value, mapping) for mapping in candidate_mappings(self.graph, value)}
         plans = [
             plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
             for mapping, plan in found.items()
@@ -249,7 +205,7 @@ class _Chooser:
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
         for value in seeds:
-            for mapping in _candidate_mappings(graph, value):
+            for mapping in candidate_mappings(graph, value):
                 if any(region.mappings.get(value) == mapping for region in tried):
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)

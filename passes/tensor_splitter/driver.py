@@ -19,7 +19,8 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .plan import Plan, Refusal
+from .loops import Refusal
+from .plan import Plan
 from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.

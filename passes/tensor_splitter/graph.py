@@ -86,6 +86,13 @@ class Graph:
         return len(self.nodes) - 1
 
 
+def updates_carry(graph: Graph, node: Node) -> bool:
+    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
+    if not graph.nested or graph.arguments.isdisjoint(node.operands):
+        return False
+    return not graph.returned.isdisjoint(node.results)
+
+
 class _Reader:
     """Reads the blocks of a module in the order of its rules."""
 

@@ -14,7 +14,7 @@ from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import OUTSIDE, Graph, Node
+from .graph import OUTSIDE, Graph, Node, updates_carry
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
@@ -188,13 +188,6 @@ class _Growth:
 def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
     """Whether any number of loops may make the op's result: it only spreads small tensors out."""
     return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
-
-
-def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
-    if not graph.nested or graph.arguments.isdisjoint(node.operands):
-        return False
-    return not graph.returned.isdisjoint(node.results)
 
 
 def grow(

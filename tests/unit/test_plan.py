@@ -15,7 +15,8 @@ from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, find_loops, make_plan, refuse_unsplit
+from exla_opt.passes.tensor_splitter.loops import Refusal, find_loops, refuse_unsplit
+from exla_opt.passes.tensor_splitter.plan import Plan, make_plan
 from exla_opt.passes.tensor_splitter.region import Region, grow
 from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_outline, find_producers, find_stages
 from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_runs
