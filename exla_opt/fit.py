@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
+from exla_opt.memory.machine import GPU
 from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
@@ -75,12 +76,13 @@ def fit(
     of a GPU. verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is told of each attempt. Raises
     what `run_pipeline` raises.
     """
+    options = replace(options, machine=GPU if gpu else options.machine)
     attempts: list[Fit] = []
 
     def attempt(sizes: Options) -> Fit:
         module = read()
         outcome = run_pipeline(module, names, sizes, verify_each=verify_each, after_pass=after_pass)
-        memory = predict(module, gpu)
+        memory = predict(module, options.machine)
         peak = memory.peak
         if measure is None:
             peak += int((_MARGIN - 1) * memory.temp)  # arguments and results are what they are
@@ -93,7 +95,7 @@ def fit(
 
     found = attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
     if not found.fits and _SPLITTER in names:
-        for sizes in _candidates(predict(found.module, gpu), options, limit, gpu):
+        for sizes in _candidates(predict(found.module, options.machine), options, limit, gpu):
             found = attempt(sizes)
             if found.fits:
                 break
@@ -106,7 +108,7 @@ def fit(
     best = min(attempts, key=lambda found: found.peak)
     if best.peak <= limit:
         return replace(best, fits=True)
-    return replace(best, held_by=_holder(best, names, said, limit, gpu))
+    return replace(best, held_by=_holder(best, names, said, limit))
 
 
 def _nearest(attempts: Sequence[Fit]) -> list[Fit]:
@@ -153,9 +155,9 @@ def _cached_first(largest: int, room: int) -> list[int]:
     return [size for size in dict.fromkeys(sizes) if size >= _SMALLEST_SLICE]
 
 
-def _holder(found: Fit, names: Sequence[str], remarks: Sequence[Remark], limit: int, gpu: bool) -> str:
+def _holder(found: Fit, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
     """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
-    timeline = read_timeline(found.module, gpu)
+    timeline = read_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     if not alive or held > limit:

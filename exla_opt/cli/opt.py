@@ -16,6 +16,7 @@ from exla_opt.cli.check import check
 from exla_opt.cli.common import Size, blamed, is_terminal, read_source
 from exla_opt.cli.reproducer import option_words, reproducer
 from exla_opt.cli.search import search_sizes
+from exla_opt.memory.machine import CPU, machine_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
@@ -170,7 +171,9 @@ def options_of(flags: dict[str, Any]) -> Options:
             f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
             "a slice would be as large as what is to be split"
         )
-    return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"], flags["chain_cost"])
+    target = flags["target"] or ""
+    machine = machine_of(target) if target.startswith("cuda") else CPU
+    return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"], flags["chain_cost"], machine)
 
 
 def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str, Any], start: float) -> None:
@@ -194,7 +197,6 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
     read = read_source(source)
     parsing = time.perf_counter() - begin
     limit, target = flags["memory_limit"], flags["target"]
-    gpu = target is not None and target.startswith("cuda")
     reports: tuple[str, ...] = flags["reports"]
     wants_summary = not flags["quiet"] and (flags["summary"] or is_terminal(sys.stderr))
     before: list[Summary] = []
@@ -204,7 +206,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
         if wants_summary or reports:
             before.append(summarise(module))
         if reports:
-            timelines.append(read_timeline(module, gpu))
+            timelines.append(read_timeline(module, options.machine))
 
     # Measured after inlining where that comes first: a call hides what it makes.
     if names[:1] != ("normalise",):
@@ -256,7 +258,7 @@ def _run(source: str, output: str, emit: Emit, options: Options, flags: dict[str
             click.echo(line, err=True)
     seconds = [("Parser", parsing), *outcome.seconds, *checking, ("Output", writing)]
     if reports:
-        after = (summarise(read.module), read_timeline(read.module, gpu))
+        after = (summarise(read.module), read_timeline(read.module, options.machine))
         taken = with_rest(seconds, time.perf_counter() - start)
         run = Run(read.name, options, names, (before[0], timelines[0]), after, remarks, taken, found, limit, target)
         data = as_data(run, _place_names(read))
