@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import boolean, string
+from exla_opt.ir.attributes import string
 
 from .factor import Einsum, Factor, Letters, Shapes, factors_of
 from .linear import lapack_gtsv, lapack_trsm, top_k
@@ -92,11 +92,6 @@ def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, 
     if _GTSV.fullmatch(target):
         return lapack_gtsv(shapes)
     return top_k(op, shapes) if target == "TopK" else ()
-
-
-def has_side_effect(op: ir.Operation) -> bool:
-    """Whether the call does more than compute its results, so that calling it more often would show."""
-    return boolean(op, "has_side_effect")
 
 
 def trusts_rule(op: ir.Operation, target: str) -> bool:

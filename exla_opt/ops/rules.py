@@ -17,6 +17,7 @@ from exla_opt.ir.walk import CONTROL_FLOW, walk_functions
 from exla_opt.remarks import Reason
 
 from . import custom_calls, indexing, linear, pointwise, windows
+from .effects import has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_whole
 from .shardy import RULE, RuleReader, annotated_copy
 
@@ -215,7 +216,7 @@ class _Reader:
         name = f"custom_call @{target}"
         if shapes is None:
             return OpRule((), _refusal(name, shapes))
-        if custom_calls.has_side_effect(op):
+        if has_side_effect(op):
             return OpRule((), Reason("EX203", f"{name} has a side effect"))
         if target in self.user_rules:
             try:
