@@ -10,8 +10,8 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import TensorType
 from exla_opt.memory.planned import Operation, materialised, peak_bytes
 from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.tiling import is_widened
 
-from .accumulate import is_widened
 from .graph import Graph, Node
 from .region import Region
 from .stages import Makers, Stage

@@ -9,10 +9,10 @@ from math import prod
 from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.planned import materialised, peak_bytes
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.tiling import reassociates
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, operation_of
 from .extent import block_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, Node
