@@ -263,7 +263,7 @@ def test_the_regions_of_what_is_inlined_are_located_too() -> None:
 def test_locations_of_calls_are_read_again_as_they_were_written() -> None:
     text = CALLS.replace("-> tensor<4xf32>\n    %1 = call", '-> tensor<4xf32> loc("model.py":7:8)\n    %1 = call')
     once = serialise(normalised(text), "text")
-    assert b'callsite(#loc' in once and b'"model.py":7:8' in once
+    assert b"callsite(#loc" in once and b'"model.py":7:8' in once
     assert serialise(normalised(once.decode()), "text") == once
 
 
