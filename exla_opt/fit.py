@@ -27,10 +27,6 @@ from exla_opt.sizes import format_size
 _SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
-# Slices of so many bytes, a few of which are alive at once, run from a CPU's cache (docs/results.md, "Speed").
-_CACHED_SLICE = 4 * 10**6
-# A GPU reads so much in 200 to 300 us: a trip of longer slices is no faster, only larger.
-_LONGEST_GPU_SLICE = 10**9
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
 # Without this pass no size changes anything.
@@ -98,24 +94,25 @@ def fit(
     limit: int,
     measure: Measure | None = None,
     *,
-    gpu: bool = False,
     verify_each: bool = True,
     after_pass: AfterPass | None = None,
     tried: Callable[[Options, int], None] | None = None,
 ) -> Fit:
     """Run the named passes with one pair of sizes after another until the module fits into `limit` bytes.
 
+    The sizes suit the machine of the options.
+
     module: as it was read; the passes that come before all sizes change it. limit: of arguments, results and temporary
     memory together, in bytes. measure: a compiler, which has the last word; the prediction has it where there is none.
-    gpu: whether the sizes are for a GPU. verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is
+    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is
     called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
     """
-    search = _Search(module, names, options, limit, measure, gpu, verify_each, after_pass)
+    search = _Search(module, names, options, limit, measure, verify_each, after_pass)
     tried = tried or (lambda sizes, peak: None)
     found = search.attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
     tried(found.options, found.peak)
     if not search.fits(found) and _SPLITTER in names:
-        for sizes in _candidates(found.predicted, options, limit, gpu):
+        for sizes in _candidates(found.predicted, options, limit):
             found = search.attempt(sizes)
             tried(found.options, found.peak)
             if search.fits(found):
@@ -131,7 +128,7 @@ def fit(
         peak=found.peak,
         fits=fits,
         compiled=found.measured is not None,
-        held_by="" if fits else _holder(found, names, said, limit, gpu),
+        held_by="" if fits else _holder(found, names, said, limit),
         why_predicted=search.refusal,
     )
 
@@ -150,12 +147,11 @@ class _Search:
         options: Options,
         limit: int,
         measure: Measure | None,
-        gpu: bool,
         verify_each: bool,
         after_pass: AfterPass | None,
     ) -> None:
         shared = next((number for number, name in enumerate(names) if name not in SIZELESS), len(names))
-        self.limit, self.measure, self.gpu = limit, measure, gpu
+        self.limit, self.measure = limit, measure
         self.verify_each, self.after_pass = verify_each, after_pass
         self.shared = run_pipeline(module, names[:shared], options, verify_each=verify_each, after_pass=after_pass)
         self.names, self.context, self.data = names[shared:], module.context, serialise(module, "bytecode")
@@ -169,7 +165,7 @@ class _Search:
         module = ir.Module.parse(self.data, self.context)
         rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
         outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
-        found = _Attempt(module, outcome, sizes, predict(module, self.gpu))
+        found = _Attempt(module, outcome, sizes, predict(module, sizes.machine))
         self.attempts.append(found)
         if found.predicted_with(self.ratio) <= _ACCURACY * self.limit:
             self.compile(found)
@@ -214,19 +210,22 @@ def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:
     return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
 
 
-def _candidates(unsplit: Memory, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
+def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Options]:
     """One slice size after another, those that may fit into what the limit leaves first.
 
     unsplit: what the program needs without any split. It alone gives the sizes, to which a limit only adds some: so
-    the smallest limit that is told is met when it is given.
+    the smallest limit that is reported is met when it is given.
     """
     room = limit - (unsplit.peak - unsplit.temp)
-    sizes = _falling(unsplit.temp // 2, room) if gpu else _cached_first(unsplit.temp, room)
-    wanted = room // 2 if gpu else room
-    for size in sorted(sizes, key=lambda size: size > wanted):
+    best = options.machine.slices[1]
+    if options.machine.kind == "cpu":
+        for size in sorted(_cached_first(unsplit.temp, room, best), key=lambda size: size > room):
+            yield replace(options, size_threshold=size, split_size=size)
+        return
+    for size in sorted(_falling(unsplit.temp // 2, room), key=lambda size: size > room // 2):
         # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
-        for threshold in (2 * size, size) if gpu else (size,):
-            yield replace(options, size_threshold=threshold, split_size=min(size, _LONGEST_GPU_SLICE) if gpu else size)
+        for threshold in (2 * size, size):
+            yield replace(options, size_threshold=threshold, split_size=min(size, best))
 
 
 def _falling(largest: int, room: int = 0) -> list[int]:
@@ -242,17 +241,17 @@ def _falling(largest: int, room: int = 0) -> list[int]:
     return [size for size in sizes if size >= _SMALLEST_SLICE]
 
 
-def _cached_first(largest: int, room: int) -> list[int]:
-    """Slice sizes for a CPU, in bytes: what a cache holds, halved again and again; larger ones as a last resort."""
-    smaller = [_CACHED_SLICE >> times for times in range(_HALVINGS)]
-    larger = [_CACHED_SLICE << times for times in range(1, _HALVINGS)]
+def _cached_first(largest: int, room: int, cached: int) -> list[int]:
+    """Slice sizes for a CPU, in bytes: what its cache holds, halved again and again; larger ones as a last resort."""
+    smaller = [cached >> times for times in range(_HALVINGS)]
+    larger = [cached << times for times in range(1, _HALVINGS)]
     sizes = [min(size, largest) for size in smaller] + [size for size in larger if size <= min(largest, room) // 2]
     return [size for size in dict.fromkeys(sizes) if size >= _SMALLEST_SLICE]
 
 
-def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int, gpu: bool) -> str:
+def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
     """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
-    timeline = read_timeline(found.module, gpu)
+    timeline = read_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     if not alive or held > limit:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from exla_opt.memory.machine import CPU, Machine
+
 ChainCost = Literal["flops", "bytes", "both"]
 
 
@@ -18,6 +20,7 @@ class Options:
     op_rules: sharding rules for custom calls, as (call target, rule text) pairs.
     chain_cost: what the order of a product of matrices should lower: operations, the bytes of its largest intermediate
     tensor, or operations unless that tensor is big.
+    machine: what the program is meant for: its memory and its time are those that count.
     """
 
     size_threshold: int = 10**9
@@ -25,6 +28,7 @@ class Options:
     reassociate: bool = True
     op_rules: tuple[tuple[str, str], ...] = ()
     chain_cost: ChainCost = "both"
+    machine: Machine = CPU
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:

@@ -14,7 +14,7 @@ import click
 
 from exla_opt.cli.check import check
 from exla_opt.cli.common import is_terminal, naming, read_source
-from exla_opt.cli.judge import Judge, is_gpu, judge_of
+from exla_opt.cli.judge import Judge, judge_of
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 
@@ -159,7 +159,7 @@ class Job:
         from exla_opt.memory.timeline import read_timeline
         from exla_opt.report.summary import summarise
 
-        timeline = read_timeline(module, is_gpu(self.request.target)) if self.request.reports else None
+        timeline = read_timeline(module, self.request.options.machine) if self.request.reports else None
         self.before = summarise(module), timeline
 
     def _look_and_print(self, name: str, module: ir.Module) -> None:
@@ -222,7 +222,7 @@ class Job:
             options=self.options,
             passes=request.passes,
             before=(self.before[0], self.before[1]),
-            after=(summarise(module), read_timeline(module, is_gpu(request.target))),
+            after=(summarise(module), read_timeline(module, request.options.machine)),
             remarks=remarks,
             seconds=with_rest(self.seconds, time.perf_counter() - self.started),
             fit=self.fitted,

@@ -16,14 +16,13 @@ _NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt
 class Judge:
     """The machine that a program is to fit.
 
-    name: of the machine, for a person. memory: its bytes, 0 where they are not known. gpu: whether it is one. measure:
+    name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure:
     compiles a module that is given as bytecode and returns its peak bytes; None where only a prediction can be had,
     and no_compiler says why. notes: what the compiles so far had to leave out.
     """
 
     name: str
     memory: int
-    gpu: bool
     measure: Callable[[bytes], int] | None
     no_compiler: str = ""
     notes: dict[str, None] = field(default_factory=dict)
@@ -44,13 +43,13 @@ def judge_of(target: str | None, source: str) -> Judge:
     except ImportError as error:
         if target is not None:
             raise
-        return Judge(_THIS_CPU, 0, False, None, f"jax cannot be loaded: {error}")
+        return Judge(_THIS_CPU, 0, None, f"jax cannot be loaded: {error}")
 
     machine = parse_target(target or "cpu")
     is_gpu = bool(machine.description)
     name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_gpu else _THIS_CPU
     if target == "gpu" and not has_gpu_compiler():
-        return Judge(name, machine.memory, is_gpu, None, _NO_PLUGIN)
+        return Judge(name, machine.memory, None, _NO_PLUGIN)
     notes: dict[str, None] = {}
 
     def compiled(data: bytes) -> int:
@@ -68,9 +67,4 @@ def judge_of(target: str | None, source: str) -> Judge:
             raise CannotCompile(error.message) from None
 
     by_name = is_gpu and target != "gpu"
-    return Judge(name, machine.memory, is_gpu, compiled if by_name else leniently, notes=notes)
-
-
-def is_gpu(target: str | None) -> bool:
-    """Whether a target of the command line is a GPU."""
-    return target is not None and target != "cpu"
+    return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exla_opt.cli.values import pass_names
+from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
@@ -136,4 +137,19 @@ def options_of(flags: dict[str, Any]) -> Options:
             f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
             "a slice would be as large as what is to be split"
         )
-    return Options(threshold, split, not flags["no_reassociate"], flags["op_rules"], flags["chain_cost"])
+    return Options(
+        size_threshold=threshold,
+        split_size=split,
+        reassociate=not flags["no_reassociate"],
+        op_rules=flags["op_rules"],
+        chain_cost=flags["chain_cost"],
+        machine=_machine(flags["target"]),
+    )
+
+
+def _machine(target: str | None) -> Machine:
+    """What the sizes are for. A name that stands for no machine is refused where its compiler is asked for."""
+    try:
+        return CPU if target is None else machine_of(target)
+    except ValueError:
+        return CPU

@@ -33,7 +33,6 @@ def search_sizes(request: Request, source: Source, judge: Judge, limit: int, aft
             request.options,
             limit,
             judge.measure,
-            gpu=judge.gpu,
             verify_each=request.verify_each,
             after_pass=after_pass,
             tried=tried,

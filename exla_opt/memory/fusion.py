@@ -1,6 +1,6 @@
-"""What XLA fuses into its readers, and what it writes to memory: rules fitted to XLA's own buffer assignment.
+"""What a machine fuses into its readers, and what it writes to memory.
 
-Pure functions over `program.Block`: nothing here touches IR.
+Rules fitted to XLA's own buffer assignment; pure functions over `Block`: nothing here touches IR.
 """
 
 from __future__ import annotations
@@ -8,84 +8,93 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from .program import Block, Operation
+from exla_opt.ops.traits import Trait
 
-EXPENSIVE = frozenset(
-    "exponential log log_plus_one exponential_minus_one tanh logistic power sqrt rsqrt cbrt sine cosine tan erf erfc "
-    "erf_inv lgamma digamma atan2 remainder divide gather reduce".split()
-)
-# On a GPU these are cheap enough to be computed once for each reader.
-_CHEAP_ON_GPU = frozenset("sqrt rsqrt cbrt divide remainder gather reduce".split())
-_FREE = frozenset("broadcast_in_dim iota splat constant".split())
-MOVES = _FREE | frozenset("transpose slice dynamic_slice concatenate pad gather reverse".split())
-ELEMENTWISE = frozenset(
-    "abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros divide "
-    "exponential exponential_minus_one floor imag is_finite log log_plus_one logistic map maximum minimum multiply "
-    "negate not or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select "
-    "shift_left shift_right_arithmetic shift_right_logical sign sine sqrt square subtract tan tanh xor erf erfc "
-    "erf_inv lgamma digamma".split()
-)
-# XLA:CPU makes a chain of reduce-windows of a longer reduction, and those do not fuse.
-LONGEST_FUSED_REDUCTION = 32
+from .block import Block, Operation
+from .machine import Machine
+
+# A kernel reads no more tensors than so many: what would add to them is written instead.
+_MOST_INPUTS = 64
+# How many kernels an op becomes a part of: none, the one of this number, or several.
+_NO_ROOT, _MANY_ROOTS = -1, -2
 
 
-def is_short(op: Operation) -> bool:
-    """Whether XLA:CPU keeps a reduce as one op."""
-    return len(op.results) > 1 or all(length <= LONGEST_FUSED_REDUCTION for length in op.lengths)
+def is_short(op: Operation, machine: Machine) -> bool:
+    """Whether the machine keeps a reduce as one op, which fuses."""
+    longest = machine.longest_fused_reduction
+    return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
+
+
+def fuses(op: Operation) -> bool:
+    """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
+    if Trait.IN_PLACE in op.traits:
+        return False
+    return bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
 
 
 @dataclass(slots=True)
 class Fusion:
     """For every op of a block: whether it is written to memory, and the ops that it is fused into.
 
-    maker: the op of each tensor. An op that is neither written nor fused is dead.
+    producer: the op of each tensor. An op that is neither written nor fused is dead.
+    inputs: for every op the tensors that its kernel reads, through what is fused into it; True for those that are read
+    element by element all the way, and in no other way.
     """
 
     block: Block
-    gpu: bool
-    maker: dict[int, int] = field(default_factory=dict)
+    machine: Machine
+    producer: dict[int, int] = field(default_factory=dict)
     written: list[bool] = field(default_factory=list)
     into: list[frozenset[int]] = field(default_factory=list)
+    inputs: list[dict[int, bool]] = field(default_factory=list)
 
-    def inputs(self) -> list[frozenset[int]]:
-        """For every op the tensors that its kernel reads, through what is fused into it."""
-        found: list[frozenset[int]] = []
-        for position, op in enumerate(self.block.ops):
-            read: set[int] = set(op.captures)
-            for value in op.operands:
-                maker = self.maker.get(value)
-                if maker is not None and position in self.into[maker]:
-                    read |= found[maker]
-                else:
-                    read.add(value)
-            found.append(frozenset(read))
-        return found
+    def tensors(self) -> set[int]:
+        """The tensors that are written to memory."""
+        ops = zip(self.block.ops, self.written, strict=True)
+        return {value for op, is_written in ops if is_written for value in op.results}
 
 
-def fuse(block: Block, gpu: bool) -> Fusion:
-    """Decide for every op of a block, readers first."""
-    return _Decision(block, gpu).run()
+def fuse(block: Block, machine: Machine) -> Fusion:
+    """Decide for every op of a block, readers first; then look what each kernel reads."""
+    decision = _Decision(block, machine)
+    for position in range(len(block.ops) - 1, -1, -1):
+        decision.decide(position)
+    _read_inputs(decision.fusion)
+    return decision.fusion
+
+
+def _read_inputs(fusion: Fusion) -> None:
+    for position, op in enumerate(fusion.block.ops):
+        elementwise = Trait.POINTWISE in op.traits
+        read: dict[int, bool] = dict.fromkeys(op.captures, False)
+        for value in op.operands:
+            producer = fusion.producer.get(value)
+            if producer is not None and position in fusion.into[producer]:
+                through = fusion.inputs[producer]
+                if len(read) + len(through) <= _MOST_INPUTS:
+                    for other, straight in through.items():
+                        read[other] = read.get(other, True) and straight and elementwise
+                    continue
+                fusion.written[producer] = True
+            read[value] = read.get(value, True) and elementwise
+        fusion.inputs.append(read)
 
 
 class _Decision:
-    def __init__(self, block: Block, gpu: bool):
+    def __init__(self, block: Block, machine: Machine):
         count = len(block.ops)
         self.block = block
-        self.fusion = Fusion(block, gpu, {}, [False] * count, [frozenset()] * count)
-        self.roots: list[frozenset[int]] = [frozenset()] * count
+        self.machine = machine
+        self.fusion = Fusion(block, machine, {}, [False] * count, [frozenset()] * count)
+        self.root = [_NO_ROOT] * count
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.returned = set(block.returned)
         for position, op in enumerate(block.ops):
-            self.fusion.maker.update(dict.fromkeys(op.results, position))
+            self.fusion.producer.update(dict.fromkeys(op.results, position))
             for index, value in enumerate(op.operands):
                 self.users.setdefault(value, []).append((position, index))
             for value in op.captures:
                 self.users.setdefault(value, []).append((position, -1))
-
-    def run(self) -> Fusion:
-        for position in range(len(self.block.ops) - 1, -1, -1):
-            self.decide(position)
-        return self.fusion
 
     def decide(self, position: int) -> None:
         op, fusion = self.block.ops[position], self.fusion
@@ -96,17 +105,19 @@ class _Decision:
             return
         absorbing = frozenset(user for user, index in uses if self.absorbs(user, index))
         everywhere = not returned and all(self.absorbs(user, index) for user, index in uses)
-        roots = frozenset[int]().union(*(self.roots[user] for user in absorbing))
-        fused = self.fusible(op) and everywhere and self.may_be_repeated(op, absorbing, roots)
+        root = _NO_ROOT
+        for user in absorbing:
+            root = _united(root, self.root[user])
+        fused = self.fusible(op) and everywhere and self.may_be_repeated(op, absorbing, root)
         written = not fused
-        if written and self.fusible(op) and not fusion.gpu and op.name not in EXPENSIVE and self.reads_one(op):
-            fused = True  # written for those who need it, and made again by the others
+        if written and self.machine.repeats_cheap and self.is_cheap(op) and self.reads_one(op):
+            fused = True  # written for those who need it, and computed again by the others
         fusion.written[position] = written
         if fused:
             fusion.into[position] = absorbing
-            self.roots[position] = roots
+            self.root[position] = root
         if written:
-            self.roots[position] |= {position}
+            self.root[position] = _united(self.root[position], position)
 
     def absorbs(self, user: int, index: int) -> bool:
         """Whether the producer of this operand may become a part of its reader."""
@@ -114,24 +125,26 @@ class _Decision:
         if index < 0:
             return False
         if op.name == "reduce":
-            return self.fusion.gpu or is_short(op)
+            return is_short(op, self.machine)
         if op.name == "dynamic_update_slice":
             return index == 1
-        return op.name in MOVES or op.name in ELEMENTWISE
+        return fuses(op)
 
     def fusible(self, op: Operation) -> bool:
         if op.name == "reduce":
-            return len(op.results) == 1 and (self.fusion.gpu or is_short(op))
-        return op.name in MOVES or op.name in ELEMENTWISE
+            return len(op.results) == 1 and is_short(op, self.machine)
+        return fuses(op)
 
-    def may_be_repeated(self, op: Operation, users: frozenset[int], roots: frozenset[int]) -> bool:
+    def is_cheap(self, op: Operation) -> bool:
+        return self.fusible(op) and Trait.EXPENSIVE not in op.traits
+
+    def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:
         """Whether the op is cheap enough to be computed once for every kernel and element that reads it."""
-        gpu = self.fusion.gpu
-        if op.name == "reduce" and gpu:
-            return len(roots) <= 1 and all(self.block.ops[root].name != "reduce" for root in roots)
-        if op.name not in EXPENSIVE or (gpu and op.name in _CHEAP_ON_GPU):
+        if op.name == "reduce" and op.name in self.machine.cheap:
+            return root == _NO_ROOT or (root != _MANY_ROOTS and self.block.ops[root].name != "reduce")
+        if Trait.EXPENSIVE not in op.traits or op.name in self.machine.cheap:
             return True
-        return len(roots) <= 1 and not any(self.spreads(user) for user in users)
+        return root != _MANY_ROOTS and not any(self.spreads(user) for user in users)
 
     def spreads(self, user: int) -> bool:
         op, shapes = self.block.ops[user], self.block.shapes
@@ -139,7 +152,13 @@ class _Decision:
 
     def reads_one(self, op: Operation) -> bool:
         """Whether the op reads at most one tensor of its own rank that is in memory."""
-        shapes, maker = self.block.shapes, self.fusion.maker
+        shapes, producer, ops = self.block.shapes, self.fusion.producer, self.block.ops
         rank = len(shapes[op.results[0]])
         big = [value for value in set(op.operands) if len(shapes[value]) == rank]
-        return sum(value not in maker or self.block.ops[maker[value]].name not in _FREE for value in big) <= 1
+        return sum(value not in producer or Trait.FREE not in ops[producer[value]].traits for value in big) <= 1
+
+
+def _united(one: int, other: int) -> int:
+    if _NO_ROOT in (one, other) or one == other:
+        return max(one, other) if _MANY_ROOTS not in (one, other) else _MANY_ROOTS
+    return _MANY_ROOTS

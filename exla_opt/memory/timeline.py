@@ -14,8 +14,11 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
 
-from .peak import Memory, Run, memory_of, run_block
-from .program import Operation, read_block
+from .block import Operation
+from .machine import CPU, Machine
+from .peak import Memory, memory_of
+from .reading import read_block
+from .schedule import Run, run_block
 
 _LOOP = "while"
 
@@ -73,14 +76,15 @@ class Timeline:
         return sorted(found, key=lambda tensor: -tensor.bytes)
 
 
-def read_timeline(module: ir.Module, gpu: bool = False) -> Timeline:
-    """The timeline of the main function on a CPU or a GPU, in a time linear in the number of ops.
+def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
+    """The timeline of the main function on a machine, in a time linear in the number of ops.
 
     Calls are not followed, so a module whose calls are inlined tells more.
     """
     function = main_function(module)
     types = Types()
-    run = run_block(read_block(function.regions[0].blocks[0], types), gpu, is_function=True)
+    block = read_block(function.regions[0].blocks[0], types)
+    run = run_block(block, machine, held=block.returned)
     collected = _Collected(types)
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)

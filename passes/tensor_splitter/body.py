@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from jaxlib.mlir import ir
-
 from exla_opt.ir.types import TensorType
-from exla_opt.memory.planned import Operation, materialised, peak_bytes
+from exla_opt.ir.walk import CONTROL_FLOW
+from exla_opt.memory.block import Block, Operation
+from exla_opt.memory.fusion import fuse
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.reading import is_view, read_block, read_operation
+from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.traits import traits_of
 
 from .accumulate import is_widened
 from .graph import Graph, Node
@@ -27,17 +32,21 @@ def short_name(node: Node) -> str:
     return node.name.rpartition(".")[2]
 
 
-def operation_of(graph: Graph, node: Node) -> Operation:
-    """The op as the memory model sees it."""
-    name = short_name(node)
-    reduced: tuple[int, ...] = ()
-    if name == "reduce":
-        shape = graph.tensors[node.operands[0]].type.shape
-        reduced = tuple(shape[dim] for dim in ir.DenseI64ArrayAttr(node.op.attributes["dimensions"]))
-    same = bool(node.operands and node.results) and (
-        graph.tensors[node.operands[0]].type == graph.tensors[node.results[0]].type
-    )
-    return Operation(name, node.operands + node.captures, node.results, reduced, same_type=same)
+def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None:
+    """The op as the memory model sees it, by the graph's numbers; None for one whose result is its operand's buffer."""
+    if node.position not in graph.operations:
+        graph.operations[node.position] = _read_operation(graph, node, machine)
+    return graph.operations[node.position]
+
+
+def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
+    if node.name == "stablehlo.optimization_barrier" or is_view(node.op, graph.types):
+        return None
+    made = replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
+    if node.name not in CONTROL_FLOW:
+        return made
+    blocks = (block for region in node.op.regions for block in region.blocks)
+    return replace(made, scratch=max(run_block(read_block(block, graph.types), machine).peak for block in blocks))
 
 
 def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:
@@ -46,85 +55,128 @@ def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -
     return (*shape[: mapping.dim], min(tile, mapping.length) * mapping.inner, *shape[mapping.dim + 1 :])
 
 
-@dataclass(slots=True)
-class Body:
-    """A loop's body for the memory model: ops, and the mapping of every tensor that is a tile in it.
+class PlannedBlock:
+    """A block that is only planned, with tensors numbered anew from those of the graph.
 
-    own: the whole types of tensors that only the body has (slices, widened operands), by numbers of their own.
-    peaks: what `body_peak` has found, by the length of the tile.
+    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles.
     """
 
-    graph: Graph
-    ops: list[Operation]
-    mappings: dict[int, DimMapping]
-    own: dict[int, TensorType]
-    returned: set[int]
+    def __init__(self, graph: Graph, machine: Machine):
+        self.graph = graph
+        self.machine = machine
+        self.ops: list[Operation] = []
+        self.kinds: list[TensorType] = []
+        self.mappings: list[DimMapping | None] = []
+        self.number: dict[int, int] = {}
+
+    def fresh(self, kind: TensorType, mapping: DimMapping | None = None) -> int:
+        """The number of a tensor that the graph does not have."""
+        self.kinds.append(kind)
+        self.mappings.append(mapping)
+        return len(self.kinds) - 1
+
+    def of(self, value: int) -> int:
+        """The number of a tensor of the graph."""
+        if value not in self.number:
+            self.number[value] = self.fresh(self.graph.tensors[value].type)
+        return self.number[value]
+
+    def add(self, name: str, operands: tuple[int, ...], result: int) -> int:
+        """Add an op that the graph does not have, by numbers of this block; returns its result."""
+        self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,)))
+        return result
+
+    def add_node(self, node: Node, replaced: Mapping[int, int]) -> None:
+        """Add an op of the graph. replaced: the numbers, by operand, of what it reads in the place of the graph's."""
+        made = operation_of(self.graph, node, self.machine)
+        read = [replaced[index] if index in replaced else self.of(value) for index, value in enumerate(node.operands)]
+        if made is None:
+            self.number.update(zip(node.results, read, strict=False))
+            return
+        results = tuple(map(self.of, made.results))
+        pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
+        self.ops.append(
+            replace(
+                made,
+                operands=tuple(read[place % len(read)] for place in range(len(made.operands))),  # a square reads twice
+                captures=tuple(map(self.of, made.captures)),
+                results=results,
+                narrow=frozenset(number for value, number in pairs if value in made.narrow),
+            )
+        )
+
+    def block(self, returned: Iterable[int], tile: int = 0) -> Block:
+        """The block with tiles of one length. returned: by numbers of this block."""
+        shapes = [
+            _tile_shape(kind.shape, mapping, tile) for kind, mapping in zip(self.kinds, self.mappings, strict=True)
+        ]
+        sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
+        return Block(self.ops, shapes, sizes, returned=list(returned))
+
+
+@dataclass(slots=True)
+class Body:
+    """A loop's body for the memory model.
+
+    returned: what the loop carries. peaks: what `body_peak` has found, by the length of the tile.
+    """
+
+    planned: PlannedBlock
+    returned: list[int]
     peaks: dict[int, int] = field(default_factory=dict)
 
-    def type_of(self, value: int) -> TensorType:
-        """The type of the whole tensor that `value` is a tile of."""
-        return self.own.get(value) or self.graph.tensors[value].type
 
-    def add(self, name: str, operands: tuple[int, ...], kind: TensorType, mapping: DimMapping) -> int:
-        """Add an op that only the body has; returns the number of its result."""
-        fresh = len(self.graph.tensors) + len(self.own)
-        self.own[fresh] = kind
-        self.mappings[fresh] = mapping
-        self.ops.append(Operation(name, operands, (fresh,)))
-        return fresh
-
-
-def body_of(graph: Graph, region: Region, makers: Makers, stage: Stage) -> Body:
+def body_of(graph: Graph, region: Region, makers: Makers, stage: Stage, machine: Machine) -> Body:
     """The ops of one stage as the model sees them, with the slices that are cut from outside."""
-    body = Body(graph, [], {}, {}, set())
+    planned = PlannedBlock(graph, machine)
     inside = set(stage.nodes)
     cut: dict[tuple[int, DimMapping], int] = {}
     for position in stage.nodes:
         node, member = graph.nodes[position], region.members[position]
-        op = operation_of(graph, node)
-        operands = list(op.operands)
+        replaced: dict[int, int] = {}
         for index, mapping in enumerate(member.operands):
             if mapping is None:
                 continue
-            maker = makers[position][index]
+            value, maker = node.operands[index], makers[position][index]
             if maker is None or maker not in inside:
-                key = (node.operands[index], mapping)
+                key = (value, mapping)
                 if key not in cut:
-                    cut[key] = body.add("dynamic_slice", (), graph.tensors[key[0]].type, mapping)
-                operands[index] = cut[key]
+                    tile = planned.fresh(graph.tensors[value].type, mapping)
+                    cut[key] = planned.add("dynamic_slice", (), tile)
+                replaced[index] = cut[key]
             if node.name == "stablehlo.reduce" and is_widened(node.op, member.factor):
-                shape = graph.tensors[node.operands[index]].type.shape
-                operands[index] = body.add(
-                    "convert", (operands[index],), TensorType(shape, "f32", 4 * prod(shape)), mapping
-                )
+                shape = graph.tensors[value].type.shape
+                wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping)
+                narrow = replaced.get(index, planned.of(value))
+                replaced[index] = planned.add("convert", (narrow,), wide)
+        planned.add_node(node, replaced)
         for value, mapping in zip(node.results, member.results, strict=True):
-            if mapping is not None:
-                body.mappings[value] = mapping
-        body.ops.append(replace(op, operands=tuple(operands)))
-    body.returned = {
-        graph.nodes[output.node].results[output.result] for output in stage.outputs if output.mapping is None
-    }
-    return body
-
-
-def _shapes(body: Body, tile: int) -> dict[int, tuple[int, ...]]:
-    numbers = {value for op in body.ops for value in (*op.operands, *op.results)}
-    return {value: _tile_shape(body.type_of(value).shape, body.mappings.get(value), tile) for value in numbers}
+            if planned.mappings[planned.of(value)] is None:  # a view is cut as what it is a view of
+                planned.mappings[planned.of(value)] = mapping
+    returned = []
+    for output in stage.outputs:
+        value = graph.nodes[output.node].results[output.result]
+        made = planned.of(value)
+        if output.mapping is not None:
+            carried = planned.fresh(graph.tensors[value].type)
+            made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
+        returned.append(made)
+    return Body(planned, returned)
 
 
 def bytes_per_index(body: Body) -> int:
     """The most that one index takes among the tensors that the body writes to memory."""
-    written = materialised(body.ops, _shapes(body, _NOMINAL_TILE), body.returned).last_read
-    stored = [value for value in written if value in body.mappings]
-    return max((-(-body.type_of(value).bytes // body.mappings[value].length) for value in stored), default=0)
+    planned = body.planned
+    written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine).tensors()
+    stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
+    return max((-(-size // mapping.length) for size, mapping in stored), default=0)
 
 
 def body_peak(body: Body, tile: int) -> int:
     """The predicted peak of the body with tiles of one length; what the loop carries is not counted."""
     if tile not in body.peaks:
-        shapes = _shapes(body, tile)
-        sizes = {value: prod(shape) * body.type_of(value).element_bytes for value, shape in shapes.items()}
-        body.peaks[tile] = peak_bytes(body.ops, shapes, sizes, body.returned, free=body.returned)
+        block = body.planned.block(body.returned, tile)
+        body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
     return body.peaks[tile]
 
 

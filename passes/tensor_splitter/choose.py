@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from math import prod
 
 from exla_opt.ir.walk import CONTROL_FLOW
-from exla_opt.memory.planned import materialised, peak_bytes
+from exla_opt.memory.fusion import fuse
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.reading import read_numbered
+from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from .accumulate import reassociates
-from .body import MOST_SLICES_ALIVE, operation_of
+from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
 from .extent import block_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, Node
 from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
@@ -42,11 +45,17 @@ def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
     return allowed
 
 
-def written_tensors(graph: Graph) -> set[int]:
-    """The tensors of a block that XLA is expected to write to memory."""
-    ops = [operation_of(graph, node) for node in graph.nodes]
-    shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
-    return set(materialised(ops, shapes, graph.nodes[graph.terminator].operands).last_read)
+def written_tensors(graph: Graph, machine: Machine) -> set[int]:
+    """The tensors of a block that the machine is expected to write to memory."""
+    block, number = read_numbered(graph.block, graph.types)
+    written = fuse(block, machine).tensors()
+    return {
+        value
+        for node in graph.nodes
+        if node.results and operation_of(graph, node, machine) is not None
+        for value in node.results
+        if number[graph.tensors[value].value] in written
+    }
 
 
 def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
@@ -70,15 +79,14 @@ def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     return mappings
 
 
-def _peak_before(graph: Graph, plan: Plan) -> int:
-    """The predicted peak of the plan's own ops when they run whole, to compare with the plan's."""
-    nodes = [graph.nodes[position] for position in sorted(plan.members)]
-    ops = [operation_of(graph, node) for node in nodes]
-    numbers = {value for op in ops for value in (*op.operands, *op.results)}
-    shapes = {value: graph.tensors[value].type.shape for value in numbers}
-    sizes = {value: graph.tensors[value].type.bytes for value in numbers}
+def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
+    """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
+    planned = PlannedBlock(graph, machine)
+    for position in sorted(plan.members):
+        planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    return peak_bytes(ops, shapes, sizes, outputs, free={value for value in outputs if is_returned(graph, value)})
+    held = {planned.of(value) for value in outputs if is_returned(graph, value)}
+    return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
 class _Chooser:
@@ -106,7 +114,7 @@ class _Chooser:
         region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
         if region.joined is not None:
             return self.give_up(region, self.hopeless[region.joined])
-        found = make_plan(self.graph, region, self.slice_bytes, self.is_big)
+        found = make_plan(self.graph, region, self.slice_bytes, self.is_big, self.options.machine)
         if isinstance(found, Plan):
             self.share(region, found)
         elif found.reason.code == TOO_MANY_LOOPS:
@@ -141,7 +149,7 @@ class _Chooser:
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before."""
-        return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan)
+        return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan, self.options.machine)
 
     def choose(self) -> Choice:
         graph = self.graph
@@ -149,7 +157,7 @@ class _Chooser:
         made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
         if not made:
             return Choice()
-        written = written_tensors(graph)
+        written = written_tensors(graph, self.options.machine)
         choice = Choice()
         covered: set[int] = set()
         taken = Taken(graph)
@@ -175,7 +183,7 @@ class _Chooser:
         graph = self.graph
         if not choice.plans or graph.tile:
             return
-        peak = block_peak(graph, choice.plans)
+        peak = block_peak(graph, choice.plans, self.options.machine)
         if peak <= max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes):
             return  # no more than what a loop's own body may take
         best = None
@@ -187,10 +195,10 @@ class _Chooser:
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
                 tried.append(region)
-                plan = make_plan(graph, region, self.slice_bytes, self.is_big)
+                plan = make_plan(graph, region, self.slice_bytes, self.is_big, self.options.machine)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
-                wide_peak = block_peak(graph, [plan])
+                wide_peak = block_peak(graph, [plan], self.options.machine)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or wide_peak < best[0]):
                     best = (wide_peak, plan)
         if best is not None:

@@ -9,38 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exla_opt.memory.planned import Operation, peak_bytes
+from exla_opt.memory.block import Operation
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.schedule import run_block
+from exla_opt.ops.traits import Trait
 
-from .body import operation_of
+from .body import PlannedBlock
 from .graph import Graph
-from .plan import Plan
+from .plan import LoopPlan, Plan
 
 
-def block_peak(graph: Graph, plans: Sequence[Plan]) -> int:
+def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
     """The predicted peak of what is alive between the loops of a block when `plans` are built.
 
     What a loop's body needs is left out: that is a question of the tile, which every plan can answer.
     """
-    placed: dict[int, list[Operation]] = {}
+    placed: dict[int, list[LoopPlan]] = {}
     dropped: set[int] = set()
     for plan in plans:
         dropped |= _dropped(graph, plan)
         for loop in plan.loops:
-            results = tuple(sorted(graph.nodes[o.node].results[o.result] for o in loop.stage.outputs))
-            inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
-            reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
-            operation = Operation("while", tuple(sorted(reads - inside)), results)
-            placed.setdefault(max(loop.stage.nodes), []).append(operation)
-    ops: list[Operation] = []
+            placed.setdefault(max(loop.stage.nodes), []).append(loop)
+    planned = PlannedBlock(graph, machine)
     for node in graph.nodes:
-        if node.position not in dropped:
-            ops.append(operation_of(graph, node))
-        ops += placed.get(node.position, ())
-    ops = _in_order(ops)
-    shapes = {number: tensor.type.shape for number, tensor in enumerate(graph.tensors)}
-    sizes = {number: tensor.type.bytes for number, tensor in enumerate(graph.tensors)}
-    returned = set(graph.nodes[graph.terminator].operands)
-    return peak_bytes(ops, shapes, sizes, returned, free=returned)
+        if node.position not in dropped and node.position != graph.terminator:
+            planned.add_node(node, {})
+        for loop in placed.get(node.position, ()):
+            _add_loop(planned, graph, loop)
+    planned.ops = _in_order(planned.ops)
+    block = planned.block([planned.of(value) for value in graph.nodes[graph.terminator].operands])
+    return run_block(block, machine, held=block.returned).peak
+
+
+def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
+    """A loop as one op: what it reads, and what it brings out."""
+    results = {graph.nodes[output.node].results[output.result] for output in loop.stage.outputs}
+    inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
+    reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
+    operands, numbers = (tuple(planned.of(value) for value in sorted(some)) for some in (reads - inside, results))
+    planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers))
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:

@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.memory.block import Operation
 from exla_opt.ops.rules import OpRule
 
 OUTSIDE = -1
@@ -58,7 +59,7 @@ class Graph:
 
     A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. `tile` is set for the body of a loop that the
-    splitter made itself.
+    splitter made itself. types: of all tensors of the module. operations: what the memory model has read of the nodes.
     """
 
     block: ir.Block
@@ -66,6 +67,8 @@ class Graph:
     tensors: list[Tensor]
     arguments: frozenset[int]
     tile: bool = False
+    types: Types = field(default_factory=Types)
+    operations: dict[int, Operation | None] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:
@@ -97,7 +100,7 @@ class _Reader:
         nodes: list[Node] = []
         tensors: list[Tensor] = []
         number: dict[ir.Value, int] = {}
-        graph = Graph(block, nodes, tensors, frozenset(), tile)
+        graph = Graph(block, nodes, tensors, frozenset(), tile, self.types)
         self.graphs.append(graph)
 
         def tensor(value: ir.Value) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
+from exla_opt.memory.machine import Machine
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.remarks import Reason
 
@@ -161,10 +162,13 @@ def _vanished(
     return gone
 
 
-def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[int], bool]) -> Plan | Refusal:
+def make_plan(
+    graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[int], bool], machine: Machine
+) -> Plan | Refusal:
     """The plan for a region, or why there is none.
 
-    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold.
+    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold. machine: the one that
+    the program is for.
     """
     seed = graph.tensors[region.seed]
     if not region.members:
@@ -193,7 +197,7 @@ def make_plan(graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[
     vanished = _vanished(graph, region, copies, outputs, is_big)
     if region.seed not in vanished:
         return _why_whole(graph, region, outputs)
-    bodies = [body_of(graph, region, makers, stage) for stage in stages]
+    bodies = [body_of(graph, region, makers, stage, machine) for stage in stages]
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]

@@ -15,6 +15,7 @@ from exla_opt.fit import CannotCompile, Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
@@ -73,10 +74,10 @@ LIT = SORTED.parent
 
 
 @pytest.mark.parametrize("name", ["broadcast", "pad-shift", "top-k-along-row"])
-@pytest.mark.parametrize("gpu", [False, True])
-def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, gpu: bool) -> None:
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, machine: Machine) -> None:
     def found(limit: int) -> Fit:
-        return fit(read(LIT / f"{name}.mlir"), DEFAULT_PASSES, Options(), limit, gpu=gpu)
+        return fit(read(LIT / f"{name}.mlir"), DEFAULT_PASSES, Options(machine=machine), limit)
 
     smallest = found(1).peak
     assert not found(1).fits and found(smallest).fits
@@ -173,12 +174,12 @@ def test_the_passes_before_all_sizes_do_not_look_at_them(name: str) -> None:
     assert source.count("options") == source.count("options: Options") == 1, "it hands them to nobody"
 
 
-@pytest.mark.parametrize("gpu", [False, True])
-def test_slices_suit_the_machine(gpu: bool) -> None:
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_slices_suit_the_machine(machine: Machine) -> None:
     text = SAMPLE.read_text().replace("4096", "131072")  # 64 GB
     module = parse_module("<sample>", text.encode(), new_context()).module
-    found = fit(module, DEFAULT_PASSES, Options(), 20 * 10**9, gpu=gpu)
-    low, high = (256 * 10**6, 10**9) if gpu else (10**6, 4 * 10**6)
+    found = fit(module, DEFAULT_PASSES, Options(machine=machine), 20 * 10**9)
+    low, high = (256 * 10**6, 10**9) if machine is GPU else (10**6, 4 * 10**6)
     assert found.fits and low <= found.options.slice_bytes <= high
 
 

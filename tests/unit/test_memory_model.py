@@ -6,24 +6,30 @@ from math import prod
 
 import pytest
 
-from exla_opt.memory.planned import Operation, materialised, peak_bytes
+from exla_opt.memory.block import Block, Operation
+from exla_opt.memory.fusion import fuse
+from exla_opt.memory.machine import CPU, GPU, machine_of
+from exla_opt.memory.schedule import run_block
+from exla_opt.ops.traits import traits_of
 
 # Tensors are numbers; this is their shape unless a test says otherwise.
 SQUARE = (64, 64)
 
 
-def op(name: str, operands: list[int], *results: int, reduced: tuple[int, ...] = (), same: bool = False) -> Operation:
-    return Operation(name, tuple(operands), results, reduced, same_type=same)
+def op(name: str, operands: list[int], *results: int, reduced: tuple[int, ...] = (), scratch: int = 0) -> Operation:
+    return Operation(name, traits_of(f"stablehlo.{name}"), tuple(operands), results, lengths=reduced, scratch=scratch)
+
+
+def block_of(ops: list[Operation], returned: set[int], other: dict[str, tuple[int, ...]]) -> Block:
+    """other: shapes as t3=(64,); sizes are numbers of elements."""
+    count = max(value for one in ops for value in (*one.operands, *one.results)) + 1
+    shapes = [other.get(f"t{value}", SQUARE) for value in range(count)]
+    return Block(ops, shapes, [prod(shape) for shape in shapes], returned=sorted(returned))
 
 
 def written(ops: list[Operation], returned: set[int], **other: tuple[int, ...]) -> set[int]:
-    """What the model expects in memory; other: shapes as t3=(64,)."""
-    return set(materialised(ops, shapes_of(ops, other), returned).last_read)
-
-
-def shapes_of(ops: list[Operation], other: dict[str, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    numbers = {value for one in ops for value in (*one.operands, *one.results)}
-    return {value: other.get(f"t{value}", SQUARE) for value in numbers}
+    """What the model expects in memory."""
+    return fuse(block_of(ops, returned, other), CPU).tensors()
 
 
 def test_a_chain_of_elementwise_ops_writes_its_end_only() -> None:
@@ -72,37 +78,6 @@ def test_a_broadcast_is_not_written() -> None:
     assert written([op("broadcast_in_dim", [0], 1), op("add", [1, 9], 2)], {2}, t0=(64,)) == {2}
 
 
-def test_a_view_has_no_buffer_and_keeps_that_of_its_operand() -> None:
-    ops = [op("dot_general", [0, 0], 1), op("reshape", [1], 2), op("tanh", [0], 3), op("dot_general", [2, 3], 4)]
-    buffers = materialised(ops, shapes_of(ops, {"t2": (4096,)}), {4}).last_read
-    assert set(buffers) == {1, 3, 4}
-    assert buffers[1] == 3, "it lives as long as the view"
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        op("reshape", [1], 2),
-        op("optimization_barrier", [1], 2),
-        op("slice", [1], 2, same=True),
-        op("convert", [1], 2, same=True),
-    ],
-)
-def test_what_changes_nothing_is_a_view(view: Operation) -> None:
-    assert written([op("dot_general", [0, 0], 1), view, op("dot_general", [2, 2], 3)], {3}) == {1, 3}
-
-
-def test_a_broadcast_that_adds_a_unit_dimension_is_a_view() -> None:
-    ops = [op("dot_general", [0, 0], 1), op("broadcast_in_dim", [1], 2), op("dot_general", [2, 2], 3)]
-    assert written(ops, {3}, t2=(64, 1, 64)) == {1, 3}
-    assert written(ops, {3}, t2=(64, 2, 64)) == {1, 2, 3}
-
-
-def test_a_transpose_is_part_of_the_dot_that_reads_it() -> None:
-    assert written([op("transpose", [0], 1), op("dot_general", [1, 9], 2)], {2}) == {2}
-    assert written([op("transpose", [0], 1), op("sort", [1], 2)], {2}) == {1, 2}
-
-
 def test_an_update_takes_in_what_it_writes_and_not_where() -> None:
     assert written([op("negate", [0], 1), op("dynamic_update_slice", [9, 1, 8], 2)], {2}) == {2}
     assert written([op("negate", [0], 1), op("dynamic_update_slice", [1, 9, 8], 2)], {2}) == {1, 2}
@@ -113,9 +88,7 @@ def test_what_is_returned_is_written() -> None:
 
 
 def peak(ops: list[Operation], returned: set[int], free: set[int] | None = None, **other: tuple[int, ...]) -> int:
-    shapes = shapes_of(ops, other)
-    sizes = {value: prod(shape) for value, shape in shapes.items()}
-    return peak_bytes(ops, shapes, sizes, returned, free or set())
+    return run_block(block_of(ops, returned, other), CPU, held=free or set()).peak
 
 
 def test_a_buffer_is_freed_after_its_last_read() -> None:
@@ -136,5 +109,30 @@ def test_an_elementwise_op_writes_over_an_operand_that_dies() -> None:
 
 
 def test_scratch_counts_while_the_op_runs() -> None:
-    ops = [Operation("while", (0,), (1,), scratch=1000), op("dot_general", [1, 1], 2)]
+    ops = [op("while", [0], 1, scratch=1000), op("dot_general", [1, 1], 2)]
     assert peak(ops, {2}, t0=(64,), t1=(64,), t2=(1,)) == 64 + 1000
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "cuda:h100", "cuda:h200", "tpu", "tpu:v6e", "tpu:v5e:2x2"])
+def test_machines_have_names(name: str) -> None:
+    machine = machine_of(name)
+    assert machine.name == {"gpu": "cuda:h200"}.get(name, name)
+    assert machine.kind == {"c": "cpu", "g": "gpu", "t": "tpu"}[name[0]] if ":" not in name else machine.kind != "cpu"
+    assert machine.fitted == (machine.kind != "tpu")
+
+
+def test_no_machine_has_another_name() -> None:
+    with pytest.raises(ValueError, match="'abacus'"):
+        machine_of("abacus")
+
+
+def test_a_long_reduction_takes_in_its_operand_on_a_gpu() -> None:
+    ops = [op("tanh", [0], 1), op("reduce", [1, 9], 2, reduced=(5000,))]
+    assert fuse(block_of(ops, {2}, {}), GPU).tensors() == {2}
+
+
+def test_what_is_read_by_very_many_ops_is_not_one_kernel() -> None:
+    """Each sum is returned and read by the next: a kernel that repeats all before it would read everything."""
+    ops = [op("add", [number, number + 1001], number + 1) for number in range(1000)]
+    fusion = fuse(block_of(ops, set(range(1, 1001)), {}), CPU)
+    assert max(len(read) for read in fusion.inputs) <= 64

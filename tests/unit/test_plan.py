@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
@@ -182,7 +183,7 @@ def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
 
 
 def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refusal:
-    return make_plan(graph, region_of(graph, seed, dim), slice_bytes, lambda value: is_big(graph, value))
+    return make_plan(graph, region_of(graph, seed, dim), slice_bytes, lambda value: is_big(graph, value), CPU)
 
 
 ROWS = f"%y = stablehlo.dot_general %x, %c, contracting_dims = [1] x [0] : ({MATRIX}, tensor<32xf32>) -> tensor<64xf32>"
@@ -207,7 +208,7 @@ def test_a_dimension_that_32_bits_cannot_count_is_not_cut() -> None:
         found = []
         for dim, size in enumerate((2, 2**31)):
             region = grow(graph, value, DimMapping(dim, size), lambda other: True, lambda node, factor: True)
-            found.append(make_plan(graph, region, 2**30, lambda other: True))
+            found.append(make_plan(graph, region, 2**30, lambda other: True, CPU))
     short, long = found
     assert isinstance(long, Refusal) and long.reason.code == "EX312"
     assert isinstance(short, Refusal) and short.reason.code != "EX312"

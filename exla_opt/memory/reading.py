@@ -1,4 +1,4 @@
-"""A module as the memory model sees it: numbered tensors and ops, with views and repeated ops already merged.
+"""Reads a block of IR for the memory model, with views and repeated ops merged.
 
 What XLA simplifies before it plans memory is simplified here too: a square is a multiplication, a negated operand of a
 sum is negated behind it, a sort with its places of which only the first few are read is a top-k.
@@ -7,7 +7,7 @@ sum is negated behind it, a sort with its places of which only the first few are
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
@@ -17,44 +17,14 @@ from exla_opt.ir.attributes import integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ops.traits import traits_of
 
-Shape = tuple[int, ...]
+from .block import Block, Operation
 
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
-
-
-@dataclass(slots=True)
-class Operation:
-    """One op.
-
-    name: without the dialect; "splat" for a constant that is one number. operands, captures, results: tensor numbers.
-    lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
-    copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
-    narrow: the floats of less than 32 bits of which XLA:CPU makes wider ones for this op.
-    """
-
-    name: str
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    captures: tuple[int, ...] = ()
-    lengths: Shape = ()
-    copied: tuple[int, ...] = ()
-    bodies: tuple[Block, ...] = ()
-    narrow: frozenset[int] = frozenset()
-
-
-@dataclass(slots=True)
-class Block:
-    """ops in program order. values, shapes, sizes (bytes): of every tensor. arguments, returned: in order."""
-
-    ops: list[Operation] = field(default_factory=list)
-    values: list[ir.Value] = field(default_factory=list)
-    shapes: list[Shape] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    arguments: list[int] = field(default_factory=list)
-    returned: list[int] = field(default_factory=list)
+_MULTIPLY = traits_of("stablehlo.multiply")
 
 
 def read_block(block: ir.Block, types: Types) -> Block:
@@ -62,13 +32,48 @@ def read_block(block: ir.Block, types: Types) -> Block:
     return _Reader(types).read(block)
 
 
+def read_numbered(block: ir.Block, types: Types) -> tuple[Block, dict[ir.Value, int]]:
+    """As `read_block`, and the number of every tensor in the block itself."""
+    reader = _Reader(types)
+    return reader.read(block), reader.number
+
+
+def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types) -> Operation:
+    """One op without control flow, as XLA simplifies it. operands, results: the numbers of its tensors, in order."""
+    name, traits = op.name.rpartition(".")[2], traits_of(op.name)
+    made = Operation(name, traits, operands, results)
+    if name == "constant" and is_splat(op):
+        return replace(made, name="splat")
+    if (name == "power" and splat_value(op.operands[1]) == 2) or (name == "divide" and _is_cheap_divisor(op, types)):
+        return replace(made, name="multiply", traits=_MULTIPLY)
+    if name == "square":
+        return replace(made, name="multiply", traits=_MULTIPLY, operands=operands * 2)
+    if name == "triangular_solve":
+        return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
+    if name == "reduce":
+        shape = types.of(op.operands[0]).shape
+        narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
+        lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
+        return replace(made, lengths=lengths, narrow=frozenset(narrow))
+    if name == "dot_general":
+        values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
+        narrow = (number for value, number in values if 0 < float_bits(element_type(value)) < 32)
+        return replace(made, copied=_copied(op, types), narrow=frozenset(narrow))
+    return made
+
+
 class _Reader:
-    """Reads one block. Two ops of the same name, operands and attributes are one, as XLA merges them."""
+    """Reads one block. Two ops of the same name, operands and attributes are one, as XLA merges them.
+
+    behind: a number for each tensor that comes out of an optimization barrier, and for nothing else. The buffer is the
+    one that went in; yet an op on it is not the op on what went in.
+    """
 
     def __init__(self, types: Types):
         self.types = types
         self.made = Block()
         self.number: dict[ir.Value, int] = {}
+        self.behind: dict[ir.Value, int] = {}
         self.seen: dict[Hashable, tuple[int, ...]] = {}
 
     def read(self, block: ir.Block) -> Block:
@@ -78,9 +83,13 @@ class _Reader:
             if op.name in ("func.return", "stablehlo.return"):
                 self.made.returned = [self.of(value) for value in op.operands]
             elif op.name == "stablehlo.optimization_barrier":
-                self.number.update(zip(op.results, map(self.of, op.operands), strict=True))
+                for result, operand in zip(op.results, op.operands, strict=True):
+                    self.number[result] = self.of(operand)
+                    self.behind[result] = len(self.behind) + 1
             elif is_view(op, self.types):
                 self.number[op.results[0]] = self.of(op.operands[0])
+                if op.operands[0] in self.behind:
+                    self.behind[op.results[0]] = self.behind[op.operands[0]]
             else:
                 self.add(op)
         return self.made
@@ -99,64 +108,47 @@ class _Reader:
     def add(self, op: ir.Operation) -> None:
         name = op.name.rpartition(".")[2]
         operands = tuple(map(self.of, op.operands))
-        key = None if len(op.regions) or name in _IMPURE else _key(op, name, operands)
+        barriers = tuple(self.behind.get(value, 0) for value in op.operands) if self.behind else ()
+        key = None if len(op.regions) or name in _IMPURE else _key(op, name, operands, barriers)
         if key is not None and key in self.seen:
             self.number.update(zip(op.results, self.seen[key], strict=True))
             return
         results = tuple(map(self.of, op.results))
         if key is not None:
             self.seen[key] = results
-        captures = tuple(map(self.of, captured_values(op))) if len(op.regions) else ()
-        made = Operation(name, operands, results, captures)
-        self.simplify(op, made)
-        if name == "while":
-            made.narrow = frozenset(self.of(value) for value in _widened_before(op))
         if op.name in CONTROL_FLOW:
-            blocks = [block for region in op.regions for block in region.blocks]
-            made.bodies = tuple(read_block(block, self.types) for block in blocks[name == "while" :])
-        self.made.ops.append(made)
-
-    def simplify(self, op: ir.Operation, made: Operation) -> None:
-        """Make of the op what XLA makes of it."""
-        name = made.name
-        if name == "constant" and is_splat(op):
-            made.name = "splat"
-            self.forget_bytes(made)
-        elif (name == "power" and splat_value(op.operands[1]) == 2) or (name == "divide" and self.is_cheap_divisor(op)):
-            made.name = "multiply"
-        elif name == "square":
-            made.name, made.operands = "multiply", made.operands * 2
-        elif name == "triangular_solve":
-            made.lengths = self.types.of(op.operands[0]).shape[-1:]
-        elif name == "reduce":
+            self.made.ops.append(self.with_bodies(op, operands, results))
+            return
+        made = read_operation(op, operands, results, self.types)
+        if len(op.regions):
+            made = replace(made, captures=tuple(map(self.of, captured_values(op))))
+        if name == "reduce" and len(results) == 1:
             inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None and len(op.results) == 1:
-                made.operands = (self.of(inner.operands[0]), *made.operands[1:])
-            shape = self.types.of(op.operands[0]).shape
-            made.lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
-            made.narrow = frozenset(self.of(value) for value in op.operands if _is_bfloat16(value))
-        elif name == "dot_general":
-            made.copied = self.copied(op)
-            values = (*op.operands, *op.results)
-            made.narrow = frozenset(self.of(value) for value in values if 0 < float_bits(element_type(value)) < 32)
+            if inner is not None:
+                made = replace(made, operands=(self.of(inner.operands[0]), *operands[1:]))
         elif name == "sort" and self.is_top_k(op):
-            made.name, made.operands = "top_k", made.operands[:1]
-            for value, number in zip(op.results, made.results, strict=True):
+            made = replace(made, name="top_k", operands=operands[:1])
+            for value, number in zip(op.results, results, strict=True):
                 read = [self.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
                 self.made.sizes[number] = max(read, default=0)
+        elif made.name == "splat":
+            # A splat is never in memory; what a loop starts from is the loop's own buffer.
+            self.made.sizes[results[0]] = 0
+        self.made.ops.append(made)
 
-    def forget_bytes(self, made: Operation) -> None:
-        """A splat is never in memory; what a loop starts from is the loop's own buffer."""
-        for number in made.results:
-            self.made.sizes[number] = 0
-
-    def is_cheap_divisor(self, op: ir.Operation) -> bool:
-        """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
-        spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
-        if spread is None:
-            return splat_value(op.operands[1]) is not None
-        repeated = prod(self.types.of(spread.operands[0]).shape) > 1
-        return repeated or _is_constant(spread.operands[0])
+    def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
+        """A loop, whose condition needs nothing, or a branch."""
+        is_loop = op.name == "stablehlo.while"
+        blocks = [block for region in op.regions for block in region.blocks][is_loop:]
+        return Operation(
+            op.name.rpartition(".")[2],
+            traits_of(op.name),
+            operands,
+            results,
+            tuple(map(self.of, captured_values(op))),
+            bodies=tuple(read_block(block, self.types) for block in blocks),
+            narrow=frozenset(self.of(value) for value in _widened_before(op)) if is_loop else frozenset(),
+        )
 
     def is_top_k(self, op: ir.Operation) -> bool:
         """Whether a sort also sorts the places of its elements, and only a small part of both is read."""
@@ -169,32 +161,40 @@ class _Reader:
             for user, result in readers
         )
 
-    def copied(self, op: ir.Operation) -> tuple[int, ...]:
-        """The operands whose dimensions are not batch, free and contracted, or batch, contracted and free, in order."""
-        numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-        batches = numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions
-        sums = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
-        found = []
-        for side in (0, 1):
-            shape = self.types.of(op.operands[side]).shape
-            batch, contracted = list(batches[side]), list(sums[side])
-            kinds = [
-                0 if dim in batch else 1 if dim in contracted else 2 for dim, size in enumerate(shape) if size != 1
-            ]
-            runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
-            mixed = batch != sorted(batch) and len(_real([shape[dim] for dim in batch])) > 1
-            if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
-                found.append(side)
-        return tuple(found)
+
+def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
+    """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
+    spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
+    if spread is None:
+        return splat_value(op.operands[1]) is not None
+    repeated = prod(types.of(spread.operands[0]).shape) > 1
+    return repeated or _is_constant(spread.operands[0])
 
 
-def _key(op: ir.Operation, name: str, operands: tuple[int, ...]) -> Hashable:
+def _copied(op: ir.Operation, types: Types) -> tuple[int, ...]:
+    """The operands whose dimensions are not batch, free and contracted, or batch, contracted and free, in order."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    batches = numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions
+    sums = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+    found = []
+    for side in (0, 1):
+        shape = types.of(op.operands[side]).shape
+        batch, contracted = list(batches[side]), list(sums[side])
+        kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim, size in enumerate(shape) if size != 1]
+        runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+        mixed = batch != sorted(batch) and len(_real([shape[dim] for dim in batch])) > 1
+        if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
+            found.append(side)
+    return tuple(found)
+
+
+def _key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
     """What two equal ops have in common. The bindings cannot read the value of a complex constant."""
     kinds = tuple(result.type for result in op.results)
     if name == "constant" and isinstance(ir.RankedTensorType(kinds[0]).element_type, ir.ComplexType):
         return None
     attributes = tuple((op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes)))
-    return name, operands, attributes, kinds
+    return name, operands, barriers, attributes, kinds
 
 
 def _is_constant(value: ir.Value, depth: int = 8) -> bool:

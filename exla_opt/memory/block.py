@@ -1,0 +1,53 @@
+"""A block as the memory model sees it: numbered tensors and ops.
+
+`reading` makes one of IR; the splitter makes one of a loop that it only plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxlib.mlir import ir
+
+from exla_opt.ops.traits import Trait
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One op.
+
+    name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
+    traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
+    lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
+    copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
+    narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
+    scratch: bytes that the op needs while it runs, as far as they are known beforehand.
+    """
+
+    name: str
+    traits: Trait
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    captures: tuple[int, ...] = ()
+    lengths: Shape = ()
+    copied: tuple[int, ...] = ()
+    bodies: tuple[Block, ...] = ()
+    narrow: frozenset[int] = frozenset()
+    scratch: int = 0
+
+
+@dataclass(slots=True)
+class Block:
+    """ops in program order. shapes, sizes (bytes): of every tensor. arguments, returned: in order.
+
+    values: the tensors in IR, where the block was made of it.
+    """
+
+    ops: list[Operation] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    arguments: list[int] = field(default_factory=list)
+    returned: list[int] = field(default_factory=list)
+    values: list[ir.Value] = field(default_factory=list)

@@ -1,0 +1,155 @@
+"""Machines: what each does with ops, as data. The rest of `memory` asks a machine and knows none by name.
+
+The rules are facts of XLA's compilers as they come with jaxlib 0.10; the speeds are those that the makers publish, and
+the shares of them that programs reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["cpu", "gpu", "tpu"]
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One device and its compiler.
+
+    name: as in `cuda:h200`. fitted: whether the rules of memory were compared with its compiler; a figure for a
+    machine that is not is said to be unknown.
+
+    What it fuses and writes:
+    longest_fused_reduction: the longest reduced dimension with which a reduce is fused with its operand; None for any.
+    repeats_cheap: whether a cheap op that some reader needs in memory is computed once more by each other reader.
+    cheap: ops that others compute once and that this one computes for each reader.
+    breadth_first: whether kernels run in the order in which they become ready; in program order if not.
+    widens: whether it multiplies narrow floats as float32, sums bfloat16 so, and slices them so in loops.
+    workspace: bytes that a product of matrices is given for its own use.
+
+    Speeds:
+    flops: operations a second in products of matrices, by element type; the first stands for those not named.
+    flops_elementwise: operations a second in everything else. bytes_per_second: to and from memory.
+    cache_bytes, cache_bytes_per_second: what of the last kernels is still in the cache, and how fast it is read.
+    seconds_per_kernel, seconds_per_trip: what a kernel, and a trip of a loop, cost whatever they do.
+    slices: the smallest and the largest bytes of a slice with which loops run well.
+    """
+
+    name: str
+    kind: Kind
+    fitted: bool
+    longest_fused_reduction: int | None
+    repeats_cheap: bool
+    cheap: frozenset[str]
+    breadth_first: bool
+    widens: bool
+    workspace: int
+    flops: tuple[tuple[str, float], ...]
+    flops_elementwise: float
+    bytes_per_second: float
+    cache_bytes: int
+    cache_bytes_per_second: float
+    seconds_per_kernel: float
+    seconds_per_trip: float
+    slices: tuple[int, int]
+
+    def flops_of(self, dtype: str) -> float:
+        """Operations a second in a product of matrices of this element type, as in `bf16`."""
+        return next((speed for name, speed in self.flops if name == dtype), self.flops[0][1])
+
+
+CPU = Machine(
+    name="cpu",
+    kind="cpu",
+    fitted=True,
+    longest_fused_reduction=32,
+    repeats_cheap=True,
+    cheap=frozenset(),
+    breadth_first=True,
+    widens=True,
+    workspace=0,
+    flops=(("f32", 4e10), ("f64", 2e10)),
+    flops_elementwise=4e9,
+    bytes_per_second=8e9,
+    cache_bytes=4 * _MIB,
+    cache_bytes_per_second=4e10,
+    seconds_per_kernel=2e-6,
+    seconds_per_trip=3e-5,
+    slices=(2**18, 4 * 10**6),
+)
+
+# 0.65 of the peak of the tensor cores and 0.85 of the bandwidth are reached by kernels that do little else.
+_H200 = Machine(
+    name="cuda:h200",
+    kind="gpu",
+    fitted=True,
+    longest_fused_reduction=None,
+    repeats_cheap=False,
+    cheap=frozenset("sqrt rsqrt cbrt divide remainder gather reduce".split()),
+    breadth_first=False,
+    widens=False,
+    workspace=4 * _MIB,
+    flops=(
+        ("f32", 0.65 * 494e12),
+        ("bf16", 0.65 * 989e12),
+        ("f16", 0.65 * 989e12),
+        ("f64", 0.65 * 67e12),
+        ("f8E4M3FN", 0.65 * 1979e12),
+        ("f8E5M2", 0.65 * 1979e12),
+    ),
+    flops_elementwise=0.65 * 67e12,
+    bytes_per_second=0.85 * 4.8e12,
+    cache_bytes=30 * 10**6,
+    cache_bytes_per_second=7e12,
+    seconds_per_kernel=2.5e-6,
+    seconds_per_trip=2e-6,
+    slices=(256 * 10**6, 10**9),
+)
+_H100 = replace(_H200, name="cuda:h100", bytes_per_second=0.85 * 3.352e12)
+
+# What is published of a TPU: products of bfloat16 a second, and bytes a second. Its compiler's rules were not compared.
+_TPUS = {
+    "v3": (123e12, 0.9e12),
+    "v4": (275e12, 1.228e12),
+    "v5e": (197e12, 0.819e12),
+    "v5p": (459e12, 2.765e12),
+    "v6e": (918e12, 1.64e12),
+    "tpu7x": (2307e12, 7.37e12),
+}
+_USUAL_TPU = "v5e"
+
+
+def _tpu(name: str, generation: str) -> Machine:
+    flops, bandwidth = _TPUS[generation]
+    return replace(
+        _H200,
+        name=name,
+        kind="tpu",
+        fitted=False,
+        workspace=0,
+        flops=(("bf16", 0.65 * flops), ("f32", 0.65 * flops / 3)),
+        flops_elementwise=0.65 * flops / 50,
+        bytes_per_second=0.85 * bandwidth,
+        cache_bytes=0,
+    )
+
+
+GPU = _H200
+
+
+def machine_of(name: str) -> Machine:
+    """The machine of a name: cpu, gpu (an H200), cuda:h100, cuda:h200, tpu, tpu:v5e and the like.
+
+    Any other GPU, as in `cuda:PATH`, is taken for an H200. Raises ValueError for any other name.
+    """
+    known = {"cpu": CPU, "gpu": GPU, _H200.name: _H200, _H100.name: _H100}
+    if name in known:
+        return known[name]
+    kind, _, rest = name.partition(":")
+    if kind == "cuda":
+        return GPU
+    generation = rest.partition(":")[0] or _USUAL_TPU
+    if kind == "tpu" and generation in _TPUS:
+        return _tpu(name, generation)
+    raise ValueError(f"no machine is called {name!r}: there are {', '.join([*known, 'tpu', 'tpu:v6e'])} and the like")
