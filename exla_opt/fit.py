@@ -2,20 +2,24 @@
 
 The first candidate that fits is taken. For a GPU they are tried from the largest slices down, for large slices are few
 trips. A CPU is fastest with slices that stay in its cache, so those come first, then smaller ones, then larger ones.
+
+A prediction orders the candidates and leaves out those that are far from the limit; whether one of the others fits, the
+compiler says. Without a compiler, what is predicted and a margin has to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from jaxlib.mlir import ir
 
-from exla_opt.memory.machine import GPU
+from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.pipeline import AfterPass, Outcome, run_pipeline
+from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
@@ -23,8 +27,6 @@ from exla_opt.sizes import format_size
 _SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
-# Slices of so many bytes, a few of which are alive at once, run from a CPU's cache (docs/results.md, "Speed").
-_CACHED_SLICE = 4 * 10**6
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
 # Without this pass no size changes anything.
@@ -35,17 +37,24 @@ _COMPILED = 3
 _ACCURACY = 1.25
 # More than any tensor takes.
 _NOTHING_IS_BIG = 2**62
+# More than any program needs, of one that XLA refuses although it took others.
+_NEVER = 2**62
 
-Measure = Callable[[ir.Module], int]
+# The peak bytes that a compiler plans for a module, which is given as bytecode. Raises CannotCompile.
+Measure = Callable[[bytes], int]
+
+
+class CannotCompile(Exception):
+    """There is no compiler here, or it refuses the module; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     """The module that fits, or that needs the least memory of all that were tried.
 
-    options: the sizes with which it was made. peak: its bytes, as the target's compiler plans them if `compiled`, else
-    what is predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak
-    when it is not.
+    options: the sizes with which it was made. peak: its bytes, as a compiler plans them if `compiled`, else what is
+    predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak when it
+    is not. why_predicted: why it was not compiled although it should have been.
     """
 
     module: ir.Module
@@ -55,83 +64,168 @@ class Fit:
     fits: bool
     compiled: bool = False
     held_by: str = ""
+    why_predicted: str = ""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What one pair of sizes gives. measured: the peak by the compiler, None as long as it has not been asked."""
+
+    module: ir.Module
+    outcome: Outcome
+    options: Options
+    predicted: Memory
+    measured: int | None = None
+
+    @property
+    def peak(self) -> int:
+        """The compiler's bytes or, with a margin, what is predicted."""
+        return self.predicted_with(_MARGIN) if self.measured is None else self.measured
+
+    def predicted_with(self, ratio: float) -> int:
+        """The peak if temporary memory is `ratio` times as large as predicted; arguments and results are sure."""
+        return self.predicted.peak + int((ratio - 1) * self.predicted.temp)
 
 
 def fit(
-    read: Callable[[], ir.Module],
+    module: ir.Module,
     names: Sequence[str],
     options: Options,
     limit: int,
     measure: Measure | None = None,
     *,
-    gpu: bool = False,
     verify_each: bool = True,
     after_pass: AfterPass | None = None,
     tried: Callable[[Options, int], None] | None = None,
 ) -> Fit:
     """Run the named passes with one pair of sizes after another until the module fits into `limit` bytes.
 
-    read: makes the module anew for each attempt. limit: of arguments, results and temporary memory together, in bytes.
-    measure: the peak bytes that a real compiler plans; the prediction is the judge without it. gpu: whether it is that
-    of a GPU. verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is told of each attempt. Raises
-    what `run_pipeline` raises.
+    The sizes suit the machine of the options.
+
+    module: as it was read; the passes that come before all sizes change it. limit: of arguments, results and temporary
+    memory together, in bytes. measure: a compiler, which has the last word; the prediction has it where there is none.
+    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is
+    called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
     """
-    options = replace(options, machine=GPU if gpu else options.machine)
-    attempts: list[Fit] = []
-
-    def attempt(sizes: Options) -> Fit:
-        module = read()
-        outcome = run_pipeline(module, names, sizes, verify_each=verify_each, after_pass=after_pass)
-        memory = predict(module, options.machine)
-        peak = memory.peak
-        if measure is None:
-            peak += int((_MARGIN - 1) * memory.temp)  # arguments and results are what they are
-        elif peak <= _MARGIN * limit:
-            peak = measure(module)
-        if tried is not None:
-            tried(sizes, peak)
-        attempts.append(Fit(module, outcome, sizes, peak, peak <= limit, measure is not None))
-        return attempts[-1]
-
-    found = attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
-    if not found.fits and _SPLITTER in names:
-        for sizes in _candidates(predict(found.module, options.machine), options, limit, gpu):
-            found = attempt(sizes)
-            if found.fits:
+    search = _Search(module, names, options, limit, measure, verify_each, after_pass)
+    tried = tried or (lambda sizes, peak: None)
+    found = search.attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
+    tried(found.options, found.peak)
+    if not search.fits(found) and _SPLITTER in names:
+        for sizes in _candidates(found.predicted, options, limit):
+            found = search.attempt(sizes)
+            tried(found.options, found.peak)
+            if search.fits(found):
                 break
-    if found.fits:
+    if not search.fits(found):
+        found = search.least()
+    fits = found.peak <= limit
+    said = [remark for attempt in search.attempts for remark in attempt.outcome.remarks]
+    return Fit(
+        module=found.module,
+        outcome=found.outcome,
+        options=found.options,
+        peak=found.peak,
+        fits=fits,
+        compiled=found.measured is not None,
+        held_by="" if fits else _holder(found, names, said, limit),
+        why_predicted=search.refusal,
+    )
+
+
+class _Search:
+    """The attempts so far, and what the compiler says of them.
+
+    ratio: how many times the predicted temporary memory the compiler planned for the last split program. refusal: why
+    there is no compiler to ask any more, "" while there is.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        names: Sequence[str],
+        options: Options,
+        limit: int,
+        measure: Measure | None,
+        verify_each: bool,
+        after_pass: AfterPass | None,
+    ) -> None:
+        shared = next((number for number, name in enumerate(names) if name not in SIZELESS), len(names))
+        self.limit, self.measure = limit, measure
+        self.verify_each, self.after_pass = verify_each, after_pass
+        self.shared = run_pipeline(module, names[:shared], options, verify_each=verify_each, after_pass=after_pass)
+        self.names, self.context, self.data = names[shared:], module.context, serialise(module, "bytecode")
+        self.attempts: list[_Attempt] = []
+        self.known: dict[bytes, int] = {}
+        self.ratio = 1.0
+        self.refusal = ""
+
+    def attempt(self, sizes: Options) -> _Attempt:
+        """Run the passes with these sizes, and compile what comes near the limit."""
+        module = ir.Module.parse(self.data, self.context)
+        rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
+        outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
+        found = _Attempt(module, outcome, sizes, predict(module, sizes.machine))
+        self.attempts.append(found)
+        if found.predicted_with(self.ratio) <= _ACCURACY * self.limit:
+            self.compile(found)
         return found
-    said = [remark for found in attempts for remark in found.outcome.remarks]
-    if measure is not None:
-        # What is told is what the compiler says, also of what was predicted to be too far off to be compiled.
-        attempts = [replace(found, peak=measure(found.module)) for found in _nearest(attempts)]
-    best = min(attempts, key=lambda found: found.peak)
-    if best.peak <= limit:
-        return replace(best, fits=True)
-    return replace(best, held_by=_holder(best, names, said, limit))
+
+    def fits(self, found: _Attempt) -> bool:
+        """Whether it is within the limit, as the compiler says where there is one."""
+        return found.peak <= self.limit and (found.measured is not None or self.measure is None)
+
+    def compile(self, found: _Attempt) -> None:
+        """Ask the compiler, if there is one. It is given up if it refuses the first program that it gets."""
+        if self.measure is None or found.measured is not None:
+            return
+        data = serialise(found.module, "bytecode")
+        digest = sha256(data).digest()  # different sizes may give the same program
+        try:
+            if digest not in self.known:
+                self.known[digest] = self.measure(data)
+        except CannotCompile as error:
+            if not self.known:
+                self.measure, self.refusal = None, str(error)
+                return
+            self.known[digest] = _NEVER
+        found.measured = self.known[digest]
+        temp = found.measured - found.predicted.peak + found.predicted.temp
+        if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
+            self.ratio = temp / found.predicted.temp
+
+    def least(self) -> _Attempt:
+        """The attempt with the lowest peak, by the compiler where there is one."""
+        for found in _nearest(self.attempts):
+            self.compile(found)
+        asked = [found for found in self.attempts if found.measured is not None]
+        return min(asked if self.measure else self.attempts, key=lambda found: found.peak)
 
 
-def _nearest(attempts: Sequence[Fit]) -> list[Fit]:
+def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:
     """Those that may need the least: of what is predicted to need about the same, the first, and the very least."""
-    order = sorted(range(len(attempts)), key=lambda place: attempts[place].peak)
-    lowest = attempts[order[0]].peak
-    near = [place for place, found in enumerate(attempts) if found.peak <= _ACCURACY * lowest]
+    order = sorted(range(len(attempts)), key=lambda place: attempts[place].predicted.peak)
+    lowest = attempts[order[0]].predicted.peak
+    near = [place for place, found in enumerate(attempts) if found.predicted.peak <= _ACCURACY * lowest]
     return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
 
 
-def _candidates(unsplit: Memory, options: Options, limit: int, gpu: bool) -> Iterator[Options]:
+def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Options]:
     """One slice size after another, those that may fit into what the limit leaves first.
 
     unsplit: what the program needs without any split. It alone gives the sizes, to which a limit only adds some: so
-    the smallest limit that is told is met when it is given.
+    the smallest limit that is reported is met when it is given.
     """
     room = limit - (unsplit.peak - unsplit.temp)
-    sizes = _falling(unsplit.temp // 2, room) if gpu else _cached_first(unsplit.temp, room)
-    wanted = room // 2 if gpu else room
-    for slices in sorted(sizes, key=lambda size: size > wanted):
+    best = options.machine.slices[1]
+    if options.machine.kind == "cpu":
+        for size in sorted(_cached_first(unsplit.temp, room, best), key=lambda size: size > room):
+            yield replace(options, size_threshold=size, split_size=size)
+        return
+    for size in sorted(_falling(unsplit.temp // 2, room), key=lambda size: size > room // 2):
         # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
-        for threshold in (2 * slices, slices) if gpu else (slices,):
-            yield replace(options, size_threshold=threshold, split_size=slices)
+        for threshold in (2 * size, size):
+            yield replace(options, size_threshold=threshold, split_size=min(size, best))
 
 
 def _falling(largest: int, room: int = 0) -> list[int]:
@@ -147,15 +241,15 @@ def _falling(largest: int, room: int = 0) -> list[int]:
     return [size for size in sizes if size >= _SMALLEST_SLICE]
 
 
-def _cached_first(largest: int, room: int) -> list[int]:
-    """Slice sizes for a CPU, in bytes: what a cache holds, halved again and again; larger ones as a last resort."""
-    smaller = [_CACHED_SLICE >> times for times in range(_HALVINGS)]
-    larger = [_CACHED_SLICE << times for times in range(1, _HALVINGS)]
+def _cached_first(largest: int, room: int, cached: int) -> list[int]:
+    """Slice sizes for a CPU, in bytes: what its cache holds, halved again and again; larger ones as a last resort."""
+    smaller = [cached >> times for times in range(_HALVINGS)]
+    larger = [cached << times for times in range(1, _HALVINGS)]
     sizes = [min(size, largest) for size in smaller] + [size for size in larger if size <= min(largest, room) // 2]
     return [size for size in dict.fromkeys(sizes) if size >= _SMALLEST_SLICE]
 
 
-def _holder(found: Fit, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
+def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
     """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
     timeline = read_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp

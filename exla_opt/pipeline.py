@@ -37,6 +37,9 @@ DEFAULT_PASSES = (
     "normalise",
 )
 
+# Passes to which the sizes in the options mean nothing.
+SIZELESS = frozenset({"normalise", "rce"})
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -57,8 +57,8 @@ def read_source(name: str) -> Source:
 
 
 @contextmanager
-def blamed(source: Source) -> Iterator[None]:
-    """Name the module in what goes wrong with it."""
+def naming(source: Source) -> Iterator[None]:
+    """Name the module in what goes wrong with it, in here."""
     from exla_opt.ir.diagnostics import InputError
 
     doing("working on it", source.name)

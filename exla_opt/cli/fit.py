@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import blamed, read_source, write_json
+from exla_opt.cli.common import naming, read_source, write_json
 
 if TYPE_CHECKING:  # at run time these are imported inside the function, for they load MLIR and jax
     from collections.abc import Sequence
 
 
-def tell_fit(names: Sequence[str], target_name: str, limit: int | None, json_file: str | None) -> int:
+def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_file: str | None) -> int:
     """Compile the modules for the target, print their memory, and return the exit status: 0 if the first one fits in
     `limit` bytes (None: the target's memory), 1 if not, 2 if the target cannot be compiled for.
 
@@ -29,9 +29,11 @@ def tell_fit(names: Sequence[str], target_name: str, limit: int | None, json_fil
         target = parse_target(target_name)
         sources = [read_source(name) for name in names]
         for source in sources:
-            with blamed(source):
-                memory = compiled_memory(serialise(source.module, "bytecode"), target)
-            sides.append(Measured(source.name, memory))
+            with naming(source):
+                found = compiled_memory(serialise(source.module, "bytecode"), target)
+            sides.append(Measured(source.name, found.memory))
+            if found.note:
+                click.echo(f"{source.name}: note: {found.note}", err=True)
     except TargetError as error:
         click.echo(str(error), err=True)
         return 2

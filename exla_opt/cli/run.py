@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size, blamed, quieten, read_source, write_json
-from exla_opt.cli.fit import tell_fit
+from exla_opt.cli.common import Command, Size, naming, quieten, read_source, write_json
+from exla_opt.cli.fit import print_fit
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def main(
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
         quieten(uses_gpu=target == "cuda")
-        context.exit(tell_fit(names, target, limit, json_file))
+        context.exit(print_fit(names, target, limit, json_file))
     quieten(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
     context.exit(0 if passed else 1)
@@ -149,7 +149,7 @@ def _run(
     sources = [read_source(name) for name in names]
     signatures: list[Signature] = []
     for source in sources:
-        with blamed(source):
+        with naming(source):
             signatures.append(read_signature(source.module))
     if difference := _signature_difference(sources, signatures):
         click.echo(f"the signatures differ: {difference}")
@@ -159,13 +159,13 @@ def _run(
     if repeats and inputs is not None:
         arrays = load_inputs(inputs, signatures[0])
     elif repeats:
-        with blamed(sources[0]):
+        with naming(sources[0]):
             arrays = random_inputs(signatures[0], seed)
 
     programs = [serialise(source.module, "bytecode") for source in sources]
     sides: list[Measured] = []
     for source, program in zip(sources, programs, strict=True):
-        with blamed(source):
+        with naming(source):
             sides.append(Measured(source.name, measure_memory(program, device)))
     comparisons: list[Comparison] | None = None
     try:
@@ -192,7 +192,7 @@ def _execute(
     compiled = []
     results = []
     for source, program in zip(sources, programs, strict=True):
-        with blamed(source):
+        with naming(source):
             compiled.append(compile_program(program, device))
             results.append(run_program(compiled[-1], arrays))
     comparisons = None

@@ -17,7 +17,10 @@ from types import FrameType
 from typing import NoReturn
 
 from exla_opt import __version__
+from exla_opt.cli.pending import drop, keep
 
+# What `doing` is given while XLA compiles.
+COMPILING = "compiling"
 INTERRUPTED = 128 + signal.SIGINT
 _NOTE_BYTES = 4096
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
@@ -122,7 +125,7 @@ def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
     what, file, reproducer = shared[:].decode("utf-8", "surrogateescape").split("\0")[:3]
     if killer == signal.SIGKILL and asked:
         if reproducer:
-            _drop(reproducer)
+            drop(reproducer)
         print(f"{command}: interrupted", file=sys.stderr, flush=True)
         os._exit(128 + asked[0])
     print(_obituary(command, killer, what, file, reproducer), file=sys.stderr)
@@ -141,30 +144,23 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
             f"{who}: error: MLIR crashed while reading it ({name})\n"
             "help: the file may be damaged, or nest too deep; copy or export it again"
         )
+    if what == COMPILING and number != signal.SIGKILL:
+        return (
+            f"{who}: error: XLA crashed while it compiled what was to fit ({name})\n"
+            "help: the fault is XLA's; --split-size in the place of --memory-limit asks no compiler"
+        )
     if command == "exla-run" and what != "reading" and number != signal.SIGKILL:
         return (
             f"{who}: error: XLA crashed while it compiled or ran it ({name})\n"
             "help: the fault is XLA's; exla-reduce makes the module smaller, for a report"
         )
     reason = f"ended by {name}"
-    where = _kept(reproducer, reason) if reproducer else ""
+    where = keep(reproducer, reason) if reproducer else ""
     if number == signal.SIGKILL:
         return (
             f"{who}: error: {reason} while {what or 'starting'}: perhaps memory ran out{f'; {where}' if where else ''}"
         )
     return f"{who}: internal error: {reason} (version {__version__}); {f'{where}; ' if where else ''}please report this"
-
-
-def _kept(path: str, reason: str) -> str:
-    from exla_opt.cli.reproducer import kept  # only here, because it imports this module
-
-    return kept(path, reason)
-
-
-def _drop(path: str) -> None:
-    from exla_opt.cli.reproducer import drop  # as above
-
-    drop(path)
 
 
 def _die_with(parent: int) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,8 +15,6 @@ _SPELLINGS = {
     **dict.fromkeys(("--verify-each=true", "--verify-each=1"), "--verify-each"),
     **dict.fromkeys(("--verify-each=false", "--verify-each=0"), "--no-verify-each"),
 }
-# Beside --output and --report.
-_OUTPUTS = {"--remarks-output": "remarks_output", "--crash-reproducer": "crash_reproducer"}
 
 
 class OptCommand(Command):
@@ -83,22 +78,6 @@ def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     if any(name.lower().endswith(".html") for name in names) and find_spec("plotly") is None:
         raise click.UsageError("a report as a page needs plotly: pip install 'exla-opt[report]' (.json needs nothing)")
     return names
-
-
-def check_outputs(output: str, flags: dict[str, Any]) -> list[str]:
-    """The names of the files that will be written, `-` among them.
-
-    Raises click.UsageError where two options name the same file: one would replace what the other wrote.
-    """
-    named = [("--output", output)] if output != "-" else []
-    named += [("--report", name) for name in dict.fromkeys(flags["reports"])]
-    named += [(option, flags[key]) for option, key in _OUTPUTS.items() if flags[key] is not None]
-    seen: dict[str, str] = {}
-    for option, name in named:
-        other = seen.setdefault(os.path.realpath(name), option)
-        if other != option and not Path(name).is_char_device():
-            raise click.UsageError(f"{option} and {other} name the same file")
-    return [output, *(name for _, name in named)]
 
 
 def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ _M = Trait.MOVES
 _MR = _M | Trait.REARRANGES | Trait.CHEAP
 _G = Trait.GENERATES | Trait.FREE | Trait.CHEAP
 
-_TABLE: dict[str, Trait] = {
+# By names without the dialect.
+STABLEHLO: dict[str, Trait] = {
     # Elementwise, cheap.
     **dict.fromkeys(
         (
@@ -124,7 +125,7 @@ _TABLE: dict[str, Trait] = {
     "rng_bit_generator": Trait.RANDOM | Trait.ORDERED,
     **dict.fromkeys("infeed outfeed recv send".split(), Trait.ORDERED),
 }
-_CHLO: dict[str, Trait] = {
+CHLO: dict[str, Trait] = {
     **dict.fromkeys(
         "_asin_acos_kernel conj constant_like is_inf is_neg_inf is_pos_inf mulhi next_after square".split(), _P
     ),
@@ -141,16 +142,16 @@ _BROADCASTING = "broadcast_"
 
 @cache
 def traits_of(name: str) -> Trait:
-    """The traits of an op by its full name, as in `stablehlo.add`; none for an op that the table does not have."""
+    """The traits of an op by its full name, as in `stablehlo.add`; none for an op that the tables do not have."""
     dialect, _, short = name.partition(".")
     if dialect == "stablehlo":
-        return _TABLE.get(short, _NONE)
+        return STABLEHLO.get(short, _NONE)
     if dialect != "chlo":
         return _NONE
     if short.startswith(_BROADCASTING):
         plain = short.removeprefix(_BROADCASTING)
-        return _TABLE.get(plain, _CHLO.get(plain, _NONE))
-    return _CHLO.get(short, _NONE)
+        return STABLEHLO.get(plain, CHLO.get(plain, _NONE))
+    return CHLO.get(short, _NONE)
 
 
 def has_trait(op: ir.Operation, trait: Trait) -> bool:

@@ -47,7 +47,9 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
     name_place: turns the place of an op into the one that is told; those of the remarks are told as they are.
     """
     options, fit = run.options, run.fit
-    found = None if fit is None else {"peak": fit.peak, "fits": fit.fits, "held_by": fit.held_by or None}
+    found = None
+    if fit is not None:
+        found = {"peak": fit.peak, "compiled": fit.compiled, "fits": fit.fits, "held_by": fit.held_by or None}
     return {
         "format": _FORMAT,
         "version": __version__,

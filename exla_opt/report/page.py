@@ -56,7 +56,8 @@ def _settings(data: dict[str, Any]) -> str:
         verdict = "fits" if fit["fits"] else "does not fit"
         held = f", held up by {fit['held_by']}" if fit["held_by"] else ""
         device = f" of {options['target']}" if options["target"] else ""
-        need = f"it needs {format_size(fit['peak'])}{'' if device else ', with a margin'}"
+        who = "as XLA compiles it" if fit["compiled"] else "predicted, with a margin"
+        need = f"it needs {format_size(fit['peak'])} ({who})"
         sizes = f"{verdict} into {format_size(options['memory_limit'])}{device}: {need}{held}"
     return f"exla-opt {data['version']}; {sizes}; {passes}"
 

@@ -88,18 +88,21 @@ def as_yaml(records: Sequence[dict[str, str | int]]) -> str:
     return "".join(lines) or "[]\n"
 
 
-def fit_line(name: str, found: Fit, limit: int) -> str:
-    """Whether the program fits into the limit, with what sizes, or what stands in the way and what limit can be met."""
+def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str = "") -> list[str]:
+    """Whether the program fits into the limit, with what sizes, or what stands in the way and what limit can be met.
+
+    machine: whose memory it is, as in "this machine's CPU". no_compiler: why the figure is only predicted, if it is.
+    """
+    why = f": {no_compiler}" if no_compiler else ""
+    who = f"as XLA compiles it for {machine}" if found.compiled else f"predicted for {machine}, with a margin{why}"
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        margin = "" if found.compiled else " (predicted, with a margin)"
-        return f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} at the peak{margin}"
-    margin = "" if found.compiled else " (predicted, with a margin; --target has XLA itself judge)"
-    return (
+        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} ({who})"]
+    return [
         f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{format_size(round_up(found.peak))}{margin}, held up by {found.held_by.replace(_INPUT, f'{name}:')}"
-    )
+        f"{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
+    ]
 
 
 def write_remarks(remarks: Sequence[Remark], name: str) -> None:

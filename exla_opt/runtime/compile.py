@@ -6,15 +6,13 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import jax
 import numpy as np
-from jax.extend import backend
-from jaxlib import lapack, xla_client
 
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.runtime import pjrt
 from exla_opt.runtime.inputs import Array
 
 Device = Literal["cpu", "cuda"]
@@ -34,7 +32,14 @@ class Program:
 
 def check_device(device: Device) -> None:
     """Raise InputError when this machine has no such device."""
-    _client(device)
+    try:
+        pjrt.client(device)
+    except RuntimeError as error:
+        if device == "cpu":
+            raise
+        raise InputError(
+            f"no CUDA device can be used here ({first_line(error)})", file="--device=cuda", help=_CUDA_HELP
+        ) from None
 
 
 def compile_program(module: str | bytes, device: Device = "cpu", *, count_all_memory: bool = False) -> Program:
@@ -43,14 +48,10 @@ def compile_program(module: str | bytes, device: Device = "cpu", *, count_all_me
     `count_all_memory` leaves out XLA:CPU's uncounted scratch memory: such a program is for reading memory
     statistics, not for timing. Raises InputError when there is no such device and when XLA refuses the module.
     """
-    client = _client(device)
-    target = client.local_devices()[0]
-    options = xla_client.CompileOptions()
-    if count_all_memory and device == "cpu":
-        options.env_option_overrides = _WITHOUT_YNN
+    check_device(device)
     try:
-        return Program(client.compile_and_load(module, [target], options), target)
-    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        return Program(*pjrt.compile_here(device, module, _WITHOUT_YNN if count_all_memory and device == "cpu" else ()))
+    except pjrt.COMPILE_ERRORS as error:
         raise InputError(f"XLA cannot compile this module: {first_line(error)}") from None
 
 
@@ -83,27 +84,12 @@ def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]
             buffers = [jax.device_put(array, program.device) for array in arrays]
         jax.block_until_ready(buffers)
         start = time.perf_counter()
-        outputs = program.executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        results = [shards[0] for shards in outputs]
+        results = pjrt.execute(program.executable, buffers)
         jax.block_until_ready(results)
         seconds = time.perf_counter() - start
         return [np.asarray(result) for result in results], seconds
-    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+    except (pjrt.XlaError, MemoryError) as error:
         raise InputError(f"the run failed: {first_line(error) or 'out of memory'}") from None
-
-
-@cache
-def _client(device: Device) -> Any:
-    # Without this, a module that calls LAPACK and was never traced by jax in this process calls a null pointer.
-    lapack._lapack.initialize()
-    try:
-        return backend.get_backend(device)
-    except RuntimeError as error:
-        if device == "cpu":
-            raise
-        raise InputError(
-            f"no CUDA device can be used here ({first_line(error)})", file="--device=cuda", help=_CUDA_HELP
-        ) from None
 
 
 _CUDA_HELP = "pip install 'jax[cuda13]' on a machine with an NVIDIA driver, or use --device cpu"

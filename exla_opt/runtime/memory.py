@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from exla_opt.memory.peak import Memory
+from exla_opt.runtime import pjrt
 from exla_opt.runtime.compile import Device, compile_program
 
 __all__ = ["Memory", "measure_memory", "memory_of"]
@@ -20,7 +21,7 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:
     """The memory of what PJRT compiled, with `gemm` as it is told in Memory."""
-    statistics = executable.get_compiled_memory_stats()
+    statistics = pjrt.statistics(executable)
     return Memory(
         arguments=statistics.argument_size_in_bytes,
         results=statistics.output_size_in_bytes,

@@ -9,18 +9,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
-import jax
-from jax.experimental import topologies
-from jax.extend import backend
-from jaxlib import xla_client
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
+from exla_opt.runtime import pjrt
 from exla_opt.runtime.compile import first_line
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
 
@@ -72,6 +69,10 @@ _KNOWN = {
     "h100": _HOPPER.format(name="NVIDIA H100", memory=84_942_979_072, bandwidth=3_352_320_000_000),
 }
 
+# The device that stands for a GPU of which nothing more is said.
+_ANY_GPU = "h200"
+_TARGETS = "cpu, gpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH"
+
 _EXTRA = "pip install 'exla-opt[cuda]'"
 _NO_COMPILER = re.compile(r"No PTX compilation provider|libdevice not found|ptxas too old")
 _EXPORT_HELP = "the module was exported for a CPU: jax.export.export(f, platforms=['cuda']) makes one for GPUs"
@@ -104,7 +105,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """The target that `text` names: cpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH.
+    """The target that `text` names: cpu, gpu (an H200), cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH.
 
     Raises TargetError when it names none, when there is no GPU here, and when PATH cannot be read or lacks a fact
     that XLA cannot do without.
@@ -113,39 +114,65 @@ def parse_target(text: str) -> Target:
         return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if text == "cuda":
         return _described(text, _own_description())
+    if text == "gpu":
+        return _described(text, _KNOWN[_ANY_GPU])
     platform, _, gpu = text.partition(":")
     if platform != "cuda" or not gpu:
-        raise TargetError(
-            text, "no such target: give cpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH"
-        )
+        raise TargetError(text, f"no such target: give {_TARGETS}")
     return _described(text, _KNOWN.get(gpu) or _read(text, gpu))
 
 
-def compiled_memory(module: str | bytes, target: Target) -> Memory:
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What compiling for a device tells.
+
+    memory: the bytes of one run. note: what could not be compiled although the rest could, a clause; "" as a rule.
+    """
+
+    memory: Memory
+    note: str = ""
+
+
+def has_gpu_compiler() -> bool:
+    """Whether jax's CUDA plugin is installed; NVIDIA's assembler, which it needs as well, may still be missing."""
+    return find_spec("jax_plugins") is not None and find_spec("jax_plugins.xla_cuda13") is not None
+
+
+def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     """Compile `module` (text, bytecode or portable artifact) for `target` and read off its memory; nothing is run.
 
-    For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is told.
-    Where there is no GPU, JAX_PLATFORMS=cpu has to be set before jax is imported, or else jax's CUDA plugin looks
-    for a driver and does not load. What does not depend on the module is made once in a process.
+    For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is reported;
+    if XLA refuses one of the two, the other, with a note. Where there is no GPU, JAX_PLATFORMS=cpu has to be set
+    before jax is imported, or else jax's CUDA plugin looks for a driver and does not load. What does not depend on the
+    module is made once in a process.
 
     Raises TargetError without the extra `cuda` or when XLA cannot read the description, and InputError when the
     module cannot be read or XLA refuses it.
     """
     if not target.description:
-        return measure_memory(module, "cpu")
+        return Compiled(measure_memory(module, "cpu"))
     device = _device(target)
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
-    choices = [memory_of(_compile_for_gpu(parsed, target, device, gemm), gemm) for gemm in _GEMMS]
-    return max(choices, key=lambda memory: memory.peak)
+    choices: list[Memory] = []
+    refused: list[tuple[str, InputError]] = []
+    for gemm in _GEMMS:
+        try:
+            choices.append(memory_of(_compile_for_gpu(parsed, target, device, gemm), gemm))
+        except TargetError:
+            raise
+        except InputError as error:
+            refused.append((gemm, error))
+    if not choices:
+        raise refused[0][1]
+    note = "; ".join(f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused)
+    return Compiled(max(choices, key=lambda memory: memory.peak), note)
 
 
 def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) -> Any:
-    options = xla_client.CompileOptions()
-    options.env_option_overrides = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
     try:
-        return device.client.compile(module, xla_client.DeviceList((device,)), options)
-    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        return pjrt.compile_for(device, module, [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])])
+    except pjrt.COMPILE_ERRORS as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):
             raise TargetError(target.name, f"compiling for a GPU needs NVIDIA's assembler: {_EXTRA}") from None
@@ -153,24 +180,21 @@ def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) 
         raise InputError(f"XLA cannot compile this module for {target.name}: {message}", help=help) from None
 
 
-@cache
 def _device(target: Target) -> Any:
     """The device that stands for the GPU; compiling is all it can do."""
     try:
-        topology = topologies.get_topology_desc(platform="cuda", target_config=target.description, topology="1x1x1")
+        return pjrt.described_device(target.description)
     except NotImplementedError:
         raise TargetError(target.name, f"compiling for a GPU needs jax's CUDA plugin: {_EXTRA}") from None
-    except jax.errors.JaxRuntimeError as error:
+    except pjrt.XlaError as error:
         raise TargetError(target.name, f"XLA cannot take this GPU: {first_line(error)}") from None
-    return topology.devices[0]
 
 
 def _own_description() -> str:
     try:
-        gpus = backend.get_backend("cuda").local_devices()
+        return pjrt.own_description()
     except RuntimeError as error:
         raise TargetError("cuda", f"no GPU can be used here ({first_line(error)})") from None
-    return str(xla_client.get_topology_for_devices(gpus[:1]).target_config)
 
 
 def _read(target: str, path: str) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from jaxlib.mlir import ir, passmanager
 
 from exla_opt.ir.diagnostics import error_at
+from exla_opt.ir.locations import call_site
 from exla_opt.ir.read import is_private
+
+# Calls within calls that a location names; of deeper ones those in the middle are left out. A location is text that is
+# read for every op, and nobody follows more of them.
+_MOST_FRAMES = 32
 
 
 def inline_calls(module: ir.Module) -> None:
     """Replace every func.call, in any region, by the body of the function that it calls, and drop dead functions.
 
     Calls are expanded from the public functions down, so that every op is copied once for each place where it
-    ends up: the time is linear in what comes out. The copies keep the callee's locations.
+    ends up: the time is linear in what comes out. A copy is located in the callee and, behind that, at the call: of
+    what a `jnp` function does, only the call names a line of the user's.
     Raises InputError for recursion and for a callee without a body or with several blocks.
     """
     functions = _functions(module)
@@ -46,10 +52,12 @@ def _calls(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _expand(function: ir.Operation, functions: dict[str, ir.Operation]) -> None:
-    calls = _calls(function)
+    """Inline the calls in `function`, and those that come with them."""
+    calls = [(call, call.location, 1) for call in _calls(function)]
     while calls:
-        call = calls.pop()
-        calls += _inline(call, functions[_callee(call)])
+        call, place, frames = calls.pop()
+        for inner in _inline(call, functions[_callee(call)], place):
+            calls.append((inner, inner.location, frames + 1) if frames < _MOST_FRAMES else (inner, place, frames))
 
 
 def _callee(call: ir.Operation) -> str:
@@ -75,8 +83,11 @@ def _check_recursion(calls: dict[str, list[ir.Operation]]) -> None:
                 path[callee] = iter(calls[callee])
 
 
-def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
-    """Put the callee's body in the place of the call; the calls in that body are returned."""
+def _inline(call: ir.Operation, callee: ir.Operation, place: ir.Location) -> list[ir.Operation]:
+    """Put the callee's body in the place of the call; the calls in that body are returned.
+
+    place: what the location of an op says of its caller.
+    """
     blocks = list(callee.regions[0].blocks)
     if len(blocks) != 1:
         what = "has several blocks" if blocks else "has no body"
@@ -89,6 +100,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
         for index, operand in enumerate(operands):
             if (value := values.get(operand)) is not None:
                 operands[index] = value
+        op.location = call_site(op.location, place)
         if op.name == "func.call":
             calls.append(op)
         return ir.WalkResult.ADVANCE

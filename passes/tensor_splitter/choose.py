@@ -11,11 +11,11 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.tiling import reassociates
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
 from .candidates import candidate_mappings, find_twins
 from .extent import block_peak

@@ -9,10 +9,10 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import Types
+from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 
-from . import accumulate, tile
 from .graph import OUTSIDE, TILE_MARK, Graph
 from .loop_init import after_input, find_depths, last_input
 from .plan import LoopPlan, Plan
@@ -93,9 +93,9 @@ class _Tiles:
                 scanned: list[ir.Value] = []
                 if tiled.factor.kind is Kind.SCAN:
                     before = states[position][: len(results)]
-                    results, scanned = accumulate.resume(node.op, tiled.factor, before, results)
+                    results, scanned = tiling.resume(node.op, tiled.factor, before, results)
                 elif tiled.factor.kind is not Kind.INDEPENDENT:
-                    states[position] = accumulate.combine(
+                    states[position] = tiling.combine(
                         node.op,
                         tiled.factor,
                         states[position],
@@ -121,7 +121,7 @@ class _Tiles:
                 operands.append(state[factor.chained.index(index)])
             else:
                 operands.append(self.operand(tiled, index) if self.present(mapping) else node.op.operands[index])
-        return tile.build_tile(
+        return tiling.build_tile(
             node.op,
             factor,
             operands,
@@ -155,7 +155,7 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
         if position not in written and factor.kind is not Kind.SCAN:
             continue
         with node.op.location:
-            states[position] = [] if factor.kind is Kind.INDEPENDENT else accumulate.initial_state(node.op, factor)
+            states[position] = [] if factor.kind is Kind.INDEPENDENT else tiling.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
                 states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
             if factor.kind is not Kind.CHAIN:
@@ -222,7 +222,7 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
             outputs = _outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
         else:
-            results = dict(enumerate(accumulate.finish(op, tiled.factor, state)))
+            results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():
         op.results[index].replace_all_uses_with(value)
 

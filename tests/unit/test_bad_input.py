@@ -144,7 +144,8 @@ def children(process: int) -> str:
             "os.kill(os.getpid(), signal.SIGKILL)",
             "f.mlir: error: ended by SIGKILL while reading: perhaps memory ran out",
         ),
-        ("doing('compiling', 'g.mlir'); os.abort()", "g.mlir: internal error: ended by SIGABRT (version"),
+        ("doing('working on it', 'g.mlir'); os.abort()", "g.mlir: internal error: ended by SIGABRT (version"),
+        ("doing('compiling', 'g.mlir'); os.abort()", "g.mlir: error: XLA crashed while it compiled what was to fit"),
     ],
 )
 def test_a_crash_is_told(end: str, sentence: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,32 +11,35 @@ from click.testing import CliRunner
 from jaxlib.mlir import ir
 
 from exla_opt.cli.opt import main
-from exla_opt.fit import Fit, fit
+from exla_opt.fit import CannotCompile, Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, GPU, Machine
+from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.pipeline import DEFAULT_PASSES
+from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
 from exla_opt.runtime.memory import measure_memory
+from exla_opt.runtime.target import Compiled
 from exla_opt.sizes import parse_size
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 SORTED = Path(__file__).parents[2] / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
 
 
+def read(path: Path) -> ir.Module:
+    return parse_module(path.name, path.read_bytes(), new_context()).module
+
+
+def measure(data: bytes) -> int:
+    return measure_memory(data).peak
+
+
 def fitted(path: Path, limit: int, measured: bool = False) -> tuple[Fit, int]:
     """What was found, and the peak that XLA plans for it."""
-    context = new_context()
-
-    def read() -> ir.Module:
-        return parse_module(path.name, path.read_bytes(), context).module
-
-    def measure(module: ir.Module) -> int:
-        return measure_memory(serialise(module, "text")).peak
-
-    found = fit(read, DEFAULT_PASSES, Options(), limit, measure if measured else None)
-    return found, measure(found.module)
+    found = fit(read(path), DEFAULT_PASSES, Options(), limit, measure if measured else None)
+    return found, measure(serialise(found.module, "bytecode"))
 
 
 @pytest.mark.parametrize("measured", [False, True])
@@ -69,19 +74,16 @@ LIT = SORTED.parent
 
 
 @pytest.mark.parametrize("name", ["broadcast", "pad-shift", "top-k-along-row"])
-@pytest.mark.parametrize("gpu", [False, True])
-def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, gpu: bool) -> None:
-    data = (LIT / f"{name}.mlir").read_bytes()
-    with new_context() as context:
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, machine: Machine) -> None:
+    def found(limit: int) -> Fit:
+        return fit(read(LIT / f"{name}.mlir"), DEFAULT_PASSES, Options(machine=machine), limit)
 
-        def found(limit: int) -> Fit:
-            return fit(lambda: parse_module(name, data, context).module, DEFAULT_PASSES, Options(), limit, gpu=gpu)
-
-        smallest = found(1).peak
-        assert not found(1).fits and found(smallest).fits
-        below = found(smallest - 1)
-        assert not below.fits or below.peak < smallest
-        assert below.peak <= smallest, "a limit that is missed by a byte tells no larger one"
+    smallest = found(1).peak
+    assert not found(1).fits and found(smallest).fits
+    below = found(smallest - 1)
+    assert not below.fits or below.peak < smallest
+    assert below.peak <= smallest, "a limit that is missed by a byte tells no larger one"
 
 
 def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
@@ -92,12 +94,7 @@ def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
 
 def test_without_the_splitter_nothing_is_tried_twice() -> None:
     attempts: list[int] = []
-    with new_context() as context:
-
-        def read() -> ir.Module:
-            return parse_module("<sample>", SAMPLE.read_bytes(), context).module
-
-        found = fit(read, ("rce",), Options(), 10**7, tried=lambda _, peak: attempts.append(peak))
+    found = fit(read(SAMPLE), ("rce",), Options(), 10**7, tried=lambda _, peak: attempts.append(peak))
     assert len(attempts) == 1 and not found.fits
     assert found.held_by.endswith("not split: tensor-splitter is not among the passes")
 
@@ -107,6 +104,85 @@ def test_arguments_and_results_hold_up_a_limit_below_them() -> None:
     assert not found.fits and found.held_by == "its arguments and results, which alone take 524KB"
 
 
+class Compiler:
+    """Stands for one: its figures are those of `figures`, one after another, the last for all that follow."""
+
+    def __init__(self, *figures: int | str) -> None:
+        self.figures = figures
+        self.asked: list[bytes] = []
+
+    def __call__(self, data: bytes) -> int:
+        figure = self.figures[min(len(self.asked), len(self.figures) - 1)]
+        self.asked.append(data)
+        if isinstance(figure, str):
+            raise CannotCompile(figure)
+        return figure
+
+
+def test_the_search_goes_on_where_the_compiler_says_no() -> None:
+    compiler = Compiler(20_000_001, 20_000_001, 19_000_000)
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)
+    assert (found.fits, found.compiled, found.peak) == (True, True, 19_000_000)
+    assert len(compiler.asked) == 3
+    assert compiler.asked[-1] == serialise(found.module, "bytecode"), "the figure is of what is written"
+
+
+def test_what_the_compiler_says_fits_although_it_was_predicted_not_to() -> None:
+    compiler = Compiler(4_194_304)  # of arguments and results alone, which no split program can do with
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 4_194_304, compiler)
+    assert (found.fits, found.compiled, found.held_by) == (True, True, "")
+
+
+def test_what_is_far_from_the_limit_is_not_compiled() -> None:
+    compiler = Compiler(9_000_000)
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 10_000_000, compiler)
+    assert found.fits and len(compiler.asked) == 1, "without a split it needs 138 MB"
+
+
+def test_the_same_program_is_compiled_once() -> None:
+    compiler = Compiler(10**9)
+    found = fit(read(SORTED), DEFAULT_PASSES, Options(), 900_000, compiler)
+    assert not found.fits and found.peak == 10**9
+    assert len(set(compiler.asked)) == len(compiler.asked)
+
+
+def test_without_a_compiler_the_figure_is_a_prediction() -> None:
+    for limit in (20_000_000, 1):
+        found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), limit, Compiler("no such call"))
+        predicted = fit(read(SAMPLE), DEFAULT_PASSES, Options(), limit)
+        assert (found.fits, found.peak, found.compiled) == (predicted.fits, predicted.peak, False)
+        assert found.why_predicted == "no such call"
+
+
+def test_a_program_that_only_the_compiler_refuses_is_not_taken() -> None:
+    compiler = Compiler(10**9, "a fault of XLA", 15_000_000)
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)
+    assert (found.fits, found.peak, found.why_predicted, len(compiler.asked)) == (True, 15_000_000, "", 3)
+
+
+@pytest.mark.parametrize("path", [SAMPLE, SORTED])
+def test_what_comes_before_all_sizes_runs_once(path: Path) -> None:
+    seen: list[str] = []
+    found = fit(read(path), DEFAULT_PASSES, Options(), 1, after_pass=lambda name, _: seen.append(name))
+    assert seen.count("rce") == 1 and seen.count("euclidean-distance") == seen.count("tensor-splitter") > 1
+    assert [name for name, _ in found.outcome.seconds] == list(DEFAULT_PASSES)
+
+
+@pytest.mark.parametrize("name", sorted(SIZELESS))
+def test_the_passes_before_all_sizes_do_not_look_at_them(name: str) -> None:
+    source = inspect.getsource(sys.modules[PASSES[name].__module__].run)
+    assert source.count("options") == source.count("options: Options") == 1, "it hands them to nobody"
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_slices_suit_the_machine(machine: Machine) -> None:
+    text = SAMPLE.read_text().replace("4096", "131072")  # 64 GB
+    module = parse_module("<sample>", text.encode(), new_context()).module
+    found = fit(module, DEFAULT_PASSES, Options(machine=machine), 20 * 10**9)
+    low, high = (256 * 10**6, 10**9) if machine is GPU else (10**6, 4 * 10**6)
+    assert found.fits and low <= found.options.slice_bytes <= high
+
+
 def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(main, [*arguments, "-o", "/dev/null"])
     return result.exit_code, result.stderr
@@ -114,22 +190,62 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_the_command_line_says_how_it_fits() -> None:
     code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
-    assert code == 0 and "remark: fits into 30MB, in slices of" in told
+    fits, machine = told.splitlines()
+    assert code == 0 and f"{SAMPLE}: remark: fits into 30MB, in slices of 4MB: " in fits
+    assert fits.endswith("(as XLA compiles it for this machine's CPU)")
+    assert machine == f"{SAMPLE}: note: sizes chosen for this machine's CPU; for a GPU give --target=gpu"
     assert run(str(SAMPLE), "--memory-limit=30MB", "--quiet") == (0, "")
+
+
+def test_a_named_machine_is_not_named_again() -> None:
+    for options in (["--memory-limit=30MB", "--target=cpu"], ["--memory-limit=1GB"]):
+        code, told = run(str(SAMPLE), *options)
+        assert code == 0 and len(told.splitlines()) == 1
 
 
 def test_strict_fails_where_it_does_not_fit() -> None:
     for arguments, expected in ((["--strict"], 3), ([], 0), (["--strict", "--quiet"], 3)):
         code, told = run(str(SORTED), "--memory-limit=600KB", *arguments)
         assert code == expected
-        assert "warning: does not fit into 600KB; the smallest limit that was reached is 839KB (predicted" in told
+        assert "warning: does not fit into 600KB; the smallest limit that was reached is 795KB (as XLA compiles" in told
+
+
+def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    for peak, expected in ((30 * 10**6, 0), (30 * 10**6 + 1, 3)):
+        planned = Compiled(Memory(0, 0, 0, peak))
+        monkeypatch.setattr("exla_opt.runtime.target.compiled_memory", lambda data, target, planned=planned: planned)
+        code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+        assert code == expected, told
+
+
+def test_without_jax_the_command_line_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "exla_opt.runtime.target", None)
+    code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+    assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in told
+
+
+def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
+    path = tmp_path / "call.mlir"
+    call = "%x = stablehlo.custom_call @nobody(%1) : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>"
+    path.write_text(SAMPLE.read_text().replace("%4 = stablehlo.divide %1,", f"{call}\n%4 = stablehlo.divide %x,"))
+    code, told = run(str(path), "--memory-limit=300MB")
+    assert code == 0 and "fits into 300MB, without a split: " in told
+    assert "(predicted for this machine's CPU, with a margin: XLA cannot compile this module: " in told
+
+
+def test_a_gpu_needs_no_plugin_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exla_opt.runtime.target.has_gpu_compiler", lambda: False)
+    code, told = run(str(SAMPLE), "--target=gpu", "--strict")
+    assert code == 0
+    assert "fits into 151GB, without a split: " in told
+    assert "(predicted for an H200 (gpu), with a margin: compiling for a GPU needs jax's CUDA plugin: pip" in told
 
 
 def test_the_limit_that_is_told_is_met_as_it_is_written() -> None:
     told = run(str(SAMPLE), "--memory-limit=1B")[1]
     limit = told.partition("that was reached is ")[2].split()[0]
     code, told = run(str(SAMPLE), f"--memory-limit={limit}", "--strict")
-    assert code == 0 and f"remark: fits into {limit}, in slices of" in told and "(predicted, with a margin)" in told
+    assert code == 0 and f"remark: fits into {limit}, in slices of" in told and "(as XLA compiles it for" in told
 
 
 @pytest.mark.parametrize(

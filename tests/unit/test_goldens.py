@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.cli.opt import main, options_of
+from exla_opt.cli.opt import main
+from exla_opt.cli.request import options_of
 from exla_opt.cli.values import pass_names
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError

@@ -7,6 +7,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.locations import describe
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes import normalise
@@ -206,3 +207,79 @@ def test_deep_chains_of_calls() -> None:
     text = str(normalised(chain(3000)))
     assert text.count("stablehlo.sine") == 3000
     assert time.perf_counter() - start < 5
+
+
+def locations_of(text: str) -> list[str]:
+    found: list[str] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name not in ("builtin.module", "func.func", "func.return", "stablehlo.constant"):
+            found.append(describe(op))
+        return ir.WalkResult.ADVANCE
+
+    normalised(text).operation.walk(visit)
+    return found
+
+
+def test_what_is_inlined_is_located_at_the_line_that_calls_it() -> None:
+    """A `jnp` function is exported as a call of one that knows no line of its own."""
+    text = """
+    func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = call @f(%a) : (tensor<4xf32>) -> tensor<4xf32> loc("jit(_var)"("model.py":5:8))
+      %1 = call @f(%0) : (tensor<4xf32>) -> tensor<4xf32> loc("jit(_var)"("model.py":9:8))
+      return %1 : tensor<4xf32>
+    }
+    func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = call @g(%a) : (tensor<4xf32>) -> tensor<4xf32> loc("jit(_where)")
+      return %0 : tensor<4xf32>
+    }
+    func.func private @g(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.sine %a : tensor<4xf32> loc("sin")
+      %1 = stablehlo.negate %0 : tensor<4xf32> loc("/x/site-packages/jax/numpy.py":3:4)
+      %2 = stablehlo.cosine %1 : tensor<4xf32> loc("own.py":1:2)
+      return %2 : tensor<4xf32>
+    }"""
+    assert locations_of(text) == ["model.py:5:8", "model.py:5:8", "own.py:1:2", *["model.py:9:8"] * 2, "own.py:1:2"]
+
+
+def test_the_regions_of_what_is_inlined_are_located_too() -> None:
+    text = """
+    func.func public @main(%a: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
+      %0 = call @f(%a, %p) : (tensor<4xf32>, tensor<i1>) -> tensor<4xf32> loc("model.py":5:8)
+      return %0 : tensor<4xf32>
+    }
+    func.func private @f(%a: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
+      %0 = "stablehlo.if"(%p) ({
+        %1 = stablehlo.sine %a : tensor<4xf32> loc("sin")
+        stablehlo.return %1 : tensor<4xf32> loc("sin")
+      }, {
+        stablehlo.return %a : tensor<4xf32> loc("cond")
+      }) : (tensor<i1>) -> tensor<4xf32> loc("cond")
+      return %0 : tensor<4xf32>
+    }"""
+    assert set(locations_of(text)) == {"model.py:5:8"}
+
+
+def test_locations_of_calls_are_read_again_as_they_were_written() -> None:
+    text = CALLS.replace("-> tensor<4xf32>\n    %1 = call", '-> tensor<4xf32> loc("model.py":7:8)\n    %1 = call')
+    once = serialise(normalised(text), "text")
+    assert b"callsite(#loc" in once and b'"model.py":7:8' in once
+    assert serialise(normalised(once.decode()), "text") == once
+
+
+def test_a_module_without_locations_gets_none() -> None:
+    plain = CALLS.replace(' loc("model.py":5:6)', "")
+    assert b"loc(" not in serialise(normalised(plain), "text")
+
+
+def test_a_location_names_a_bounded_number_of_calls() -> None:
+    texts: list[str] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        texts.append(str(op.location))
+        return ir.WalkResult.ADVANCE
+
+    normalised(chain(200)).operation.walk(visit)
+    assert max(text.count("callsite") for text in texts) == 32
+    # The line in the callee, and the outermost of its callers.
+    assert sum(text.startswith('loc(callsite("-":') and '"-":2:' in text for text in texts) == 199

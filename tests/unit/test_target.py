@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from jax.experimental import topologies
 
 from exla_opt import Options, optimize
 from exla_opt.cli.run import main
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.memory.peak import Memory
+from exla_opt.runtime import pjrt
 from exla_opt.runtime.memory import measure_memory
 from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
 
@@ -81,7 +83,7 @@ def complaint(target: str) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["", "gpu", "cuda:", "cpu:0", "h200", "CPU"])
+@pytest.mark.parametrize("text", ["", "gpus", "cuda:", "cpu:0", "h200", "CPU"])
 def test_what_is_no_target_is_told(text: str) -> None:
     assert complaint(text).startswith(f"--target={text}: error: no such target: give cpu, ")
 
@@ -117,8 +119,8 @@ def test_a_description_that_would_crash_xla_is_refused(tmp_path: Path, old: str,
 
 def test_memory_on_the_cpu_counts_everything() -> None:
     text = EXAMPLE.read_text()
-    memory = compiled_memory(text, parse_target("cpu"))
-    assert memory == compiled_memory(text.encode(), parse_target("cpu")) == measure_memory(text)
+    memory = compiled_memory(text, parse_target("cpu")).memory
+    assert memory == compiled_memory(text.encode(), parse_target("cpu")).memory == measure_memory(text)
     assert memory.temp >= 2 * 4096 * 4096 * 4
     assert memory.gemm == ""
 
@@ -188,15 +190,70 @@ def test_wrong_usage_exits_with_two(transpose: str, arguments: list[str]) -> Non
 
 
 def test_what_is_missing_is_one_sentence(transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_plugin(**_: Any) -> Any:
+    def without_plugin(description: str) -> Any:
         raise NotImplementedError("topology not implemented for cuda")
 
-    monkeypatch.setattr(topologies, "get_topology_desc", without_plugin)
+    monkeypatch.setattr(pjrt, "described_device", without_plugin)
     result = run(transpose, "--target=cuda:h200")
     assert result.exit_code == 2
     expected = "--target=cuda:h200: error: compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'\n"
     assert result.stderr == expected
     assert result.stdout == ""
+
+
+def compile_as(monkeypatch: pytest.MonkeyPatch, peaks: dict[bool, int | str]) -> None:
+    """Let a compile for a GPU give a peak, or fail with a message, by whether Triton multiplies matrices."""
+
+    def compile_for(device: Any, module: Any, flags: Any) -> int:
+        found = peaks[dict(flags)["xla_gpu_enable_triton_gemm"]]
+        if isinstance(found, str):
+            raise pjrt.XlaError(found)
+        return found
+
+    monkeypatch.setattr(pjrt, "described_device", lambda description: None)
+    monkeypatch.setattr(pjrt, "compile_for", compile_for)
+    monkeypatch.setattr("exla_opt.runtime.target.memory_of", lambda temp, gemm: Memory(0, 0, 0, temp, gemm))
+
+
+NO_TILES = "INTERNAL: Couldn't find output tile sizes that satisfy hlo."
+
+
+@pytest.mark.parametrize(
+    ("peaks", "expected", "left_out"),
+    [
+        ({True: 7, False: 9}, (9, "cuBLAS"), ""),
+        ({True: 9, False: 9}, (9, "Triton"), ""),
+        ({True: NO_TILES, False: 9}, (9, "cuBLAS"), "Triton"),
+        ({True: 7, False: "no"}, (7, "Triton"), "cuBLAS"),
+    ],
+)
+def test_of_two_kinds_of_matrix_products_one_may_fail(
+    monkeypatch: pytest.MonkeyPatch, peaks: dict[bool, int | str], expected: tuple[int, str], left_out: str
+) -> None:
+    compile_as(monkeypatch, peaks)
+    found = compiled_memory(TRANSPOSE, parse_target("gpu"))
+    assert (found.memory.peak, found.memory.gemm) == expected
+    assert found.note.partition("'s matrix products left out: XLA cannot compile this module")[0] == left_out
+
+
+def test_where_both_fail_the_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: NO_TILES, False: "no"})
+    with pytest.raises(InputError, match="Couldn't find output tile sizes"):
+        compiled_memory(TRANSPOSE, parse_target("gpu"))
+
+
+def test_a_missing_assembler_is_no_fault_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: "UNAVAILABLE: No PTX compilation provider is available", False: 9})
+    with pytest.raises(TargetError, match="assembler"):
+        compiled_memory(TRANSPOSE, parse_target("gpu"))
+
+
+def test_what_was_left_out_is_a_note(transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: NO_TILES, False: 9})
+    result = run(transpose, "--target=cuda:h200")
+    assert (result.exit_code, rows(result)["gemm"]) == (0, ["cuBLAS"])
+    what = "XLA cannot compile this module for cuda:h200: INTERNAL: Couldn't find output tile sizes that satisfy hlo"
+    assert result.stderr == f"{transpose}: note: Triton's matrix products left out: {what}\n"
 
 
 def has_plugin() -> bool:
@@ -241,7 +298,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import sys
 from exla_opt.runtime.target import compiled_memory, parse_target
 for name in ("cuda:h200", "cpu", "cuda:h100", "cuda:h200"):
-    print(compiled_memory(open(sys.argv[1], "rb").read(), parse_target(name)).peak)
+    print(compiled_memory(open(sys.argv[1], "rb").read(), parse_target(name)).memory.peak)
 """
     done = in_fresh_process(code, transpose)
     assert done.stderr == ""

@@ -1,0 +1,265 @@
+"""One run of exla-opt: read, rewrite or fit, check, write, report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from exla_opt.cli.check import check
+from exla_opt.cli.common import is_terminal, naming, read_source
+from exla_opt.cli.judge import Judge, judge_of
+from exla_opt.cli.reproducer import reproducer
+from exla_opt.cli.search import search_sizes
+
+# What loads MLIR is imported inside the functions: --help and usage errors answer at once.
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+    from exla_opt.cli.request import Request
+    from exla_opt.fit import Fit
+    from exla_opt.ir.read import Source
+    from exla_opt.memory.timeline import Timeline
+    from exla_opt.options import Options
+    from exla_opt.pipeline import Outcome
+    from exla_opt.remarks import Kind, Remark
+    from exla_opt.report.summary import Summary
+
+_DOES_NOT_FIT = 3
+# With a memory limit, tensors of less than this part of it get no line of their own.
+_WORTH_A_LINE = 20
+
+
+def run_job(request: Request) -> int:
+    """Do what is asked for, and return the exit status.
+
+    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    """
+    job = Job(request)
+    job.read()
+    with reproducer(request.crash_reproducer, job.source.module, request.words()):
+        with naming(job.source):
+            if request.is_limited:
+                job.fit()
+            else:
+                job.rewrite()
+            if request.check:
+                job.check()
+        job.write()
+    job.report()
+    return _DOES_NOT_FIT if request.strict and job.fitted is not None and not job.fitted.fits else 0
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known so far of one run.
+
+    source: the module, rewritten as soon as it is. options: with the sizes that were chosen, where they were. outcome:
+    what the passes said. judge, limit, fitted: whose limit it is, its bytes, and what came of it. before: the module
+    without its calls, which hide what is in them, and before any split; a timeline only for reports. seconds: each
+    step and its wall time.
+    """
+
+    request: Request
+    started: float = field(default_factory=time.perf_counter)
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    before: tuple[Summary, Timeline | None] | None = None
+    judge: Judge | None = None
+    limit: int | None = None
+    fitted: Fit | None = None
+    source: Source = field(init=False)
+    options: Options = field(init=False)
+    outcome: Outcome = field(init=False)
+
+    def read(self) -> None:
+        """Read the module. Raises InputError, and click.BadParameter for an --op-rule that Shardy cannot read."""
+        _check_rules(self.request.options)
+        with self._timed("Parser"):
+            self.source = read_source(self.request.source)
+        if self.request.passes[:1] != ("normalise",):
+            self._look("", self.source.module)
+
+    def rewrite(self) -> None:
+        """Run the passes with the sizes that were given."""
+        self.options = self.request.options
+        self.outcome = self._run_passes(self.source.module)
+        self.seconds += self.outcome.seconds
+
+    def fit(self) -> None:
+        """Choose sizes for the limit, or for the memory of the target."""
+        request, source = self.request, self.source
+        self.judge = judge_of(request.target, source.name)
+        self.limit = self.judge.memory if request.limit is None else request.limit
+        self.fitted = search_sizes(request, source, self.judge, self.limit, self._look)
+        self.options, self.outcome = self.fitted.options, self.fitted.outcome
+        self.seconds += self.outcome.seconds
+        if request.print_ir_after_all:  # of all that were tried, only what was chosen is of interest
+            from exla_opt.ir.read import parse_module
+
+            self._run_passes(parse_module(source.name, source.data, source.module.context).module)
+        self.source = replace(source, module=self.fitted.module)
+
+    def check(self) -> None:
+        """Run the module before and after, and compare. Raises InputError when they differ."""
+        request = self.request
+        with self._timed("Check"):
+            check(
+                self.source,
+                request.passes,
+                self.options,
+                self.outcome.remarks,
+                request.check_memory,
+                uses_gpu=request.target == "cuda",
+                quiet=request.quiet,
+            )
+
+    def write(self) -> None:
+        """Write the module. Raises InputError when that cannot be done."""
+        from exla_opt.ir.write import write_module
+
+        with self._timed("Output"):
+            write_module(self.source.module, self.request.output, self.request.emit)
+
+    def report(self) -> None:
+        """Print and write what was done and what was not."""
+        from exla_opt.report.text import timing_lines, with_places, write_remarks
+
+        request, quiet = self.request, self.request.quiet
+        self._print_fit()
+        remarks = with_places(self.outcome.remarks, _place_names(self.source))
+        if request.remarks_output is not None:
+            write_remarks(remarks, request.remarks_output)
+        if self._wants_summary:
+            self._print_summary(remarks)
+        elif not quiet:
+            self._print_remarks(remarks)
+        if request.reports:
+            self._write_reports(remarks)
+        if request.timing:
+            click.echo("\n".join(timing_lines(self.seconds, time.perf_counter() - self.started)), err=True)
+
+    def _run_passes(self, module: ir.Module) -> Outcome:
+        from exla_opt.pipeline import run_pipeline
+
+        request = self.request
+        return run_pipeline(
+            module, request.passes, self.options, verify_each=request.verify_each, after_pass=self._look_and_print
+        )
+
+    def _look(self, name: str, module: ir.Module) -> None:
+        """What there was to split, after the first pass where that inlines calls."""
+        if self.before is not None or not (self._wants_summary or self.request.reports):
+            return
+        from exla_opt.memory.timeline import read_timeline
+        from exla_opt.report.summary import summarise
+
+        timeline = read_timeline(module, self.request.options.machine) if self.request.reports else None
+        self.before = summarise(module), timeline
+
+    def _look_and_print(self, name: str, module: ir.Module) -> None:
+        self._look(name, module)
+        if self.request.print_ir_after_all:
+            from exla_opt.ir.write import serialise
+
+            click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
+            click.echo(serialise(module, "text"), err=True)
+
+    @property
+    def _wants_summary(self) -> bool:
+        return not self.request.quiet and (self.request.summary or is_terminal(sys.stderr))
+
+    def _print_fit(self) -> None:
+        from exla_opt.report.text import fit_lines
+
+        found, quiet = self.fitted, self.request.quiet
+        if found is None or (quiet and found.fits):
+            return
+        assert self.judge is not None and self.limit is not None
+        no_compiler = found.why_predicted or self.judge.no_compiler
+        lines = fit_lines(self.source.name, found, self.limit, self.judge.name, no_compiler)
+        lines += [f"{self.source.name}: note: {note}" for note in self.judge.notes]
+        if self.request.target is None and found.options.split_size is not None:
+            lines.append(f"{self.source.name}: note: sizes chosen for {self.judge.name}; for a GPU give --target=gpu")
+        for line in lines[:1] if quiet else lines:
+            click.echo(line, err=True)
+
+    def _print_remarks(self, remarks: Sequence[Remark]) -> None:
+        from exla_opt.report.text import remark_lines, short_remark_lines
+
+        which = self.request.remarks
+        small = 0 if self.limit is None else self.limit // _WORTH_A_LINE
+        for line in remark_lines(remarks, _kinds(which)) if which else short_remark_lines(remarks, small):
+            click.echo(line, err=True)
+
+    def _print_summary(self, remarks: Sequence[Remark]) -> None:
+        from rich.console import Console
+
+        from exla_opt.report.summary import summarise
+        from exla_opt.report.table import print_summary
+
+        assert self.before is not None
+        console = Console(stderr=True, highlight=False)
+        after = summarise(self.source.module)
+        print_summary(console, self.before[0], after, remarks, _kinds(self.request.remarks or "all"))
+
+    def _write_reports(self, remarks: Sequence[Remark]) -> None:
+        from exla_opt.memory.timeline import read_timeline
+        from exla_opt.report.data import Run, as_data
+        from exla_opt.report.file import write_report
+        from exla_opt.report.summary import summarise
+        from exla_opt.report.text import with_rest
+
+        request, module = self.request, self.source.module
+        assert self.before is not None and self.before[1] is not None
+        run = Run(
+            source=self.source.name,
+            options=self.options,
+            passes=request.passes,
+            before=(self.before[0], self.before[1]),
+            after=(summarise(module), read_timeline(module, request.options.machine)),
+            remarks=remarks,
+            seconds=with_rest(self.seconds, time.perf_counter() - self.started),
+            fit=self.fitted,
+            limit=self.limit,
+            target=request.target,
+        )
+        data = as_data(run, _place_names(self.source))
+        for path in request.reports:
+            write_report(data, path)
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.seconds.append((step, time.perf_counter() - begin))
+
+
+def _check_rules(options: Options) -> None:
+    from exla_opt.ops.custom_calls import parse_user_rule
+
+    for target, rule in options.op_rules:
+        try:
+            parse_user_rule(target, rule)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="'--op-rule'") from None
+
+
+def _kinds(which: str) -> tuple[Kind, ...]:
+    from exla_opt.remarks import Kind
+
+    return tuple(kind for kind in Kind if which in ("all", kind.value))
+
+
+def _place_names(source: Source) -> Callable[[str], str]:
+    """What turns a place in the module into one that the user knows."""
+    from exla_opt.ir.write import has_own_locations
+    from exla_opt.report.text import name_place
+
+    # With locations of its own, a module made in an interactive Python may mean that one by <stdin>.
+    return str if has_own_locations(source.module) else partial(name_place, name=source.name)

@@ -1,0 +1,70 @@
+"""Who says whether a program fits: the compiler of a machine, or the prediction where that cannot be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from exla_opt.cli.common import quieten
+from exla_opt.cli.supervise import COMPILING, doing
+
+_THIS_CPU = "this machine's CPU"
+_NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The machine that a program is to fit.
+
+    name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure:
+    compiles a module that is given as bytecode and returns its peak bytes; None where only a prediction can be had,
+    and no_compiler says why. notes: what the compiles so far had to leave out.
+    """
+
+    name: str
+    memory: int
+    measure: Callable[[bytes], int] | None
+    no_compiler: str = ""
+    notes: dict[str, None] = field(default_factory=dict)
+
+
+def judge_of(target: str | None, source: str) -> Judge:
+    """The judge for a target as it stands on the command line; None stands for this machine's CPU.
+
+    source: what the module is called. Only of a GPU that is named, a fault of the compiler is one of the run; else
+    the prediction takes its place. Raises TargetError for an unknown target.
+    """
+    quieten(uses_gpu=target == "cuda")
+    from exla_opt.fit import CannotCompile
+    from exla_opt.ir.diagnostics import InputError
+
+    try:
+        from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
+    except ImportError as error:
+        if target is not None:
+            raise
+        return Judge(_THIS_CPU, 0, None, f"jax cannot be loaded: {error}")
+
+    machine = parse_target(target or "cpu")
+    is_gpu = bool(machine.description)
+    name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_gpu else _THIS_CPU
+    if target == "gpu" and not has_gpu_compiler():
+        return Judge(name, machine.memory, None, _NO_PLUGIN)
+    notes: dict[str, None] = {}
+
+    def compiled(data: bytes) -> int:
+        doing(COMPILING, source)
+        found = compiled_memory(data, machine)
+        doing("working on it", source)
+        if found.note:
+            notes[found.note] = None
+        return found.memory.peak
+
+    def leniently(data: bytes) -> int:
+        try:
+            return compiled(data)
+        except InputError as error:
+            raise CannotCompile(error.message) from None
+
+    by_name = is_gpu and target != "gpu"
+    return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes)

@@ -1,0 +1,155 @@
+"""What a command line of exla-opt asks for, as one frozen value."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from exla_opt.cli.values import pass_names
+from exla_opt.memory.machine import CPU, Machine, machine_of
+from exla_opt.options import Options
+from exla_opt.sizes import format_size
+
+if TYPE_CHECKING:  # at run time this would load MLIR
+    from exla_opt.ir.write import Emit
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of one run. Each is named as on the command line (`exla-opt --help`) where it stands there.
+
+    options: what the passes may know; with a limit without its sizes. passes: their names, in order. limit: the bytes
+    of --memory-limit. quiet: whether only errors are printed.
+    """
+
+    source: str
+    output: str
+    emit: Emit
+    options: Options
+    passes: tuple[str, ...]
+    limit: int | None = None
+    target: str | None = None
+    strict: bool = False
+    remarks: str | None = None
+    remarks_output: str | None = None
+    print_ir_after_all: bool = False
+    verify_each: bool = True
+    check: bool = False
+    check_memory: int | None = None
+    crash_reproducer: str | None = None
+    timing: bool = False
+    summary: bool = False
+    quiet: bool = False
+    reports: tuple[str, ...] = ()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the sizes are to be chosen for a limit."""
+        return self.limit is not None or self.target is not None
+
+    def outputs(self) -> list[str]:
+        """The names of the files that will be written, `-` among them.
+
+        Raises click.UsageError where two options name the same file: one would replace what the other wrote.
+        """
+        named = [("--output", self.output)] if self.output != "-" else []
+        named += [("--report", name) for name in dict.fromkeys(self.reports)]
+        others = (("--remarks-output", self.remarks_output), ("--crash-reproducer", self.crash_reproducer))
+        named += [(option, name) for option, name in others if name is not None]
+        seen: dict[str, str] = {}
+        for option, name in named:
+            other = seen.setdefault(os.path.realpath(name), option)
+            if other != option and not Path(name).is_char_device():
+                raise click.UsageError(f"{option} and {other} name the same file")
+        return [self.output, *(name for _, name in named)]
+
+    def words(self) -> list[str]:
+        """The options with which the same happens again, without input and output."""
+        options = self.options
+        words = [f"--passes={','.join(self.passes)}"]
+        if not self.is_limited:
+            words.append(f"--size-threshold={options.size_threshold}")
+            words += [] if options.split_size is None else [f"--split-size={options.split_size}"]
+        words += [] if self.limit is None else [f"--memory-limit={self.limit}"]
+        words += [] if self.target is None else [f"--target={self.target}"]
+        words += [] if options.reassociate else ["--no-reassociate"]
+        words += [] if options.chain_cost == Options().chain_cost else [f"--chain-cost={options.chain_cost}"]
+        words += [f"--op-rule={target}={rule}" for target, rule in options.op_rules]
+        words += [] if self.verify_each else ["--no-verify-each"]
+        words += ["--check"] if self.check else []
+        return words + ([] if self.check_memory is None else [f"--check-memory={self.check_memory}"])
+
+
+def read_request(source: str, output: str, emit: Emit, flags: dict[str, Any]) -> Request:
+    """The request of a command line, `flags` being the options by their names in Python.
+
+    Raises click.UsageError where it contradicts itself.
+    """
+    if flags["summary"] and flags["quiet"]:
+        raise click.UsageError("--summary and --quiet exclude each other")
+    if flags["check_memory"] is not None and not flags["check"]:
+        raise click.UsageError("--check-memory is for --check")
+    return Request(
+        source=source,
+        output=output,
+        emit=emit,
+        options=options_of(flags),
+        passes=pass_names(flags["passes"], flags["pass_pipeline"]),
+        limit=flags["memory_limit"],
+        **{name: flags[name] for name in _AS_THEY_ARE},
+    )
+
+
+_AS_THEY_ARE = (
+    "target",
+    "strict",
+    "remarks",
+    "remarks_output",
+    "print_ir_after_all",
+    "verify_each",
+    "check",
+    "check_memory",
+    "crash_reproducer",
+    "timing",
+    "summary",
+    "quiet",
+    "reports",
+)
+
+
+def options_of(flags: dict[str, Any]) -> Options:
+    """The settings that the command line asks for. Raises click.UsageError where it contradicts itself."""
+    threshold, split = flags["size_threshold"], flags["split_size"]
+    limited = flags["memory_limit"] is not None or flags["target"] is not None
+    if limited and (threshold, split) != (None, None):
+        raise click.UsageError(
+            "--memory-limit and --target choose --size-threshold and --split-size themselves; leave them out"
+        )
+    if flags["strict"] and not limited:
+        raise click.UsageError("--strict needs a --memory-limit or a --target")
+    threshold = Options().size_threshold if threshold is None else threshold
+    if split is not None and split > threshold:
+        raise click.UsageError(
+            f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
+            "a slice would be as large as what is to be split"
+        )
+    return Options(
+        size_threshold=threshold,
+        split_size=split,
+        reassociate=not flags["no_reassociate"],
+        op_rules=flags["op_rules"],
+        chain_cost=flags["chain_cost"],
+        machine=_machine(flags["target"]),
+    )
+
+
+def _machine(target: str | None) -> Machine:
+    """What the sizes are for. A name that stands for no machine is refused where its compiler is asked for."""
+    try:
+        return CPU if target is None else machine_of(target)
+    except ValueError:
+        return CPU
