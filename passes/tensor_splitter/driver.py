@@ -40,7 +40,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, options)
         if made or attempt == 0:
-            _finish_loops(module)
+            _finish_loops(module, options)
         if made or attempt == 0:
             missed = found  # told while our own loops were still marked as such
         if not made:
@@ -137,14 +137,14 @@ def _maker(op: ir.Operation, result: int) -> ir.Operation:
     return op
 
 
-def _finish_loops(module: ir.Module) -> None:
+def _finish_loops(module: ir.Module, options: Options) -> None:
     """Take the marks off our own loops, innermost first, and keep their kernels apart (see `kernels`)."""
     types = Types()
 
     def finish(op: ir.Operation) -> ir.WalkResult:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
-            if needs_separate_kernels(op, types):
+            if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
                 keep_separate_kernels(op)
         return ir.WalkResult.ADVANCE
 
