@@ -34,7 +34,7 @@ from exla_opt.ir.types import Types
 LEAST_TILE_BYTES = 2**19
 # Any number that the counter cannot exceed.
 _LARGEST = 2**31 - 1
-_NOT_IN_ONE_KERNEL = frozenset({"stablehlo.sort", "stablehlo.fft", "stablehlo.custom_call"})
+_NOT_IN_ONE_KERNEL = frozenset({"stablehlo.sort", "chlo.top_k", "stablehlo.fft", "stablehlo.custom_call"})
 # Their results are carried by a loop: bytes that no trip computes.
 _CARRIED = frozenset({"stablehlo.while", "stablehlo.dynamic_update_slice"})
 
