@@ -7,26 +7,30 @@ order. A tensor is freed after its last reader. Fitted to XLA's own buffer assig
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import prod
 
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .copies import changed_places, place_carry, with_copies
 from .fusion import Fusion, fuse, is_short
+from .hoist import with_hoisted
 from .machine import Machine
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
 # The bytes of a float32: the type in which narrower floats are multiplied, and bfloat16 summed, by some machines.
 _WIDE = 4
+# So many results, the largest, lend their buffers to so many tensors.
+_MOST_BUFFERS, _MOST_LENT = 8, 2000
 
 
 def _order(fusion: Fusion) -> list[int]:
     """The kernels in the order in which they run."""
     kernels = [position for position, written in enumerate(fusion.written) if written]
     if not fusion.machine.breadth_first:
-        return kernels
+        return sorted(kernels, key=lambda kernel: fusion.block.ops[kernel].name != "copy")
     waiting: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     ready: deque[int] = deque()
@@ -58,18 +62,22 @@ class Run:
     """
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None):
+        if machine.breadth_first:
+            block = with_hoisted(block)
+            block = with_copies(block, frozenset() if held is not None else frozenset(block.arguments))
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
+        resident = place_carry(self.fusion) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
         self.last.update(dict.fromkeys(block.returned, len(self.order)))
-        self.elsewhere: set[int] = set() if held is None else self.with_updated(held)
-        # A body's arguments are its loop's buffers: they come back when they die, for others to use.
-        self.mine: set[int] = set(block.arguments) if held is None else set()
-        self.start = sum(block.sizes[value] for value in self.mine)
-        self.live = self.most = self.start
+        self.elsewhere: set[int] = self.with_updated(resident if held is None else held)
+        if held is not None:
+            self.elsewhere |= self.lent(held)
+        self.mine: set[int] = set()
+        self.live = self.most = 0
         self.lives: list[int] = []
         self.scratches: list[int] = []
         self.born: dict[int, int] = {}
@@ -79,10 +87,10 @@ class Run:
     @property
     def peak(self) -> int:
         """The most bytes alive at once, beyond those that the block was given."""
-        return self.most - self.start
+        return self.most
 
     def with_updated(self, held: Collection[int]) -> set[int]:
-        """These tensors, and those that became one of them by updates in place."""
+        """These tensors, those that became one of them by updates in place, and those that were there before."""
         found = set(held)
         for step in range(len(self.order) - 1, -1, -1):
             op = self.block.ops[self.order[step]]
@@ -90,6 +98,51 @@ class Run:
                 pairs = zip(op.results, op.operands, strict=False)
                 found.update(old for new, old in pairs if new in found and self.dies(old, step))
         return found
+
+    def lent(self, held: Collection[int]) -> set[int]:
+        """The tensors that lie in the buffer of a result before that is written, largest first."""
+        sizes, step_of = self.block.sizes, {kernel: step for step, kernel in enumerate(self.order)}
+        born = {
+            value: step_of[position]
+            for value, position in self.fusion.producer.items()
+            if position in step_of and self.block.ops[position].name not in ("constant", "splat")
+        }
+        buffers = self.buffers(held, born)
+        chained = {
+            value
+            for op in self.block.ops
+            if op.name == "while" or Trait.IN_PLACE in op.traits
+            for value in (*op.results, *op.operands[: len(op.results)])
+        }
+        wanted = [value for value in born if value not in self.elsewhere and value not in chained and sizes[value]]
+        found: set[int] = set()
+        occupied: list[list[tuple[int, int]]] = [[(first, len(self.order))] for _, first in buffers]
+        for value in sorted(wanted, key=lambda value: (-sizes[value], born[value]))[:_MOST_LENT]:
+            span = (born[value], self.last.get(value, born[value]))
+            for (size, _), taken in zip(buffers, occupied, strict=True):
+                if sizes[value] <= size and all(self.are_apart(span, other) for other in taken):
+                    taken.append(span)
+                    found.add(value)
+                    break
+        return found
+
+    def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int]]:
+        """The largest buffers of results: the bytes of each, and the step from which the result needs it."""
+        first = {value: born[value] for value in self.elsewhere if value in born}
+        for step, kernel in enumerate(self.order):
+            op = self.block.ops[kernel]
+            if Trait.IN_PLACE in op.traits or op.name == "while":
+                for new, old in zip(op.results, op.operands, strict=False):
+                    if new in first and old in first and self.dies(old, step):
+                        first[new] = min(first[new], first[old])
+        sizes = self.block.sizes
+        return sorted(((sizes[value], first[value]) for value in set(held) if value in first), reverse=True)[
+            :_MOST_BUFFERS
+        ]
+
+    def are_apart(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        """Whether two spans of steps, from the birth to the last reader, leave one buffer to both."""
+        return one[1] < other[0] or other[1] < one[0]
 
     def dies(self, value: int, step: int) -> bool:
         """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
@@ -101,13 +154,12 @@ class Run:
         dying: dict[int, list[int]] = {}
         for value, step in self.last.items():
             dying.setdefault(step, []).append(value)
-        if self.machine.breadth_first:
-            self.fill_early()
         for step, kernel in enumerate(self.order):
             op = self.block.ops[kernel]
             made = [value for value in op.results if value not in self.elsewhere]
             if op.name == "while" and op.bodies:
-                made = [value for value in _changed(op) if value not in self.elsewhere]
+                made = [op.results[place] for place in changed_places(op)]
+                made = [value for value in made if value not in self.elsewhere]
             made = [value for value in made if value not in self.mine]
             self.mine.update(made)
             for value in made:
@@ -125,19 +177,6 @@ class Run:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
                     self.died[value] = step
-
-    def fill_early(self) -> None:
-        """A loop that starts from a constant: XLA:CPU makes the constant's copy as soon as the block begins."""
-        producer = self.fusion.producer
-        for kernel in self.order:
-            op = self.block.ops[kernel]
-            if op.name != "while":
-                continue
-            for old, new in zip(op.operands, op.results, strict=True):
-                if old in producer and self.block.ops[producer[old]].name == "splat" and new not in self.elsewhere:
-                    self.mine.add(new)
-                    self.live += self.block.sizes[new]
-                    self.born[new] = 0
 
     def take_buffer(self, op: Operation, kernel: int, result: int, step: int) -> None:
         """Give the result the buffer of an operand that dies, where XLA does so."""
@@ -160,10 +199,20 @@ class Run:
         elif op.name in ("sort", "cholesky"):
             found = op.operands
         elif Trait.POINTWISE in op.traits:
-            found = [value for value, straight in self.inputs[kernel].items() if straight]
+            found = [
+                value
+                for value, straight in self.inputs[kernel].items()
+                if straight and self.has_type_of(value, result) and result not in self.block.viewed
+            ]
         else:
             return ()
         return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+
+    def has_type_of(self, one: int, other: int) -> bool:
+        """Whether two tensors have the same shape and element type."""
+        shapes, dtypes = self.block.shapes, self.block.dtypes
+        same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
+        return same and one not in self.block.merged
 
     def is_product_on_gpu(self, value: int) -> bool:
         producer = self.fusion.producer.get(value)
@@ -209,13 +258,6 @@ class Run:
         copied = {op.operands[side] for side in op.copied}
         copied |= {value for value in op.operands if self.is_column_major(value)}
         return sum(sizes[value] for value in copied - op.narrow) + self.widened(op, step)
-
-
-def _changed(loop: Operation) -> list[int]:
-    """The results of a loop, without those that its body returns as it got them."""
-    body = loop.bodies[0]
-    carried = zip(loop.results, body.returned, body.arguments, strict=True)
-    return [value for value, new, old in carried if new != old]
 
 
 def run_block(block: Block, machine: Machine, held: Collection[int] | None = None) -> Run:

@@ -12,6 +12,7 @@ from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import Number, splat_value
 from exla_opt.ir.walk import operations_of
 
+from .traits import Trait, traits_of
 from .types import holds
 
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
@@ -156,6 +157,15 @@ def chooses(block: ir.Block) -> bool:
                 return False
             queue += list(definer.operands)[1:] if definer.name == "stablehlo.select" else list(definer.operands)
     return True
+
+
+def selects(op: ir.Operation) -> bool:
+    """Whether the results are elements of the operands, or their places, chosen among many by comparing them."""
+    traits = traits_of(op.name)
+    if Trait.REDUCES not in traits:
+        return Trait.SELECTS in traits and Trait.POINTWISE not in traits
+    names = componentwise(body_of(op))
+    return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
 
 
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:

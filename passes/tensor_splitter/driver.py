@@ -1,4 +1,4 @@
-"""Runs the splitter over all blocks until nothing changes, and tells what was done."""
+"""Runs the splitter over all blocks until nothing changes, and reports what was done."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from .kernels import keep_separate_kernels, needs_separate_kernels
-from .plan import Plan, Refusal
-from .rematerialise import bring_captures_in
+from .loops import Refusal
+from .plan import Plan
+from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
 _MOST_ROUNDS = 64
@@ -36,13 +37,13 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     missed: list[Remark] = []
     for attempt in range(_MOST_ROUNDS):
         graphs = _read(module, options, options.size_threshold)
-        if bring_captures_in(module, graphs, options):
+        if rematerialise_captures(module, graphs, options):
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, options)
         if made or attempt == 0:
             _finish_loops(module, options)
         if made or attempt == 0:
-            missed = found  # told while our own loops were still marked as such
+            missed = found  # reported while our own loops were still marked as such
         if not made:
             break
         done += made
@@ -122,11 +123,11 @@ def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
 
 def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
     tensor = graph.tensors[value]
-    where = describe(_maker(graph.nodes[tensor.producer].op, tensor.result_index))
+    where = describe(_defining_op(graph.nodes[tensor.producer].op, tensor.result_index))
     return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
 
 
-def _maker(op: ir.Operation, result: int) -> ir.Operation:
+def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
     """The op that makes a result, which for a loop of ours stands in its body: the loop has but one place for all."""
     while TILE_MARK in op.attributes:
         *_, terminator = op.regions[1].blocks[0].operations
