@@ -1,16 +1,18 @@
 """Time of exla-opt over the number of ops: stacks of transformer layers, written here as text; prints a Markdown table.
 
     python benchmarks/scaling.py --layers 20 200 2000
+    python benchmarks/scaling.py --returned 1000 10000                # chains of which every step is a result
     python benchmarks/scaling.py --layers 200 --write layers.mlir     # only write the module
 
 Each layer has 8 heads of attention over 4,096 positions, whose scores take 537 MB. The first threshold splits all of
-them, the second none. Seconds are the processor's, so that what else runs on the machine counts little.
+them, the second none. A step of a chain takes 67 MB and must stay, which the splitter has to find out for each. Seconds
+are the processor's, so that what else runs on the machine counts little; the memory is the most that the process held.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from pathlib import Path
 _HEADS, _LENGTH, _WIDTH, _HIDDEN = 8, 4096, 512, 2048
 _DEPTH = _WIDTH // _HEADS
 _THRESHOLDS = ("100MB", "100GB")
+_CHAIN_THRESHOLDS = ("10MB", "100GB")
 
 _X = f"{_LENGTH}x{_WIDTH}"
 _H = f"{_LENGTH}x{_HIDDEN}"
@@ -44,31 +47,49 @@ def main() -> None:
     """Print a row for every number of layers, or write one module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, nargs="+", default=[20, 200, 2000], help="how many, a row each")
-    parser.add_argument("--write", type=Path, help="write the module of the first number of layers here, and stop")
+    parser.add_argument("--returned", type=int, nargs="+", help="print chains of so many steps, a row each, instead")
+    parser.add_argument("--write", type=Path, help="write the module of the first number here, and stop")
     arguments = parser.parse_args()
+    lengths: list[int] = arguments.returned or arguments.layers
+    text_of = chain_text if arguments.returned else module_text
     if arguments.write is not None:
-        arguments.write.write_text(module_text(arguments.layers[0]))
+        arguments.write.write_text(text_of(lengths[0]))
         return
-    print("| ops | layers | threshold | seconds | per op |")
-    print("| ---: | ---: | --- | ---: | ---: |")
+    print(f"| ops | {'steps' if arguments.returned else 'layers'} | threshold | seconds | per op | memory, GB |")
+    print("| ---: | ---: | --- | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
-        for layers in arguments.layers:
-            path = Path(folder, f"{layers}.mlir")
-            path.write_text(module_text(layers))
+        for length in lengths:
+            path = Path(folder, f"{length}.mlir")
+            path.write_text(text_of(length))
             count = path.read_text().count(" = stablehlo.")
-            for threshold in _THRESHOLDS:
-                seconds = seconds_of(path, threshold)
-                per_op = 1e6 * seconds / count
-                print(f"| {count:,} | {layers:,} | {threshold} | {seconds:.2f} | {per_op:.0f} µs |", flush=True)
+            for threshold in _CHAIN_THRESHOLDS if arguments.returned else _THRESHOLDS:
+                seconds, held = cost_of(path, threshold)
+                cells = [f"{count:,}", f"{length:,}", threshold, f"{seconds:.2f}", f"{1e6 * seconds / count:.0f} µs"]
+                print(f"| {' | '.join(cells)} | {held / 1e9:.2f} |", flush=True)
 
 
-def seconds_of(path: Path, threshold: str) -> float:
-    """The processor's seconds for one run of the command, its start included. Raises CalledProcessError if it fails."""
+def cost_of(path: Path, threshold: str) -> tuple[float, int]:
+    """The processor's seconds and the most bytes held by one run of the command, its start included.
+
+    Raises CalledProcessError if it fails.
+    """
     command = [sys.executable, "-m", "exla_opt", str(path), f"--size-threshold={threshold}", "--quiet"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*command, "-o", f"{path}.out"], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    process = subprocess.Popen([*command, "-o", f"{path}.out"])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss
+
+
+def chain_text(steps: int) -> str:
+    """A module whose main function is a chain of sines of 67 MB, each of them a result."""
+    kind = f"tensor<{_LENGTH}x{_LENGTH}xf32>"
+    types = ", ".join([kind] * steps)
+    lines = [f"func.func public @main(%x0: {kind}) -> ({types}) {{"]
+    lines += [f"  %x{step + 1} = stablehlo.sine %x{step} : {kind}" for step in range(steps)]
+    lines += [f"  return {', '.join(f'%x{step + 1}' for step in range(steps))} : {types}", "}"]
+    return "\n".join(lines) + "\n"
 
 
 def module_text(layers: int) -> str:

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import boolean, string
+from exla_opt.ir.attributes import string
 
-from .factor import Einsum, Factor, Letters, Shapes, factors_of
-from .linear import lapack_gtsv, lapack_trsm, top_k
+from .definition import BY_TARGET, NONE, SAME_OP, OpDefinition
+from .effects import CUSTOM_CALL
+from .factor import DimMapping, Einsum, Factor, Letters, Shapes, factors_of, independent
+from .linear import batch_letters, solve_factors, solve_ties, tie_square
+from .reductions import rows_of_top_k
+from .shardy import RULE
+from .tie import Site, Spoken, by_factors, tie
 
+_POTRF = re.compile(r"lapack_[sdcz]potrf_ffi")
 _TRSM = re.compile(r"lapack_[sdcz]trsm_ffi")
 _GTSV = re.compile(r"lapack_[sdcz]gtsv_ffi")
 # These name device layouts, or carry addresses of the process that wrote them.
@@ -85,22 +91,63 @@ def _letters(tensors: Sequence[Sequence[str]]) -> list[Letters]:
     return [[[letter] for letter in tensor] for tensor in tensors]
 
 
+def _trsm_is_left(op: ir.Operation) -> bool | None:
+    """On which side of LAPACK's triangular solve the matrix stands, the letter L or R; None where the call says not."""
+    config = op.attributes.get("mhlo.backend_config")
+    if not isinstance(config, ir.DictAttr) or "side" not in config:
+        return None
+    return {ord("L"): True, ord("R"): False}.get(ir.IntegerAttr(config["side"]).value)
+
+
+def _gtsv_factors(shapes: Shapes) -> tuple[Factor, ...]:
+    """Batches and right-hand sides of LAPACK's tridiagonal solve, `([b,k],[b,k],[b,k],[b,k,i])`.
+
+    Its results are the factored diagonals, the solution and what went wrong. The diagonals are factored again for each
+    slice of the right-hand sides, with the same results.
+    """
+    ranks = tuple(map(len, shapes.all))
+    rank = ranks[3] if len(ranks) == 9 else 0
+    if rank < 2 or ranks != (rank - 1,) * 3 + (rank,) + (rank - 1,) * 3 + (rank, rank - 2):
+        return ()
+    batch = batch_letters(rank)
+    diagonal: Letters = [*batch, ["k"]]
+    sides: Letters = [*batch, ["k"], ["other"]]
+    einsum = Einsum([diagonal] * 3 + [sides], [diagonal] * 3 + [sides, batch], uncut=("k", "other"))
+    free = DimMapping(rank - 1, shapes.operands[3][-1])
+    nothing = (None, None, None)
+    if free.length < 2 or any(0 in shape for shape in shapes.all):
+        return factors_of(einsum, shapes)
+    return (*factors_of(einsum, shapes), independent(free.length, (*nothing, free), (*nothing, free, None)))
+
+
 def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, ...]:
     """The factors of the calls that we know better than Shardy; none for all others."""
     if _TRSM.fullmatch(target):
-        return lapack_trsm(op, shapes)
+        left = _trsm_is_left(op)
+        return () if left is None else solve_factors(left, shapes)
     if _GTSV.fullmatch(target):
-        return lapack_gtsv(shapes)
-    return top_k(op, shapes) if target == "TopK" else ()
+        return _gtsv_factors(shapes)
+    return rows_of_top_k(shapes) if target == "TopK" else ()
 
 
-def has_side_effect(op: ir.Operation) -> bool:
-    """Whether the call does more than compute its results, so that calling it more often would show."""
-    return boolean(op, "has_side_effect")
+def _ties(site: Site) -> Spoken:
+    """LAPACK's Cholesky factor and triangular solve; of other calls only what their factors say."""
+    yield from by_factors(site)
+    target = target_of(site.op)
+    if _POTRF.fullmatch(target):
+        yield from tie(site, site.op.operands[0], site.op.results[0])
+        yield from tie_square(site, site.op.operands[0])
+    elif _TRSM.fullmatch(target) and (left := _trsm_is_left(site.op)) is not None:
+        yield from solve_ties(site, left)
+
+
+OPS: dict[str, OpDefinition] = {
+    CUSTOM_CALL: OpDefinition(factors=BY_TARGET, tile=SAME_OP, ties=_ties, resize=NONE, combination=NONE, reason="")
+}
 
 
 def trusts_rule(op: ir.Operation, target: str) -> bool:
     """Whether a sharding rule on the call may be followed. `op` is as it was read, before Shardy wrote to it."""
     if target in _NEVER:
         return False
-    return "sdy.sharding_rule" in op.attributes or target in _KNOWN_TO_SHARDY
+    return RULE in op.attributes or target in _KNOWN_TO_SHARDY

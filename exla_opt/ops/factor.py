@@ -1,4 +1,4 @@
-"""The words in which an op's factors are told, and the guards that every factor passes."""
+"""The words in which an op's factors are written, and the guards that every factor passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 class Kind(Enum):
-    """How the slices of an op make up the whole.
+    """How the slices of an op make up the unsplit op.
 
     INDEPENDENT: every result carries the factor; the slices of the results are concatenated.
     REDUCING: no result carries it; the slices' results are combined by the op's own monoid.
@@ -45,7 +45,7 @@ class DimMapping:
 class Factor:
     """One way to cut an op: the indices [0, size) and where they stand in each operand and result.
 
-    A mapping of None means that the tensor does not carry the factor: an operand is used whole, a
+    A mapping of None means that the tensor does not carry the factor: an operand is used unsplit, a
     result is a partial one (REDUCING), the chained value (CHAIN) or the same in every slice (INDEPENDENT).
 
     chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
@@ -62,7 +62,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class OpRule:
-    """All the factors of one op, and why every other dimension is whole."""
+    """All the factors of one op, and why every other dimension is not cut."""
 
     factors: tuple[Factor, ...]
     reason: Reason
@@ -89,6 +89,11 @@ class Shapes:
         return self.operands + self.results
 
 
+def independent(size: int, operands: Sequence[DimMapping | None], results: Sequence[DimMapping | None]) -> Factor:
+    """A factor of the results."""
+    return Factor(Kind.INDEPENDENT, size, tuple(operands), tuple(results))
+
+
 # One tensor of an einsum: for every dimension its letters, the major one first.
 Letters = Sequence[Sequence[Hashable]]
 
@@ -98,14 +103,14 @@ class Einsum:
     """An op written like an einsum: `([i,k],[k,j])->([i,j])` with the sizes of its letters.
 
     summed: letters that may be absent from the results, because the op sums (or reduces) over them.
-    whole: letters that must not be cut.
+    uncut: letters that must not be cut.
     """
 
     operands: Sequence[Letters]
     results: Sequence[Letters]
     sizes: Mapping[Hashable, int] = field(default_factory=dict)
     summed: Collection[Hashable] = ()
-    whole: Collection[Hashable] = ()
+    uncut: Collection[Hashable] = ()
 
 
 def numbered(shape: Shape) -> list[list[Hashable]]:
@@ -157,7 +162,7 @@ def factors_of(einsum: Einsum, shapes: Shapes, makes: bool = False) -> tuple[Fac
     sizes = _sizes(einsum, shapes)
     factors = []
     for letter in _letters_in_order((*einsum.results, *einsum.operands)):
-        if sizes[letter] < 2 or letter in einsum.whole:
+        if sizes[letter] < 2 or letter in einsum.uncut:
             continue
         operands = [_mapping(letter, *pair, sizes) for pair in zip(einsum.operands, shapes.operands, strict=True)]
         results = [_mapping(letter, *pair, sizes) for pair in zip(einsum.results, shapes.results, strict=True)]
@@ -178,7 +183,7 @@ def _uncut(shape: Shape, mappings: Iterable[DimMapping | None]) -> list[int]:
     return [dim for dim, size in enumerate(shape) if size > 1 and dim not in cut]
 
 
-def why_whole(name: str, shapes: Shapes, factors: Sequence[Factor]) -> str:
+def why_uncut(name: str, shapes: Shapes, factors: Sequence[Factor]) -> str:
     """The sentence that names the dimensions that no factor cuts: of a result first, else of an operand."""
     for index, shape in enumerate(shapes.results):
         if dims := _uncut(shape, (factor.results[index] for factor in factors)):

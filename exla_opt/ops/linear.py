@@ -1,4 +1,4 @@
-"""Reductions, contractions, order and linear algebra."""
+"""Contractions and linear algebra: dots, factorisations, solves, Fourier transforms, normalisations."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ from collections.abc import Hashable
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import boolean, integer, integers, string
+from exla_opt.ir.attributes import boolean, integer, string
 
-from .factor import DimMapping, Einsum, Factor, Kind, Letters, Shapes, factors_of, numbered
-from .reducers import body_of, chooses, componentwise, starts_at_the_end
+from .definition import BY_FACTORS, NONE, SAME_OP, ByShardy, OpDefinition
+from .factor import Einsum, Factor, Letters, Shapes, factors_of
+from .sums import NARROW_SUM, SUM
+from .tie import Site, Spoken, all_same, tie, tie_all
 
+OPS: dict[str, OpDefinition] = {}
 
-def reduce(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,j],[])->([i])`: i for any body, j when the body is a monoid or picks one of its two elements.
-
-    What picks must start from the end of its type: each slice starts anew, and a tie with any other start may be lost.
-    """
-    dims = integers(op, "dimensions", [])
-    letters = numbered(shapes.operands[0])
-    kept = [letter for dim, letter in enumerate(letters) if dim not in dims]
-    body = body_of(op)
-    inits = list(op.operands)[len(op.results) :]
-    summed = dims if componentwise(body) is not None or (chooses(body) and starts_at_the_end(body, inits)) else []
-    count = len(shapes.results)
-    return factors_of(Einsum([*[letters] * count, *[[]] * count], [kept] * count, summed=summed), shapes)
+_DOT = OpDefinition(factors=ByShardy(sums=True), tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=SUM, reason="")
+OPS["stablehlo.dot"] = _DOT
+OPS["stablehlo.dot_general"] = _DOT
 
 
-def einsum(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+def _einsum_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """The op's own letters; what is not in the result is summed over."""
     config = string(op, "einsum_config").replace(" ", "")
     before, arrow, after = config.partition("->")
@@ -38,86 +31,107 @@ def einsum(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     return factors_of(Einsum(operands, [[[letter] for letter in after]], summed=summed), shapes)
 
 
-def _batch(rank: int) -> list[list[Hashable]]:
+OPS["stablehlo.einsum"] = OpDefinition(
+    factors=_einsum_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NARROW_SUM, reason=""
+)
+
+
+def batch_letters(rank: int) -> list[list[Hashable]]:
+    """The letters of the dimensions before a matrix."""
     return [[("batch", dim)] for dim in range(rank - 2)]
 
 
-def _solve(left: bool, shapes: Shapes) -> tuple[Factor, ...]:
+def tie_square(site: Site, matrix: ir.Value) -> Spoken:
+    """The last two dimensions are of one size."""
+    yield from all_same(site, site.classes.places(matrix)[-2:])
+
+
+def _cholesky_ties(site: Site) -> Spoken:
+    yield from tie_all(site)
+    yield from tie_square(site, site.op.operands[0])
+
+
+OPS["stablehlo.cholesky"] = OpDefinition(
+    factors=ByShardy(),
+    tile=SAME_OP,
+    ties=_cholesky_ties,
+    resize=NONE,
+    combination=NONE,
+    reason="stablehlo.cholesky couples all rows and columns of a matrix",
+)
+
+
+def solve_factors(left: bool, shapes: Shapes) -> tuple[Factor, ...]:
     """Left `([b,k,l],[b,k,i])->([b,k,i])`, right `([b,k,l],[b,i,k])->([b,i,k])`: one right-hand side needs no other."""
     if tuple(map(len, shapes.operands)) != (len(shapes.results[0]),) * 2:
         return ()
-    batch = _batch(len(shapes.results[0]))
+    batch = batch_letters(len(shapes.results[0]))
     free: Letters = [*batch, ["k"], ["i"]] if left else [*batch, ["i"], ["k"]]
-    return factors_of(Einsum([[*batch, ["k"], ["l"]], free], [free], whole=("k", "l")), shapes)
+    return factors_of(Einsum([[*batch, ["k"], ["l"]], free], [free], uncut=("k", "l")), shapes)
 
 
-def triangular_solve(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+def solve_ties(site: Site, left: bool) -> Spoken:
+    """The matrix is square and as large as the side that it is solved for."""
+    matrix, sides = site.op.operands
+    yield from tie(site, sides, site.op.results[0])
+    *batch, rows, columns = site.classes.places(matrix)
+    *others, first, second = site.classes.places(sides)
+    for one, other in zip(batch, others, strict=True):
+        yield from all_same(site, [one, other])
+    yield from all_same(site, [rows, columns, first if left else second])
+
+
+def _triangular_solve_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Batches and right-hand sides."""
-    return _solve(boolean(op, "left_side"), shapes)
+    return solve_factors(boolean(op, "left_side"), shapes)
 
 
-def lapack_trsm(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Batches and right-hand sides of LAPACK's triangular solve, whose side is the letter L or R."""
-    config = op.attributes.get("mhlo.backend_config")
-    if not isinstance(config, ir.DictAttr) or "side" not in config:
-        return ()
-    side = ir.IntegerAttr(config["side"]).value
-    return _solve(side == ord("L"), shapes) if side in (ord("L"), ord("R")) else ()
+def _triangular_solve_ties(site: Site) -> Spoken:
+    yield from solve_ties(site, left=boolean(site.op, "left_side"))
 
 
-def lapack_gtsv(shapes: Shapes) -> tuple[Factor, ...]:
-    """Batches and right-hand sides of LAPACK's tridiagonal solve, `([b,k],[b,k],[b,k],[b,k,i])`.
+OPS["stablehlo.triangular_solve"] = OpDefinition(
+    factors=_triangular_solve_factors,
+    tile=SAME_OP,
+    ties=_triangular_solve_ties,
+    resize=NONE,
+    combination=NONE,
+    reason="stablehlo.triangular_solve couples all rows of the matrix",
+)
 
-    Its results are the factored diagonals, the solution and what went wrong. The diagonals are factored again for each
-    slice of the right-hand sides, with the same results.
-    """
-    ranks = tuple(map(len, shapes.all))
-    rank = ranks[3] if len(ranks) == 9 else 0
-    if rank < 2 or ranks != (rank - 1,) * 3 + (rank,) + (rank - 1,) * 3 + (rank, rank - 2):
-        return ()
-    batch = _batch(rank)
-    diagonal: Letters = [*batch, ["k"]]
-    sides: Letters = [*batch, ["k"], ["other"]]
-    einsum = Einsum([diagonal] * 3 + [sides], [diagonal] * 3 + [sides, batch], whole=("k", "other"))
-    free = DimMapping(rank - 1, shapes.operands[3][-1])
-    nothing = (None, None, None)
-    if free.length < 2 or any(0 in shape for shape in shapes.all):
-        return factors_of(einsum, shapes)
-    return (
-        *factors_of(einsum, shapes),
-        Factor(Kind.INDEPENDENT, free.length, (*nothing, free), (*nothing, free, None)),
-    )
+OPS["stablehlo.fft"] = OpDefinition(
+    factors=ByShardy(),
+    tile=SAME_OP,
+    ties=BY_FACTORS,
+    resize=NONE,
+    combination=NONE,
+    reason="stablehlo.fft couples all elements of the dimensions that it transforms",
+)
 
-
-def chlo_top_k(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Rows by themselves; along a row the best of the tile and of those before it, once the first tile has k."""
-    row, count = shapes.operands[0], shapes.results[0][-1]
-    factors = top_k(op, shapes)
-    if count < 1 or row[-1] <= 2 * count:  # two times k is what two tiles are joined to
-        return factors
-    along = DimMapping(len(row) - 1, row[-1])
-    return (*factors, Factor(Kind.REDUCING, row[-1], (along,), (None, None), least=count))
+OPS["stablehlo.batch_norm_inference"] = OpDefinition(
+    factors=ByShardy(), tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+)
 
 
-def top_k(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,k])->([i,l],[i,l])`: every row by itself."""
-    rows: list[list[Hashable]] = [[dim] for dim in range(len(shapes.operands[0]) - 1)]
-    result: Letters = [*rows, ["l"]]
-    return factors_of(Einsum([[*rows, ["k"]]], [result] * len(shapes.results), whole=("k", "l")), shapes)
-
-
-def batch_norm(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """batch_norm_training and batch_norm_grad: every feature by itself, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
+def _batch_norm_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Every feature by itself, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
     feature = integer(op, "feature_index")
 
     def letters(rank: int) -> Letters:
-        return [["c"]] if rank == 1 else [["c"] if dim == feature else [("whole", dim)] for dim in range(rank)]
+        return [["c"]] if rank == 1 else [["c"] if dim == feature else [("uncut", dim)] for dim in range(rank)]
 
     if len(shapes.operands[0]) < 2:
         return ()
     einsum = Einsum(
         [letters(len(shape)) for shape in shapes.operands],
         [letters(len(shape)) for shape in shapes.results],
-        whole={("whole", dim) for dim in range(len(shapes.operands[0]))},
+        uncut={("uncut", dim) for dim in range(len(shapes.operands[0]))},
     )
     return factors_of(einsum, shapes)
+
+
+_BATCH_NORM = OpDefinition(
+    factors=_batch_norm_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+)
+OPS["stablehlo.batch_norm_grad"] = _BATCH_NORM
+OPS["stablehlo.batch_norm_training"] = _BATCH_NORM

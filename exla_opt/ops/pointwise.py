@@ -1,4 +1,4 @@
-"""Ops that treat every element alike: their names, and rules for those for which Shardy has none."""
+"""Ops that treat every element alike."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Hashable
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import integers, is_splat
+from exla_opt.ir.attributes import integers
 
+from .definition import BY_FACTORS, NONE, SAME_OP, ByShardy, OpDefinition
 from .factor import Einsum, Factor, Shape, Shapes, factors_of, numbered
+
+OPS: dict[str, OpDefinition] = {}
 
 # One element, or pairs of elements, at a time.
 STABLEHLO_POINTWISE = frozenset(
@@ -20,36 +23,33 @@ STABLEHLO_POINTWISE = frozenset(
         "shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
     ).split()
 )
-# The broadcasting ops are apart: their operands may have other ranks.
-CHLO_POINTWISE = frozenset(
-    "chlo." + name
-    for name in (
-        "acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma sinh square tan is_inf "
-        "is_neg_inf is_pos_inf next_after polygamma zeta mulhi _asin_acos_kernel constant_like"
-    ).split()
-)
-CHLO_BROADCASTING = frozenset(
-    "chlo.broadcast_" + name
-    for name in (
-        "add and atan2 compare complex divide maximum minimum multiply next_after or polygamma power remainder select "
-        "shift_left shift_right_arithmetic shift_right_logical subtract xor zeta"
-    ).split()
+OPS |= dict.fromkeys(
+    STABLEHLO_POINTWISE,
+    OpDefinition(factors=ByShardy(), tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""),
 )
 
 
-def pointwise(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,j],[i,j])->([i,j])`; a scalar operand stays whole."""
+def pointwise_factors(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """`([i,j],[i,j])->([i,j])`; a scalar operand is not cut."""
     return factors_of(Einsum([numbered(s) for s in shapes.operands], [numbered(s) for s in shapes.results]), shapes)
 
 
-def mapped(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """stablehlo.map: pointwise, for its body sees one element of each operand."""
-    return pointwise(op, shapes)
-
-
-def barrier(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """optimization_barrier: pointwise with one operand; with more, no factor is in all results."""
-    return pointwise(op, shapes) if len(shapes.operands) == 1 else ()
+_POINTWISE = OpDefinition(
+    factors=pointwise_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+)
+# Shardy has no rule for these. The broadcasting ones are apart: their operands may have other ranks.
+OPS |= dict.fromkeys(
+    (
+        f"chlo.{name}"
+        for name in (
+            "acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma sinh square tan "
+            "is_inf is_neg_inf is_pos_inf next_after polygamma zeta mulhi _asin_acos_kernel constant_like"
+        ).split()
+    ),
+    _POINTWISE,
+)
+# Its body sees one element of each operand.
+OPS["stablehlo.map"] = _POINTWISE
 
 
 def _aligned(shape: Shape, rank: int) -> list[list[Hashable]]:
@@ -58,7 +58,7 @@ def _aligned(shape: Shape, rank: int) -> list[list[Hashable]]:
     return [[dim + shift] if size > 1 else [("unit", dim)] for dim, size in enumerate(shape)]
 
 
-def broadcasting(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+def _broadcasting_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """`([i,j],[j])->([i,j])` by numpy's alignment; another alignment than that has no rule, and XLA refuses it."""
     rank = len(shapes.results[0])
     low = min(len(shape) for shape in shapes.operands)
@@ -69,13 +69,20 @@ def broadcasting(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     return factors_of(einsum, shapes)
 
 
-def constant(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`()->([i,j])` for one value everywhere. Other constants are read in slices from outside."""
-    if not is_splat(op):
-        return ()
-    return factors_of(Einsum([], [numbered(shapes.results[0])]), shapes, makes=True)
+OPS |= dict.fromkeys(
+    (
+        f"chlo.broadcast_{name}"
+        for name in (
+            "add and atan2 compare complex divide maximum minimum multiply next_after or polygamma power remainder "
+            "select shift_left shift_right_arithmetic shift_right_logical subtract xor zeta"
+        ).split()
+    ),
+    OpDefinition(
+        factors=_broadcasting_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+    ),
+)
 
-
-def iota(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`()->([i,j])`; along its own dimension a slice is shifted by where it begins."""
-    return factors_of(Einsum([], [numbered(shapes.results[0])]), shapes, makes=True)
+# Shardy's rule knows what becomes of the last dimension where the element types are not of one width.
+OPS["stablehlo.bitcast_convert"] = OpDefinition(
+    factors=ByShardy(), tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+)

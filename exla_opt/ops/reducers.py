@@ -1,4 +1,4 @@
-"""What the scalar body of a reduce or scatter computes, as far as cutting it depends on that."""
+"""The scalar bodies of reduces and scatters: what they compute, as far as cutting depends on it, and running them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from math import isfinite
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir import build
 from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import Number, splat_value
 from exla_opt.ir.walk import operations_of
+
+from .types import holds
 
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
 _CHOOSING = frozenset(
@@ -25,27 +28,18 @@ def body_of(op: ir.Operation) -> ir.Block:
     return block
 
 
-def _makers(operations: list[ir.Operation]) -> dict[ir.Value, ir.Operation]:
+def _defining_ops(operations: list[ir.Operation]) -> dict[ir.Value, ir.Operation]:
     return {result: op for op in operations for result in op.results}
 
 
-def _through_widening(value: ir.Value, makers: dict[ir.Value, ir.Operation]) -> ir.Value:
+def _through_widening(value: ir.Value, defining: dict[ir.Value, ir.Operation]) -> ir.Value:
     """The value before a conversion between real floating types, which a body may do to compute more exactly."""
-    maker = makers.get(value)
-    if maker is None or maker.name != "stablehlo.convert":
+    definer = defining.get(value)
+    if definer is None or definer.name != "stablehlo.convert":
         return value
-    source = maker.operands[0]
+    source = definer.operands[0]
     both = float_bits(element_type(source)) and float_bits(element_type(value))
     return source if both else value
-
-
-def _widens(narrow: ir.Type, wide: ir.Type) -> bool:
-    """Whether the types are one, or the second is a float type that holds every number of the first."""
-    if narrow == wide:
-        return True
-    if str(narrow).startswith("f8E8M0") and str(wide) == "f16":
-        return False  # eight bits of exponent
-    return 0 < float_bits(narrow) < float_bits(wide)
 
 
 def componentwise(block: ir.Block) -> tuple[str, ...] | None:
@@ -57,22 +51,30 @@ def componentwise(block: ir.Block) -> tuple[str, ...] | None:
     operations = operations_of(block)
     arguments = list(block.arguments)
     count = len(arguments) // 2
-    makers = _makers(operations)
+    defining = _defining_ops(operations)
     names = []
     for index, value in enumerate(operations[-1].operands):
-        inner = _through_widening(value, makers)
-        maker = makers.get(inner)
-        if maker is None or maker.name not in MONOIDS:
+        inner = _through_widening(value, defining)
+        definer = defining.get(inner)
+        if definer is None or definer.name not in MONOIDS:
             return None
-        if inner != value and not _widens(element_type(value), element_type(inner)):
+        if inner != value and not holds(element_type(inner), element_type(value)):
             return None
-        ends = {_through_widening(operand, makers) for operand in maker.operands}
+        ends = {_through_widening(operand, defining) for operand in definer.operands}
         if ends != {arguments[index], arguments[count + index]}:
             return None
-        if not _widens(element_type(arguments[index]), element_type(inner)):
+        if not holds(element_type(inner), element_type(arguments[index])):
             return None
-        names.append(maker.name.removeprefix("stablehlo."))
+        names.append(definer.name.removeprefix("stablehlo."))
     return tuple(names)
+
+
+def rounds(block: ir.Block) -> bool:
+    """Whether the body adds or multiplies, so that floats in another grouping may be rounded otherwise.
+
+    Any other body in another grouping gives the same: what picks one of two elements rounds nothing.
+    """
+    return bool({"add", "multiply"} & set(componentwise(block) or ()))
 
 
 def counts_once(init: ir.Value, name: str) -> bool:
@@ -96,8 +98,8 @@ def chooses(block: ir.Block) -> bool:
         return False
     arguments = list(block.arguments)
     count = len(arguments) // 2
-    makers = _makers(operations)
-    known: set[ir.Value] = {*arguments, *makers}
+    defining = _defining_ops(operations)
+    known: set[ir.Value] = {*arguments, *defining}
     for op in operations:
         for operand in op.operands:
             owner = operand.owner
@@ -108,12 +110,12 @@ def chooses(block: ir.Block) -> bool:
         queue = [value]
         while queue:
             current = queue.pop()
-            maker = makers.get(current)
+            definer = defining.get(current)
             if current in leaves:
                 continue
-            if maker is None or maker.name not in ("stablehlo.select", "stablehlo.minimum", "stablehlo.maximum"):
+            if definer is None or definer.name not in ("stablehlo.select", "stablehlo.minimum", "stablehlo.maximum"):
                 return False
-            queue += list(maker.operands)[1:] if maker.name == "stablehlo.select" else list(maker.operands)
+            queue += list(definer.operands)[1:] if definer.name == "stablehlo.select" else list(definer.operands)
     return True
 
 
@@ -145,3 +147,24 @@ def _is_end(kind: ir.Type, number: Number | None) -> bool:
 
 def _is_constant(owner: ir.Operation | ir.OpView) -> bool:
     return owner.operation.name == "stablehlo.constant"
+
+
+def run_body(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """The scalar body on tensors of one shape, element by element; made at the current insertion point."""
+    shape = build.shape_of(arguments[0])
+    values: dict[ir.Value, ir.Value] = dict(zip(list(block.arguments), arguments, strict=True))
+    for view in block.operations:
+        op = view.operation
+        inputs = [values[value] if value in values else build.broadcast(value, shape) for value in op.operands]
+        if op.name == "stablehlo.return":
+            return inputs
+        if op.name == "stablehlo.constant":
+            values[op.results[0]] = build.broadcast(op.clone(ip=ir.InsertionPoint.current).results[0], shape)
+            continue
+        made = op.clone(ip=ir.InsertionPoint.current).operation
+        for index, value in enumerate(inputs):
+            made.operands[index] = value
+        for result in made.results:
+            result.set_type(build.with_shape(build.tensor_of(result), shape))
+        values.update(zip(list(op.results), list(made.results), strict=True))
+    raise ValueError("a reduce's body has no return")

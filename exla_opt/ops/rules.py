@@ -1,95 +1,59 @@
-"""What is known of each op: along which factors it may be cut, and how (design: factors).
+"""All ops by name, and the rule of every op of a module: along which factors it may be cut, and why not along others.
 
-To add an op: put its name on the list of ops whose Shardy rule is true of slices, or give it a function in
-`_OWN`; then add an example row to tests/unit/test_factors.py, which runs it in slices.
+To add an op, write its definition in the file of its family, and an example row in tests/unit/test_factors.py, which
+runs it in slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import overload
 
 from jaxlib.mlir import ir
 
 from exla_opt.ir.diagnostics import error_at
-from exla_opt.ir.walk import CONTROL_FLOW, walk_functions
+from exla_opt.ir.walk import walk_functions
 from exla_opt.remarks import Reason
 
-from . import custom_calls, indexing, linear, pointwise, windows
-from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_whole
+from . import (
+    collectives,
+    control,
+    creation,
+    custom_calls,
+    indexing,
+    linear,
+    movement,
+    parts,
+    pointwise,
+    random,
+    reductions,
+    windows,
+)
+from .definition import BY_TARGET, NONE, ByShardy, OpDefinition
+from .effects import CUSTOM_CALL, has_side_effect
+from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_uncut
 from .shardy import RULE, RuleReader, annotated_copy
 
-__all__ = ["Factor", "Kind", "OpRule", "DimMapping", "read_rules"]
+__all__ = ["OPS", "Factor", "Kind", "OpRule", "DimMapping", "read_rules"]
 
-# Ops whose Shardy rule, under the guards of `factors_of`, is a true statement about slices (each was run in slices).
-_TRUSTED = pointwise.STABLEHLO_POINTWISE | frozenset(
-    "stablehlo." + name
-    for name in (
-        "bitcast_convert broadcast_in_dim reshape transpose gather scatter "
-        "dot dot_general sort cholesky fft batch_norm_inference"
-    ).split()
+FAMILIES = (
+    collectives.OPS,
+    control.OPS,
+    creation.OPS,
+    custom_calls.OPS,
+    indexing.OPS,
+    linear.OPS,
+    movement.OPS,
+    parts.OPS,
+    pointwise.OPS,
+    random.OPS,
+    reductions.OPS,
+    windows.OPS,
 )
-_SUMMING = frozenset({"stablehlo.dot", "stablehlo.dot_general"})
-_MAKING = frozenset({"stablehlo.broadcast_in_dim"})
-
-_OwnRule = Callable[[ir.Operation, Shapes], tuple[Factor, ...]]
-
-# Ops for which Shardy has no rule, one that is not true of slices, or a weaker one.
-_OWN: dict[str, _OwnRule] = {
-    **dict.fromkeys(pointwise.CHLO_POINTWISE, pointwise.pointwise),
-    **dict.fromkeys(pointwise.CHLO_BROADCASTING, pointwise.broadcasting),
-    "chlo.constant": pointwise.constant,
-    "chlo.top_k": linear.chlo_top_k,
-    "stablehlo.batch_norm_grad": linear.batch_norm,
-    "stablehlo.batch_norm_training": linear.batch_norm,
-    "stablehlo.concatenate": indexing.concatenate,
-    "stablehlo.constant": pointwise.constant,
-    "stablehlo.convolution": windows.convolution,
-    "stablehlo.dynamic_slice": indexing.dynamic_slice,
-    "stablehlo.dynamic_update_slice": indexing.dynamic_update_slice,
-    "stablehlo.einsum": linear.einsum,
-    "stablehlo.iota": pointwise.iota,
-    "stablehlo.map": pointwise.mapped,
-    "stablehlo.optimization_barrier": pointwise.barrier,
-    "stablehlo.pad": indexing.pad,
-    "stablehlo.reduce": linear.reduce,
-    "stablehlo.reduce_window": windows.reduce_window,
-    "stablehlo.reverse": indexing.reverse,
-    "stablehlo.select_and_scatter": windows.select_and_scatter,
-    "stablehlo.slice": indexing.slice_,
-    "stablehlo.triangular_solve": linear.triangular_solve,
-}
-
-# Why the dimensions without a factor are whole, where naming the dimensions would say too little.
-_REASONS = {
-    "chlo.top_k": "chlo.top_k compares all elements of its last dimension",
-    "stablehlo.cholesky": "stablehlo.cholesky couples all rows and columns of a matrix",
-    "stablehlo.constant": "the elements of this stablehlo.constant differ: it is read in slices",
-    "stablehlo.fft": "stablehlo.fft couples all elements of the dimensions that it transforms",
-    "stablehlo.gather": "stablehlo.gather may read any row of the dimensions that it indexes",
-    "stablehlo.optimization_barrier": "stablehlo.optimization_barrier holds several tensors together",
-    "stablehlo.reduce_window": "stablehlo.reduce_window has windows that overlap: each tile reads its operand whole",
-    "stablehlo.scatter": "stablehlo.scatter may write any row of the dimensions that it indexes",
-    "stablehlo.sort": "stablehlo.sort compares all elements along the dimension that it sorts",
-    "stablehlo.triangular_solve": "stablehlo.triangular_solve couples all rows of the matrix",
-}
-_NEVER = {
-    **dict.fromkeys(("stablehlo.rng", "stablehlo.rng_bit_generator"), "{} draws numbers that depend on their position"),
-    **dict.fromkeys(CONTROL_FLOW, "{} is not cut itself: its blocks are"),
-    **dict.fromkeys(
-        (
-            "stablehlo.all_gather",
-            "stablehlo.all_reduce",
-            "stablehlo.all_to_all",
-            "stablehlo.collective_broadcast",
-            "stablehlo.collective_permute",
-            "stablehlo.cross-replica-sum",
-            "stablehlo.reduce_scatter",
-        ),
-        "{} talks to other devices",
-    ),
-}
+# Every op of which something is known, by its full name.
+OPS: Mapping[str, OpDefinition] = MappingProxyType({name: op for family in FAMILIES for name, op in family.items()})
 
 
 def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> Sequence[OpRule]:
@@ -103,9 +67,9 @@ def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) ->
     """
     reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
     rules = _Rules(module, reader)
-    if op_rules:  # what is wrong with the user's own is told at once
+    if op_rules:  # what is wrong with the user's own is said at once
         for number, op in enumerate(rules.ops):
-            if op.name == "stablehlo.custom_call":
+            if op.name == CUSTOM_CALL:
                 rules[number]
     return rules
 
@@ -165,21 +129,23 @@ class _Reader:
         name = op.name
         signature = (tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
         shapes = self.shapes(signature)
-        if name == "stablehlo.custom_call":
+        definition = OPS.get(name)
+        factors = NONE if definition is None else definition.factors
+        if factors is BY_TARGET:
             return self.call(op, annotated, shapes)
-        if shapes is None or name in _NEVER or (name not in _TRUSTED and name not in _OWN):
-            return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, shapes)))
-        if name in _OWN:
-            return _rule(name, shapes, _OWN[name](op, shapes))
-        attributes = annotated.attributes
-        attribute = attributes.get(RULE)
-        if name == "stablehlo.scatter":
-            windows_ = indexing.scatter_windows(self.by_shardy(name, attribute, shapes), len(shapes.results))
-            return _rule(name, shapes, windows_ + indexing.scatter_chain(op, shapes))
-        if name == "stablehlo.gather":
-            return _rule(name, shapes, self.by_shardy(name, attribute, shapes) + indexing.gather_windows(op, shapes))
+        if shapes is None or definition is None or factors is NONE:
+            return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
+        if not isinstance(factors, ByShardy):
+            return _rule(name, shapes, factors(op, shapes), definition.reason)
+        attribute = annotated.attributes.get(RULE)
+        if factors.adapt is not None:
+            adapted = factors.adapt(op, shapes, self.by_shardy(factors, attribute, shapes))
+            return _rule(name, shapes, adapted, definition.reason)
         return self.remembered(
-            name, attribute, signature, lambda: _rule(name, shapes, self.by_shardy(name, attribute, shapes))
+            name,
+            attribute,
+            signature,
+            lambda: _rule(name, shapes, self.by_shardy(factors, attribute, shapes), definition.reason),
         )
 
     def remembered(
@@ -205,39 +171,40 @@ class _Reader:
             self.shape_of[kind] = tuple(tensor.shape) if tensor else None
         return self.shape_of[kind]
 
-    def by_shardy(self, name: str, attribute: ir.Attribute | None, shapes: Shapes) -> tuple[Factor, ...]:
+    def by_shardy(self, how: ByShardy, attribute: ir.Attribute | None, shapes: Shapes) -> tuple[Factor, ...]:
         if attribute is None:
             return ()
-        return factors_of(self.shardy.read(attribute, name in _SUMMING), shapes, makes=name in _MAKING)
+        return factors_of(self.shardy.read(attribute, how.sums), shapes, makes=how.makes)
 
     def call(self, op: ir.Operation, annotated: ir.Operation, shapes: Shapes | None) -> OpRule:
         target = custom_calls.target_of(op)
         name = f"custom_call @{target}"
         if shapes is None:
-            return OpRule((), _refusal(name, shapes))
-        if custom_calls.has_side_effect(op):
+            return OpRule((), _refusal(name, None))
+        if has_side_effect(op):
             return OpRule((), Reason("EX203", f"{name} has a side effect"))
         if target in self.user_rules:
             try:
-                return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes))
+                return _rule(name, shapes, custom_calls.factors_by_user(self.user_rules[target], shapes), "")
             except ValueError as error:
                 raise error_at(op.location, str(error), "correct --op-rule, or leave it out") from None
         factors = custom_calls.own_factors(op, target, shapes)
         trusted = custom_calls.trusts_rule(op, target)
         if not factors and trusted:
-            factors = self.by_shardy(name, annotated.attributes[RULE], shapes)
+            factors = self.by_shardy(ByShardy(), annotated.attributes[RULE], shapes)
         # A rule without a factor to cut is knowledge too: asking the user for another one would invite a wrong one.
         known = factors or trusted
-        return _rule(name, shapes, factors) if known else OpRule((), Reason("EX202", f"no splitting rule for {name}"))
+        return _rule(name, shapes, factors, "") if known else OpRule((), _refusal(name, None))
 
 
-def _refusal(name: str, shapes: Shapes | None) -> Reason:
-    if name in _NEVER:
-        return Reason("EX203", _NEVER[name].format(name))
-    if shapes is None and (name in _TRUSTED or name in _OWN):
-        return Reason("EX202", f"{name} has an operand or result of no fixed shape")
-    return Reason("EX202", f"no splitting rule for {name}")
+def _refusal(name: str, definition: OpDefinition | None) -> Reason:
+    """Why an op without factors is not cut; one that has some, if only it had fixed shapes."""
+    if definition is None or (definition.factors is NONE and not definition.reason):
+        return Reason("EX202", f"no splitting rule for {name}")
+    if definition.factors is NONE:
+        return Reason("EX203", definition.reason.format(name))
+    return Reason("EX202", f"{name} has an operand or result of no fixed shape")
 
 
-def _rule(name: str, shapes: Shapes, factors: tuple[Factor, ...]) -> OpRule:
-    return OpRule(factors, Reason("EX201", _REASONS.get(name) or why_whole(name, shapes, factors)))
+def _rule(name: str, shapes: Shapes, factors: tuple[Factor, ...], reason: str) -> OpRule:
+    return OpRule(factors, Reason("EX201", reason or why_uncut(name, shapes, factors)))

@@ -34,14 +34,14 @@ class RuleReader:
     def read(self, attribute: ir.Attribute, summing: bool) -> Einsum:
         """The rule as an einsum. summing: whether the op may be cut along what the rule calls a reduction."""
         rule = sdy.OpShardingRuleAttr(attribute)
-        whole = {*rule.need_replication_factors, *rule.permutation_factors}
+        uncut = {*rule.need_replication_factors, *rule.permutation_factors}
         reduction = set(rule.reduction_factors)
         return Einsum(
             self._letters(rule.operand_mappings),
             self._letters(rule.result_mappings),
             dict(enumerate(rule.factor_sizes)),
             summed=reduction if summing else (),
-            whole=whole if summing else whole | reduction,
+            uncut=uncut if summing else uncut | reduction,
         )
 
     def _letters(self, mappings: Sequence[ir.Attribute]) -> list[Letters]:

@@ -7,6 +7,7 @@ knowledge of `exla_opt.memory`.
 from __future__ import annotations
 
 from enum import Flag, auto
+from functools import cache
 
 from jaxlib.mlir import ir
 
@@ -16,11 +17,18 @@ class Trait(Flag):
 
     POINTWISE: an element of the result comes from the elements at its place in the operands.
     MOVES: the result's elements are the operand's, moved, repeated or left out.
+    REARRANGES: moves, and depends on no place: every element of the operand is there, in another shape or order.
+    CUTS: moves, and keeps a part of the operand in its order.
+    GENERATES: the result comes from no operand.
+    VIEW: the result is always the operand's own buffer. What is one at times only, `views.is_view` says.
     FREE: the result costs nothing to have again: it repeats a smaller tensor, counts, or is one number.
+    CHEAP: rather computed again where it is read than kept: it only generates, rearranges or converts.
     EXPENSIVE: many instructions an element, so that XLA computes it once where it can.
+    SLOW: takes more than ten times as long as an addition, an element.
     CONTROL_FLOW: its regions hold blocks of ops.
     ORDERED: its order among its like is part of the program, whatever its operands.
-    IN_PLACE: the result takes the buffer of operand 0 where nobody reads that later.
+    IN_PLACE: the results take the buffers of the first operands, one for one, where nobody reads those later.
+    REDUCES: combines elements by a body of its own.
     SELECTS: every element of the result is an element of the operand, chosen by comparing them.
     COMPARES: the result says how its operands compare.
     CONTRACTS: multiplies and sums: a product of matrices in some form.
@@ -30,11 +38,18 @@ class Trait(Flag):
 
     POINTWISE = auto()
     MOVES = auto()
+    REARRANGES = auto()
+    CUTS = auto()
+    GENERATES = auto()
+    VIEW = auto()
     FREE = auto()
+    CHEAP = auto()
     EXPENSIVE = auto()
+    SLOW = auto()
     CONTROL_FLOW = auto()
     ORDERED = auto()
     IN_PLACE = auto()
+    REDUCES = auto()
     SELECTS = auto()
     COMPARES = auto()
     CONTRACTS = auto()
@@ -43,54 +58,56 @@ class Trait(Flag):
 
 
 _NONE = Trait(0)
-_P, _PX = Trait.POINTWISE, Trait.POINTWISE | Trait.EXPENSIVE
-_M, _MF = Trait.MOVES, Trait.MOVES | Trait.FREE
+_P = Trait.POINTWISE
+_PX = _P | Trait.EXPENSIVE
+_PXS = _PX | Trait.SLOW
+_M = Trait.MOVES
+_MR = _M | Trait.REARRANGES | Trait.CHEAP
+_G = Trait.GENERATES | Trait.FREE | Trait.CHEAP
 
-_TABLE: dict[str, Trait] = {
+# By names without the dialect.
+STABLEHLO: dict[str, Trait] = {
     # Elementwise, cheap.
     **dict.fromkeys(
         (
-            "abs add and bitcast_convert ceil clamp complex convert count_leading_zeros floor imag is_finite map "
+            "abs add and bitcast_convert ceil clamp complex count_leading_zeros floor imag is_finite map "
             "maximum minimum multiply negate not or popcnt real reduce_precision round_nearest_afz round_nearest_even "
             "select shift_left shift_right_arithmetic shift_right_logical subtract xor"
         ).split(),
         _P,
     ),
     "compare": _P | Trait.COMPARES,
+    "convert": _P | Trait.CHEAP,
     "sign": _P | Trait.COMPARES,
     # Elementwise, expensive.
-    **dict.fromkeys(
-        (
-            "atan2 cbrt cosine divide exponential exponential_minus_one log log_plus_one logistic power remainder "
-            "rsqrt sine sqrt tan tanh"
-        ).split(),
-        _PX,
-    ),
-    # What moves elements.
-    "broadcast_in_dim": _MF,
-    "constant": Trait.FREE,
-    "iota": _MF,
+    **dict.fromkeys("cbrt exponential_minus_one log_plus_one remainder tan".split(), _PX),
+    **dict.fromkeys("atan2 cosine divide exponential log logistic power rsqrt sine sqrt tanh".split(), _PXS),
+    # What makes and moves elements.
+    "broadcast_in_dim": _MR | Trait.FREE,
+    "constant": _G,
+    "iota": _M | _G,
     "concatenate": _M,
-    "dynamic_slice": _M,
+    "dynamic_slice": _M | Trait.CUTS,
     "dynamic_update_slice": _M | Trait.IN_PLACE,
     "gather": _M | Trait.EXPENSIVE,
     "pad": _M,
-    "reshape": _M,
+    "reshape": _MR | Trait.VIEW,
     "reverse": _M,
     "scatter": Trait.IN_PLACE,
-    "slice": _M,
-    "transpose": _M,
+    "slice": _M | Trait.CUTS,
+    "transpose": _MR,
     # Sums, orders, products.
     "convolution": Trait.CONTRACTS,
     "dot": Trait.CONTRACTS,
     "dot_general": Trait.CONTRACTS,
     "einsum": Trait.CONTRACTS,
-    "reduce": Trait.EXPENSIVE,
+    "reduce": Trait.REDUCES | Trait.EXPENSIVE,
+    "reduce_window": Trait.REDUCES,
     "sort": Trait.SELECTS,
     # Control flow, other devices, random numbers, the outside.
     "case": Trait.CONTROL_FLOW,
     "if": Trait.CONTROL_FLOW,
-    "while": Trait.CONTROL_FLOW,
+    "while": Trait.CONTROL_FLOW | Trait.IN_PLACE,
     **dict.fromkeys(
         (
             "all_gather all_reduce all_to_all collective_broadcast collective_permute cross-replica-sum reduce_scatter"
@@ -101,33 +118,33 @@ _TABLE: dict[str, Trait] = {
     "rng_bit_generator": Trait.RANDOM | Trait.ORDERED,
     **dict.fromkeys("infeed outfeed recv send".split(), Trait.ORDERED),
 }
-_CHLO: dict[str, Trait] = {
+CHLO: dict[str, Trait] = {
     **dict.fromkeys(
         "_asin_acos_kernel conj constant_like is_inf is_neg_inf is_pos_inf mulhi next_after square".split(), _P
     ),
     **dict.fromkeys(
-        (
-            "acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma polygamma sinh tan zeta"
-        ).split(),
+        ("acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf_inv lgamma polygamma sinh tan zeta").split(),
         _PX,
     ),
-    "constant": Trait.FREE,
+    **dict.fromkeys("erf erfc".split(), _PXS),
+    "constant": _G,
     "top_k": Trait.SELECTS,
 }
 _BROADCASTING = "broadcast_"
 
 
+@cache
 def traits_of(name: str) -> Trait:
-    """The traits of an op by its full name, as in `stablehlo.add`; none for an op that the table does not have."""
+    """The traits of an op by its full name, as in `stablehlo.add`; none for an op that the tables do not have."""
     dialect, _, short = name.partition(".")
     if dialect == "stablehlo":
-        return _TABLE.get(short, _NONE)
+        return STABLEHLO.get(short, _NONE)
     if dialect != "chlo":
         return _NONE
     if short.startswith(_BROADCASTING):
         plain = short.removeprefix(_BROADCASTING)
-        return _TABLE.get(plain, _CHLO.get(plain, _NONE))
-    return _CHLO.get(short, _NONE)
+        return STABLEHLO.get(plain, CHLO.get(plain, _NONE))
+    return CHLO.get(short, _NONE)
 
 
 def has_trait(op: ir.Operation, trait: Trait) -> bool:

@@ -3,99 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from exla_opt.ir import build
 from exla_opt.ir.attributes import integer, integers
 
+from .definition import BY_FACTORS, NONE, SAME_OP, Combination, OpDefinition
 from .factor import DimMapping, Einsum, Factor, Kind, Shape, Shapes, factors_of
-from .reducers import body_of, componentwise, counts_once
+from .reducers import body_of, componentwise, counts_once, rounds, run_body
+from .sizes import set_integers, shapes_of
+from .sums import SUM
+from .tie import Site, Spoken, by_factors, tie
+from .tile import Tile, replaced, result_mapping
+from .window_geometry import (
+    NO_WINDOW,
+    disjoint_windows,
+    edges,
+    is_halo,
+    is_running,
+    spanned,
+    unpadded,
+    window_letters,
+    window_sizes,
+    windows_of,
+)
+
+OPS: dict[str, OpDefinition] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """How an op's windows lie along one dimension.
-
-    Window number i begins at i * stride and has `size` elements, `dilation` apart. It reads the operand with `base` - 1
-    gaps between its elements, and with `low` and `high` more (or fewer) of them at its ends.
-    """
-
-    size: int
-    stride: int
-    dilation: int
-    base: int
-    low: int
-    high: int
-
-    @property
-    def reach(self) -> int:
-        """How many elements a window spans."""
-        return (self.size - 1) * self.dilation + 1
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether windows read what the operand does not have, or leave some of its ends out."""
-        return (self.base, self.low, self.high) != (1, 0, 0)
-
-
-def windows_of(op: ir.Operation, sizes: Sequence[int]) -> list[Window]:
-    """The windows of an op, a dimension each (of a convolution, a spatial one). sizes: those of a window."""
-    ones = [1] * len(sizes)
-    strides = integers(op, "window_strides", ones)
-    dilations = integers(op, "window_dilations", integers(op, "rhs_dilation", ones))
-    bases = integers(op, "base_dilations", integers(op, "lhs_dilation", ones))
-    padding = integers(op, "padding", [0] * (2 * len(sizes)))
-    return list(map(Window, sizes, strides, dilations, bases, padding[::2], padding[1::2]))
-
-
-def _disjoint(windows: Sequence[Window], large: Shape, small: Shape) -> dict[int, int]:
-    """The dimensions, with their stride, where window number i reads only elements [i * stride, (i + 1) * stride)."""
-    return {
-        dim: window.stride
-        for dim, window in enumerate(windows)
-        if not window.is_padded and window.reach <= window.stride and large[dim] == small[dim] * window.stride
-    }
-
-
-def _window_letters(disjoint: dict[int, int], rank: int) -> tuple[list[list[Hashable]], list[list[Hashable]]]:
-    """The letters of the tensor that is read in windows, [i w], and of the one with an element a window, [i]."""
-    large: list[list[Hashable]] = [
-        [dim, ("within", dim)] if dim in disjoint else [("whole", dim)] for dim in range(rank)
-    ]
-    small: list[list[Hashable]] = [[dim] if dim in disjoint else [("other", dim)] for dim in range(rank)]
-    return large, small
-
-
-def _sizes(disjoint: dict[int, int], small: Shape) -> dict[Hashable, int]:
-    sizes: dict[Hashable, int] = {("within", dim): stride for dim, stride in disjoint.items()}
-    sizes |= {dim: small[dim] for dim in disjoint}
-    return sizes
-
-
-def is_halo(window: Window, large: int, small: int) -> bool:
-    """Whether a tile of the windows reads less than the whole: they overlap or are padded, but are not that long."""
-    return small > 1 and large > 0 and window.reach < large
-
-
-def is_running(window: Window, large: int, small: int) -> bool:
-    """Whether window number i is elements [0, i]: a cumulative sum, product, minimum or maximum."""
-    return large == small > 1 and window == Window(large, 1, 1, 1, large - 1, 0)
-
-
-def reduce_window(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+def _reduce_window_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """`([iw,j],[])->([i,j])` where windows of w do not overlap; w is 1 in a dimension without a window.
 
-    Where windows overlap or are padded, the tile reads the elements that its own windows span from the whole operand.
+    Where windows overlap or are padded, the tile reads the elements that its own windows span from the unsplit operand.
     Where they grow from the first element on, the tile goes on from the one before.
     """
     source, result = shapes.operands[0], shapes.results[0]
     windows = windows_of(op, integers(op, "window_dimensions", []))
-    disjoint = _disjoint(windows, source, result)
-    large, small = _window_letters(disjoint, len(source))
+    disjoint = disjoint_windows(windows, source, result)
+    large, small = window_letters(disjoint, len(source))
     count = len(shapes.results)
-    sizes = _sizes(disjoint, result)
+    sizes = window_sizes(disjoint, result)
     factors = list(factors_of(Einsum([*[large] * count, *[[]] * count], [small] * count, sizes), shapes))
     names = componentwise(body_of(op))
     # XLA leaves the padding out where the specification reduces the init again: they agree on an identity.
@@ -112,23 +62,98 @@ def reduce_window(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     return tuple(factors)
 
 
-def select_and_scatter(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+def _reduce_window_tile(tile: Tile) -> list[ir.Value]:
+    mapping, place = result_mapping(tile)
+    count = place[1] - place[0]
+    window = windows_of(tile.op, integers(tile.op, "window_dimensions", []))[mapping.dim]
+    results = len(tile.types)
+    if tile.factor.kind is Kind.SCAN:
+        return tile.clone(_running(tile.op, mapping.dim, count))
+    if tile.factor.operands[0] is not None:
+        return tile.clone()
+    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    inits = tile.operands[results:]
+    read = [
+        spanned(value, mapping.dim, window, start, count, init)
+        for value, init in zip(tile.operands[:results], inits, strict=True)
+    ]
+    return replace(tile, operands=[*read, *inits]).clone(unpadded(tile.op, mapping.dim, "base_dilations"))
+
+
+def _running(op: ir.Operation, dim: int, length: int) -> dict[str, ir.Attribute]:
+    """The attributes of a cumulative op of this length."""
+    sizes = integers(op, "window_dimensions", [])
+    padding = integers(op, "padding", [0] * (2 * len(sizes)))
+    return {
+        "window_dimensions": ir.DenseI64ArrayAttr.get(replaced(sizes, dim, length)),
+        "padding": edges(replaced(padding, 2 * dim, length - 1), op.context),
+    }
+
+
+def _reduce_window_ties(site: Site) -> Spoken:
+    """A dimension without a window, and a running sum."""
+    count = len(site.op.results)
+    sources = list(site.op.operands)[:count]
+    yield from tie(site, *sources)
+    yield from tie(site, *site.op.results)
+    windows = windows_of(site.op, integers(site.op, "window_dimensions", []))
+    read, made = (site.classes.places(value) for value in (sources[0], site.op.results[0]))
+    for place, other, size, window in zip(read, made, site.classes.shape(sources[0]), windows, strict=True):
+        if window == NO_WINDOW or is_running(window, size, size):
+            site.classes.same(place, other)
+        else:
+            site.classes.fix_dimensions(place, other)
+
+
+def _reduce_window_resize(op: ir.Operation, before: Sequence[Shape]) -> None:
+    """The only windows along dimensions that change are those that grow to the end."""
+    windows = integers(op, "window_dimensions", [])
+    padding = integers(op, "padding", [0] * (2 * len(windows)))
+    for dim, (old, size) in enumerate(zip(before[0], shapes_of(op)[0], strict=True)):
+        if old != size and windows[dim] != 1:
+            windows[dim], padding[2 * dim] = size, size - 1
+    set_integers(op, "window_dimensions", windows)
+    op.attributes["padding"] = edges(padding, op.context)
+
+
+OPS["stablehlo.reduce_window"] = OpDefinition(
+    factors=_reduce_window_factors,
+    tile=_reduce_window_tile,
+    ties=_reduce_window_ties,
+    resize=_reduce_window_resize,
+    combination=Combination(
+        initial=NONE,
+        combine=NONE,
+        resume=lambda op, state, partial: run_body(body_of(op), [*state, *partial]),
+        widens=NONE,
+        reassociates=lambda op, kind: kind is Kind.SCAN and rounds(body_of(op)),
+    ),
+    reason="stablehlo.reduce_window has windows that overlap: each tile reads its operand whole",
+)
+
+
+def _select_and_scatter_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """`([iw,j],[i,j],[])->([iw,j])` where windows do not overlap."""
     operand, source, _ = shapes.operands
     windows = windows_of(op, integers(op, "window_dimensions", [1] * len(operand)))
-    disjoint = _disjoint(windows, operand, source)
-    large, small = _window_letters(disjoint, len(operand))
-    sizes = _sizes(disjoint, source)
+    disjoint = disjoint_windows(windows, operand, source)
+    large, small = window_letters(disjoint, len(operand))
+    sizes = window_sizes(disjoint, source)
     # What lies within a window stands in the operand and in the result, and is still one window's.
-    whole = {(kind, dim) for dim in range(len(operand)) for kind in ("whole", "within")}
-    return factors_of(Einsum([large, small, []], [large], sizes, whole=whole), shapes)
+    uncut = {(kind, dim) for dim in range(len(operand)) for kind in ("uncut", "within")}
+    return factors_of(Einsum([large, small, []], [large], sizes, uncut=uncut), shapes)
 
 
-def convolution(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+OPS["stablehlo.select_and_scatter"] = OpDefinition(
+    factors=_select_and_scatter_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
+)
+
+
+def _convolution_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Batch, features, groups, and the spatial dimensions.
 
-    Where the kernel's windows overlap or are padded, the tile reads what its own windows span from the whole operand.
-    Groups are the major part of the feature (or batch) dimension; what is minor to them stays whole.
+    Where the kernel's windows overlap or are padded, the tile reads what its own windows span from the unsplit operand.
+    Groups are the major part of the feature (or batch) dimension; what is minor to them is not cut.
     """
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     (left, kernel), result = shapes.operands, shapes.results[0]
@@ -152,8 +177,8 @@ def convolution(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     windows = windows_of(op, [kernel[place] for place in numbers.kernel_spatial_dimensions])
     sources = tuple(left[place] for place in numbers.input_spatial_dimensions)
     counts = tuple(result[place] for place in numbers.output_spatial_dimensions)
-    disjoint = _disjoint(windows, sources, counts)
-    large, small = _window_letters(disjoint, len(windows))
+    disjoint = disjoint_windows(windows, sources, counts)
+    large, small = window_letters(disjoint, len(windows))
     halos = []
     for index, at_result in enumerate(numbers.output_spatial_dimensions):
         in_left[numbers.input_spatial_dimensions[index]] = large[index]
@@ -162,5 +187,49 @@ def convolution(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
         if index not in disjoint and 0 not in left and is_halo(windows[index], sources[index], counts[index]):
             mapping = DimMapping(at_result, counts[index])
             halos.append(Factor(Kind.INDEPENDENT, mapping.length, (None, None), (mapping,)))
-    sizes |= _sizes(disjoint, counts)
+    sizes |= window_sizes(disjoint, counts)
     return (*factors_of(Einsum([in_left, in_kernel], [in_result], sizes, summed=("input",)), shapes), *halos)
+
+
+def _convolution_tile(tile: Tile) -> list[ir.Value]:
+    """Where groups are cut, the tile has fewer of them; along a spatial dimension it reads what its windows span."""
+    numbers = stablehlo.ConvDimensionNumbers(tile.op.attributes["dimension_numbers"])
+    left, kernel = tile.factor.operands
+    if left is None and kernel is None:
+        return _rows_of_convolution(tile, numbers)
+    if left is None or kernel is None or kernel.dim != numbers.kernel_output_feature_dimension:
+        return tile.clone()
+    by_feature = left.dim == numbers.input_feature_dimension
+    name = "feature_group_count" if by_feature else "batch_group_count"
+    place = tile.operand_ranges[0]
+    assert place is not None and integer(tile.op, name) == tile.factor.size
+    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), place[1] - place[0])
+    return tile.clone({name: count})
+
+
+def _rows_of_convolution(tile: Tile, numbers: stablehlo.ConvDimensionNumbers) -> list[ir.Value]:
+    mapping, place = result_mapping(tile)
+    left, kernel = tile.operands
+    sizes = [build.shape_of(kernel)[dim] for dim in numbers.kernel_spatial_dimensions]
+    index = list(numbers.output_spatial_dimensions).index(mapping.dim)
+    dim = numbers.input_spatial_dimensions[index]
+    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    zero = build.zeros(build.with_shape(build.tensor_of(left), []))
+    read = spanned(left, dim, windows_of(tile.op, sizes)[index], start, place[1] - place[0], zero)
+    return replace(tile, operands=[read, kernel]).clone(unpadded(tile.op, index, "lhs_dilation"))
+
+
+def _convolution_ties(site: Site) -> Spoken:
+    """Groups are numbers in attributes."""
+    if integer(site.op, "feature_group_count", 1) == integer(site.op, "batch_group_count", 1) == 1:
+        yield from by_factors(site)
+
+
+OPS["stablehlo.convolution"] = OpDefinition(
+    factors=_convolution_factors,
+    tile=_convolution_tile,
+    ties=_convolution_ties,
+    resize=NONE,
+    combination=SUM,
+    reason="",
+)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import sqrt
 
 from exla_opt.resize.apply import resize
-from exla_opt.resize.dimensions import consistent
-from exla_opt.resize.ties import read_dimensions
+from exla_opt.resize.dimensions import consistent, read_dimensions
 
 from .search import Search
 

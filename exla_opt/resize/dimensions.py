@@ -1,7 +1,7 @@
 """Which dimensions of a module's tensors must be of one size, and how the others hang together.
 
 Every dimension of every value gets the number of its class. A class is made of the dimensions that the ops force to be
-equal; `Relation`s tell how the sizes of classes are tied by a reshape or a concatenation. What an op says nothing
+equal; `Relation`s say how the sizes of classes are tied by a reshape or a concatenation. What an op says nothing
 certain of is fixed: no size is guessed.
 """
 
@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from math import prod
 
 from jaxlib.mlir import ir
+
+from exla_opt.ir.read import is_private
+from exla_opt.ir.walk import terminator, walk_functions
+from exla_opt.ops.definition import BY_FACTORS, NONE
+from exla_opt.ops.rules import OPS, read_rules
+from exla_opt.ops.tie import Site, by_factors
 
 # The number of a class and how many there are of it: its size.
 Sizes = dict[int, int]
@@ -145,6 +151,50 @@ class Classes:
             tuple(Relation(r.combine, classes_of(r.left), classes_of(r.right)) for r in self._relations),
             tuple(Bound(class_of(b.whole), class_of(b.part), b.stride) for b in self._bounds),
         )
+
+
+def read_dimensions(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> Dimensions:
+    """The classes of all dimensions, by what is known of each op. The module is not changed.
+
+    op_rules: (call target, rule text) pairs for custom calls. Raises what `read_rules` raises.
+    """
+    classes = Classes()
+    functions = {_name(view.operation): view.operation for view in module.body.operations}
+    pairs = list(zip(walk_functions(module.operation), read_rules(module, op_rules), strict=True))
+    called = {ir.FlatSymbolRefAttr(op.attributes["callee"]).value for op, _ in pairs if op.name == "func.call"}
+    used = {ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value for op, _ in pairs if _is_composite(op)}
+    for name, function in functions.items():
+        # What else than a call refers to a function would have to change with it.
+        if name in used or (function.name == "func.func" and is_private(function) and name not in called):
+            _fix_signature(function, classes)
+    for op, rule in pairs:
+        _relate(Site(op, rule, functions, classes))
+    return classes.finish()
+
+
+def _is_composite(op: ir.Operation) -> bool:
+    return op.name == "stablehlo.composite"
+
+
+def _fix_signature(function: ir.Operation, classes: Classes) -> None:
+    for block in function.regions[0].blocks:
+        classes.fix(*block.arguments, *terminator(block).operands)
+
+
+def _name(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
+
+
+def _relate(site: Site) -> None:
+    """Pass on to the classes what the op says; fix the dimensions that it says nothing of."""
+    definition = OPS.get(site.op.name)
+    ties = BY_FACTORS if definition is None else definition.ties
+    if ties is NONE:
+        spoken: set[int] = set()
+    else:
+        spoken = set(by_factors(site) if ties is BY_FACTORS else ties(site))
+    for value in (*site.op.operands, *site.op.results):
+        site.classes.fix_dimensions(*(place for place in site.classes.places(value) if place not in spoken))
 
 
 def consistent(dimensions: Dimensions, wanted: Sizes) -> Sizes:

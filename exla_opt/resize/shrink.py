@@ -14,8 +14,7 @@ from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.resize.apply import resize
-from exla_opt.resize.dimensions import Dimensions, Sizes, consistent
-from exla_opt.resize.ties import read_dimensions
+from exla_opt.resize.dimensions import Dimensions, Sizes, consistent, read_dimensions
 
 # Dimensions up to this size are left alone as long as larger ones can be made smaller: widths, heads, features.
 _SMALL = 32

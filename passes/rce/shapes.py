@@ -9,11 +9,10 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
-from exla_opt.ir.types import element_type
+from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import plain_defining_op
+from exla_opt.ops.types import holds
 
-# The binary digits of a float type's numbers.
-_DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 _RESHAPE, _TRANSPOSE, _BROADCAST = "stablehlo.reshape", "stablehlo.transpose", "stablehlo.broadcast_in_dim"
 
 
@@ -37,20 +36,9 @@ def convert_of_wider(op: ir.Operation) -> ir.Value | None:
         return None
     source = inner.operands[0]
     narrow, wide, last = (element_type(value) for value in (source, inner.results[0], op.results[0]))
-    if not _holds(narrow, wide) or not _converts_alike(narrow, wide, last):
+    if not holds(wide, narrow) or not _converts_alike(narrow, wide, last):
         return None
     return build.convert(source, last)
-
-
-def _holds(narrow: ir.Type, wide: ir.Type) -> bool:
-    """Whether every number of the one type is one of the other."""
-    into = _DIGITS.get(str(wide), 0)
-    if isinstance(narrow, ir.IntegerType):
-        signed = not narrow.is_unsigned and narrow.width > 1
-        if isinstance(wide, ir.IntegerType):
-            return wide.width > narrow.width and (not signed or not wide.is_unsigned)
-        return narrow.width - signed <= into
-    return str(narrow) in _DIGITS and _DIGITS[str(narrow)] < into and str(wide) in ("f32", "f64")
 
 
 def _converts_alike(narrow: ir.Type, wide: ir.Type, last: ir.Type) -> bool:
@@ -60,10 +48,10 @@ def _converts_alike(narrow: ir.Type, wide: ir.Type, last: ir.Type) -> bool:
     where it comes from a float. What becomes a float of 16 bits or fewer is rounded to 32 bits on the way.
     """
     if not isinstance(narrow, ir.IntegerType):
-        return True
+        return float_bits(narrow) != 8  # of which it is not known how XLA rounds them
     if isinstance(last, ir.IntegerType):
-        return isinstance(wide, ir.IntegerType) or last == narrow or last.width == 1 or _holds(narrow, last)
-    return str(last) in ("f32", "f64") or _holds(narrow, ir.F32Type.get())
+        return isinstance(wide, ir.IntegerType) or last.width == 1 or holds(last, narrow)
+    return str(last) in ("f32", "f64") or holds(ir.F32Type.get(), narrow)
 
 
 def same_reshape(op: ir.Operation) -> ir.Value | None:

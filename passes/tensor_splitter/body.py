@@ -14,9 +14,9 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import is_view, read_block, read_operation
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.tiling import is_widened
 from exla_opt.ops.traits import traits_of
 
-from .accumulate import is_widened
 from .graph import Graph, Node
 from .region import Region
 from .stages import Makers, Stage

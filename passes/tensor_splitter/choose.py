@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.ir.walk import CONTROL_FLOW
@@ -12,15 +12,23 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.tiling import reassociates
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .accumulate import reassociates
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
 from .extent import block_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, Node
-from .plan import TOO_MANY_LOOPS, Plan, Refusal, is_returned, make_plan
-from .region import Region, grow, updates_carry
+from .plan import (
+    TOO_MANY_LOOPS,
+    Plan,
+    Refusal,
+    find_loops,
+    make_plan,
+    refuse_returned,
+    refuse_unsplit,
+)
+from .region import Region, grow, is_free, updates_carry
 from .selection import Taken
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -85,7 +93,7 @@ def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     for position in sorted(plan.members):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    held = {planned.of(value) for value in outputs if is_returned(graph, value)}
+    held = {planned.of(value) for value in outputs & graph.returned}
     return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
@@ -103,39 +111,67 @@ class _Chooser:
         return self.graph.tensors[value].type.bytes > self.threshold
 
     def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
-        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it."""
+        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
         key = (value, mapping)
         if key not in self.known:
-            self.known[key] = self.search(value, mapping)
+            self.search(value, mapping)
         return self.known[key]
 
-    def search(self, value: int, mapping: DimMapping) -> Plan | Refusal:
-        """The plan of a seed that was not met yet. Long regions that lead nowhere are searched once."""
+    def search(self, value: int, mapping: DimMapping) -> None:
+        """Find out about a seed that was not met yet, and about all that lead to the same region: it is grown once."""
         region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
         if region.joined is not None:
-            return self.give_up(region, self.hopeless[region.joined])
-        found = make_plan(self.graph, region, self.slice_bytes, self.is_big, self.options.machine)
-        if isinstance(found, Plan):
-            self.share(region, found)
-        elif found.reason.code == TOO_MANY_LOOPS:
-            self.give_up(region, found.reason)
-        return found
+            self.give_up(region, self.hopeless[region.joined])
+            return
+        loops = find_loops(self.graph, region, self.is_big)
+        if isinstance(loops, Refusal):
+            self.share(region, dict.fromkeys(region.mappings, loops))
+            if loops.reason.code == TOO_MANY_LOOPS:
+                self.give_up(region, loops.reason)
+            return
+        unsplit = {
+            other: refuse_unsplit(self.graph, region, other) for other in region.mappings.keys() - loops.vanished
+        }
+        self.share(region, unsplit)
+        if loops.vanished:
+            found = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
+            self.share(region, dict.fromkeys(loops.vanished, found))
 
-    def give_up(self, region: Region, reason: Reason) -> Refusal:
+    def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""
+        self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
         self.hopeless.update(
             ((other, mapping), reason) for other, mapping in region.mappings.items() if mapping.low == 0
         )
-        return Refusal(reason, self.graph.tensors[region.seed].producer)
 
-    def share(self, region: Region, plan: Plan) -> None:
-        for other, mapping in region.mappings.items():
-            if mapping.low == 0 and other in plan.vanished:
-                self.known.setdefault((other, mapping), plan)
+    def share(self, region: Region, found: Mapping[int, Plan | Refusal]) -> None:
+        """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
+        seed = region.seed
+        planned = isinstance(found.get(seed), Plan)
+        mutual = not self.is_seam(seed, ())
+        for value, mapping in region.mappings.items():
+            if value not in found or mapping.low or (value, mapping) in self.known:
+                continue
+            inside = self.graph.tensors[value].producer in region.members
+            same = mutual and inside and not self.is_seam(value, region.members)
+            if value == seed or same or (planned and found[value] is found[seed]):
+                self.known[value, mapping] = found[value]
+
+    def is_seam(self, value: int, members: Container[int]) -> bool:
+        """Whether a search that starts at the tensor connects more than others: free, with readers not in `members`."""
+        graph, tensor = self.graph, self.graph.tensors[value]
+        if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
+            return False
+        readers = {user for user, _ in tensor.users}
+        return len(readers) > 1 and any(user not in members for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
-        found = [self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)]
-        plans = [plan for plan in found if isinstance(plan, Plan) and value in plan.vanished]
+        found = {mapping: self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)}
+        plans = [
+            plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
+            for mapping, plan in found.items()
+            if isinstance(plan, Plan) and value in plan.vanished
+        ]
         for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
             if self.gains(plan):
                 return plan
@@ -144,7 +180,7 @@ class _Chooser:
                 Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
                 None,
             )
-        refusals = [refusal for refusal in found if isinstance(refusal, Refusal)]
+        refusals = [refusal for refusal in found.values() if isinstance(refusal, Refusal)]
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def gains(self, plan: Plan) -> bool:
@@ -195,7 +231,10 @@ class _Chooser:
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
                 tried.append(region)
-                plan = make_plan(graph, region, self.slice_bytes, self.is_big, self.options.machine)
+                loops = find_loops(graph, region, self.is_big)
+                if isinstance(loops, Refusal) or value not in loops.vanished:
+                    continue
+                plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
                 wide_peak = block_peak(graph, [plan], self.options.machine)
@@ -239,6 +278,10 @@ class _Chooser:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
         if prod(tensor.type.shape) == 0:
             return Refusal(Reason("EX105", "it is empty"), tensor.producer)
+        if updates_carry(graph, node):
+            return Refusal(Reason("EX302", f"{node.name} updates what the loop carries"), tensor.producer)
+        if value in graph.returned:
+            return refuse_returned(graph)  # whatever its region is, it must exist at the end
         return None
 
 

@@ -10,6 +10,7 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
+from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
 from exla_opt.passes import normalise
@@ -96,7 +97,7 @@ def _build(graph: Graph, choice: Choice) -> list[Remark]:
     remarks = [_passed(graph, plan) for plan in choice.plans]
     if choice.plans:
         build_plans(graph, choice.plans)
-        restore_order(graph.block)
+        restore_order(graph.block, has_order)
     return remarks
 
 

@@ -9,9 +9,9 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import Types
+from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
 
-from . import accumulate, tile
 from .graph import OUTSIDE, TILE_MARK, Graph
 from .loop_init import delay, find_depths, last_input
 from .plan import LoopPlan, Plan
@@ -92,9 +92,9 @@ class _Tiles:
                 scanned: list[ir.Value] = []
                 if member.factor.kind is Kind.SCAN:
                     before = states[position][: len(results)]
-                    results, scanned = accumulate.resume(node.op, member.factor, before, results)
+                    results, scanned = tiling.resume(node.op, member.factor, before, results)
                 elif member.factor.kind is not Kind.INDEPENDENT:
-                    states[position] = accumulate.combine(
+                    states[position] = tiling.combine(
                         node.op,
                         member.factor,
                         states[position],
@@ -120,7 +120,7 @@ class _Tiles:
                 operands.append(state[factor.chained.index(index)])
             else:
                 operands.append(self.operand(member, index) if self.present(mapping) else node.op.operands[index])
-        return tile.build_tile(
+        return tiling.build_tile(
             node.op,
             factor,
             operands,
@@ -154,7 +154,7 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
         if position not in written and factor.kind is not Kind.SCAN:
             continue
         with node.op.location:
-            states[position] = [] if factor.kind is Kind.INDEPENDENT else accumulate.initial_state(node.op, factor)
+            states[position] = [] if factor.kind is Kind.INDEPENDENT else tiling.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
                 states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
             if factor.kind is not Kind.CHAIN:
@@ -221,7 +221,7 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
             outputs = _outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
         else:
-            results = dict(enumerate(accumulate.finish(op, member.factor, state)))
+            results = dict(enumerate(tiling.finish(op, member.factor, state)))
     for index, value in results.items():
         op.results[index].replace_all_uses_with(value)
 

@@ -58,14 +58,18 @@ class Graph:
     """One block. `nodes` are in program order; the last is the terminator.
 
     A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
-    arguments: the block's own arguments, as far as they are read. `tile` is set for the body of a loop that the
-    splitter made itself. types: of all tensors of the module. operations: what the memory model has read of the nodes.
+    arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
+    nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
+    the splitter made itself. types: of all tensors of the module. operations: what the memory model has read of the
+    nodes.
     """
 
     block: ir.Block
     nodes: list[Node]
     tensors: list[Tensor]
-    arguments: frozenset[int]
+    arguments: frozenset[int] = frozenset()
+    returned: frozenset[int] = frozenset()
+    nested: bool = False
     tile: bool = False
     types: Types = field(default_factory=Types)
     operations: dict[int, Operation | None] = field(default_factory=dict)
@@ -87,20 +91,21 @@ class _Reader:
 
     def read(self, block: ir.Block) -> None:
         """Add the graph of a function's block, then those of the blocks in it, however deep they are nested."""
-        stack = [self.steps(block, False)]
+        stack = [self.steps(block, nested=False, tile=False)]
         while stack:
             inner = next(stack[-1], None)
             if inner is None:
                 stack.pop()
             else:
-                stack.append(self.steps(*inner))
+                inside, tile = inner
+                stack.append(self.steps(inside, nested=True, tile=tile))
 
-    def steps(self, block: ir.Block, tile: bool) -> Iterator[tuple[ir.Block, bool]]:
+    def steps(self, block: ir.Block, nested: bool, tile: bool) -> Iterator[tuple[ir.Block, bool]]:
         """Add the graph of one block; gives each block inside where it stands, and whether it is a tile's."""
         nodes: list[Node] = []
         tensors: list[Tensor] = []
         number: dict[ir.Value, int] = {}
-        graph = Graph(block, nodes, tensors, frozenset(), tile, self.types)
+        graph = Graph(block, nodes, tensors, nested=nested, tile=tile, types=self.types)
         self.graphs.append(graph)
 
         def tensor(value: ir.Value) -> int:
@@ -130,6 +135,7 @@ class _Reader:
             if name in CONTROL_FLOW:
                 own = TILE_MARK in op.attributes
                 yield from ((inner, own) for region in op.regions for inner in region.blocks)
+        graph.returned = frozenset(nodes[-1].operands)
         graph.arguments = frozenset(number[value] for value in block.arguments if value in number)
 
 

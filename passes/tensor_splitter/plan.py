@@ -57,6 +57,7 @@ class LoopPlan:
 class Plan:
     """One way to split one region.
 
+    seed, mapping: the tensor that it was asked for, and how that is cut.
     copies: the members that the loops only repeat: the originals stay for whoever else reads them.
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region
     that stay whole although they are neither arguments nor results. peak: predicted bytes alive in the worst
@@ -130,8 +131,9 @@ def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> floa
     return seconds
 
 
-def is_returned(graph: Graph, value: int) -> bool:
-    return any(user == graph.terminator for user, _ in graph.tensors[value].users)
+def refuse_returned(graph: Graph) -> Refusal:
+    """Why a tensor that the terminator reads cannot vanish."""
+    return Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
 
 
 def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
@@ -139,7 +141,7 @@ def _stays_whole(graph: Graph, region: Region, outputs: list[Output], is_big: Ca
     stays = {
         value
         for output in outputs
-        if is_big(value := graph.nodes[output.node].results[output.result]) and not is_returned(graph, value)
+        if is_big(value := graph.nodes[output.node].results[output.result]) and value not in graph.returned
     }
     for value in region.mappings:
         producer = graph.tensors[value].producer
@@ -162,28 +164,41 @@ def _vanished(
     return gone
 
 
-def make_plan(
-    graph: Graph, region: Region, slice_bytes: int, is_big: Callable[[int], bool], machine: Machine
-) -> Plan | Refusal:
-    """The plan for a region, or why there is none.
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops that a region becomes, before anything is known of tiles and costs.
 
-    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold. machine: the one that
-    the program is for.
+    makers, copies: what `find_makers` and `find_copies` found. vanished: the big tensors that no loop brings out.
     """
-    seed = graph.tensors[region.seed]
+
+    makers: Makers
+    copies: frozenset[int]
+    stages: tuple[Stage, ...]
+    vanished: frozenset[int]
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What the loops bring out, first to last."""
+        return [output for stage in self.stages for output in stage.outputs]
+
+
+def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> Loops | Refusal:
+    """The loops of a region, or why it has none, whichever of its tensors is asked for.
+
+    is_big: whether a tensor is over the threshold.
+    """
     if not region.members:
-        producer = graph.nodes[seed.producer]
+        producer = graph.nodes[graph.tensors[region.seed].producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
     if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
-        return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"), None)
+        return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"))
     makers = find_makers(graph, region)
     copies = find_copies(graph, makers)
     outline = find_outline(graph, region, makers, copies)
     if not outline.outputs:
-        return Refusal(Reason("EX107", "nobody reads what is made of it"), seed.producer)
+        return Refusal(Reason("EX107", "nobody reads what is made of it"))
     if len(outline.outputs) > _MOST_STAGES:
-        loops_needed = f"it would take {len(outline.outputs)} loops, one after the other"
-        return Refusal(Reason(TOO_MANY_LOOPS, loops_needed), seed.producer)
+        return Refusal(Reason(TOO_MANY_LOOPS, f"it would take {len(outline.outputs)} loops, one after the other"))
     for big, keeps in _ways_to_store(graph, is_big):
         stages = find_stages(graph, region, makers, copies, outline, big, keeps)
         unequal = _unequal(graph, makers, stages)
@@ -195,9 +210,24 @@ def make_plan(
         )
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
-    if region.seed not in vanished:
-        return _why_whole(graph, region, outputs)
-    bodies = [body_of(graph, region, makers, stage, machine) for stage in stages]
+    return Loops(makers, frozenset(copies), tuple(stages), frozenset(vanished))
+
+
+def make_plan(
+    graph: Graph,
+    region: Region,
+    loops: Loops,
+    slice_bytes: int,
+    is_big: Callable[[int], bool],
+    machine: Machine,
+) -> Plan | Refusal:
+    """The plan for a region of which something vanishes, or why there is none.
+
+    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold. machine: the one that
+    the program is for.
+    """
+    stages, outputs = loops.stages, loops.outputs
+    bodies = [body_of(graph, region, loops.makers, stage, machine) for stage in stages]
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]
@@ -205,29 +235,30 @@ def make_plan(
         longest_tile(body, slice_bytes, slice_bytes // most) for body, most in zip(bodies, per_index, strict=True)
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
-        return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"), seed.producer)
-    loops = [LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
-    if short := next((node for loop in loops if (node := _too_short(region, loop))), None):
+        return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
+    planned = [
+        LoopPlan(stage, cut_pieces(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)
+    ]
+    if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
-    peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, loops, strict=True))
-    if all(loop.trips < 2 for loop in loops):
+    peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
+    if all(loop.trips < 2 for loop in planned):
         return Refusal(
-            Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice"),
-            seed.producer,
+            Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice")
         )
     kept = {graph.nodes[output.node].results[output.result] for output in outputs}
-    peak += sum(graph.tensors[value].type.bytes for value in kept if not is_returned(graph, value))
+    peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
     remaining = sum(graph.tensors[value].type.bytes for value in _stays_whole(graph, region, outputs, is_big))
     return Plan(
         region.seed,
         region.mappings[region.seed],
-        {position: region.members[position] for loop in loops for position in loop.stage.nodes},
-        tuple(loops),
-        frozenset(copies),
-        frozenset(vanished),
+        {position: region.members[position] for loop in planned for position in loop.stage.nodes},
+        tuple(planned),
+        loops.copies,
+        loops.vanished,
         remaining,
         peak,
-        sum(_seconds(graph, region, loop, too_big) for loop in loops),
+        sum(_seconds(graph, region, loop, too_big) for loop in planned),
         too_big,
     )
 
@@ -263,16 +294,16 @@ def _too_short(region: Region, loop: LoopPlan) -> int | None:
     return None
 
 
-def _why_whole(graph: Graph, region: Region, outputs: list[Output]) -> Refusal:
-    """The sentence for a seed that some reader needs complete."""
-    for user, index in graph.tensors[region.seed].users:
+def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
+    """Why a tensor of a region that has loops exists unsplit all the same: some reader needs it complete."""
+    for user, index in graph.tensors[value].users:
         node = graph.nodes[user]
         if user == graph.terminator:
-            return Refusal(Reason("EX103", "it is a result of this block"), user)
+            return refuse_returned(graph)
         if index < 0:
             return Refusal(Reason("EX303", f"the body of {node.name} uses it whole"), user)
         if user not in region.members:
             return Refusal(region.blocked.get(user, node.rule.reason), user)
         if region.members[user].operands[index] is None:
             return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
-    return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"), None)
+    return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))

@@ -138,15 +138,11 @@ class _Growth:
             tensor = self.graph.tensors[value]
             if tensor.producer == OUTSIDE or not self.visit(self.graph.nodes[tensor.producer]):
                 continue  # a tensor made elsewhere is sliced; it does not connect its readers
-            if value != self.region.seed and self.is_free(self.graph.nodes[tensor.producer]):
+            if value != self.region.seed and is_free(self.graph, self.graph.nodes[tensor.producer], self.follow):
                 continue  # each region makes it for itself: a mask or a scale is shared by all layers
             for user, index in tensor.users:
                 if index >= 0:
                     self.visit(self.graph.nodes[user])
-
-    def is_free(self, node: Node) -> bool:
-        """Whether any number of loops may make the op's result: it only spreads small tensors out."""
-        return node.name in CHEAP and not any(map(self.follow, node.operands))
 
     def visit(self, node: Node) -> bool:
         """Make `node` a member if it can be one; True when it is."""
@@ -194,13 +190,16 @@ class _Growth:
         return member
 
 
+def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
+    """Whether any number of loops may make the op's result: it only spreads small tensors out."""
+    return node.name in CHEAP and not any(map(follow, node.operands))
+
+
 def updates_carry(graph: Graph, node: Node) -> bool:
     """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
-    in_loop = graph.nodes[graph.terminator].name == "stablehlo.return"
-    if not in_loop or graph.arguments.isdisjoint(node.operands):
+    if not graph.nested or graph.arguments.isdisjoint(node.operands):
         return False
-    returned = graph.nodes[graph.terminator].operands
-    return any(value in returned for value in node.results)
+    return not graph.returned.isdisjoint(node.results)
 
 
 def grow(

@@ -10,8 +10,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module, read_module
 from exla_opt.ir.write import serialise
 from exla_opt.resize.apply import resize
-from exla_opt.resize.dimensions import Bound, Dimensions, Relation, consistent
-from exla_opt.resize.ties import read_dimensions
+from exla_opt.resize.dimensions import Bound, Dimensions, Relation, consistent, read_dimensions
 from tests.execute import random_arguments, run_module
 from tests.unit.test_goldens import LIT, RUN
 

@@ -27,9 +27,9 @@ from exla_opt.ir import build
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.walk import walk
 from exla_opt.ops import rules as factors
+from exla_opt.ops import tiling
 from exla_opt.ops.factor import Einsum, Shapes, factors_of
 from exla_opt.ops.rules import DimMapping, Factor, Kind, OpRule
-from exla_opt.passes.tensor_splitter import accumulate, tile
 from tests.execute import maker
 
 DTYPES: dict[str, Any] = {
@@ -164,7 +164,7 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
     state: list[ir.Value] = []
     concatenated = factor.kind in (Kind.INDEPENDENT, Kind.SCAN)
     if factor.kind is not Kind.INDEPENDENT:
-        state = accumulate.initial_state(op, factor)
+        state = tiling.initial_state(op, factor)
     parts: list[list[ir.Value]] = [[] for _ in op.results]
     for low, high in pieces(factor.size):
         before = [clip(mapping, low, high) for mapping in factor.operands]
@@ -176,18 +176,18 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
         ]
         for index, value in zip(factor.chained, state, strict=False):
             operands[index] = value
-        made = tile.build_tile(op, factor, operands, build.scalar_i32(low), before, after)
+        made = tiling.build_tile(op, factor, operands, build.scalar_i32(low), before, after)
         for value in made:
             assert maker(value).verify()
         if factor.kind is Kind.SCAN:
-            made, state = accumulate.resume(op, factor, state, made)
+            made, state = tiling.resume(op, factor, state, made)
         if concatenated:
             for part, value in zip(parts, made, strict=True):
                 part.append(value)
         else:
-            state = accumulate.combine(op, factor, state, made, build.scalar_i32(low))
+            state = tiling.combine(op, factor, state, made, build.scalar_i32(low))
     if not concatenated:
-        return accumulate.finish(op, factor, state)
+        return tiling.finish(op, factor, state)
     joined: list[ir.Value] = []
     for part, mapping, result in zip(parts, factor.results, op.results, strict=True):
         joined.append(
@@ -1040,13 +1040,6 @@ def test_slots_of_a_slice_a_pad_and_a_merged_dimension() -> None:
     assert merged == Factor(Kind.INDEPENDENT, 6, (DimMapping(0, 6),), (DimMapping(0, 6, inner=4),))
 
 
-def test_every_op_on_the_lists_has_a_row() -> None:
-    tried = {row.name for row in ROWS}
-    listed = factors._TRUSTED | set(factors._OWN)
-    # XLA:CPU does not run these: they are pointwise like their neighbours on the list.
-    assert listed - tried <= {"chlo.mulhi", "chlo._asin_acos_kernel"}
-
-
 @pytest.mark.parametrize(
     ("einsum", "shapes", "cut"),
     [
@@ -1064,7 +1057,7 @@ def test_every_op_on_the_lists_has_a_row() -> None:
         # a letter that only some of the results have, or no operand
         (Einsum([[["i"]]], [[["i"]], []]), Shapes(((6,),), ((6,), ())), []),
         (Einsum([[]], [[["i"]]]), Shapes(((),), ((6,),)), []),
-        (Einsum([[["i"]]], [[["i"]]], whole="i"), Shapes(((6,),), ((6,),)), []),
+        (Einsum([[["i"]]], [[["i"]]], uncut="i"), Shapes(((6,),), ((6,),)), []),
     ],
 )
 def test_the_guards_of_a_factor(einsum: Einsum, shapes: Shapes, cut: list[int]) -> None:

@@ -52,6 +52,31 @@ STEPS: dict[str, Callable[[int], list[str]]] = {
 }
 
 
+# Steps of which results leave the chain: by kind, the names and the type of what each returns.
+LEAVING = {
+    "returned": ("v{}", T),
+    "summed": ("r{}", ROW),
+    "opaque": ("o{}", ROW),
+    "crossed": ("w{}", T),
+}
+
+
+def returned_chain(kind: str, length: int) -> str:
+    """A chain of sines in which every step has a result of its own."""
+    name, made = LEAVING[kind]
+    lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>"]
+    for n in range(length):
+        lines.append(f"%v{n + 1} = stablehlo.sine %v{n} : {T}")
+        lines.append(f"%r{n + 1} = {sum_of(f'%v{n + 1}')}")
+        lines.append(f"%o{n + 1} = stablehlo.custom_call @opaque(%v{n + 1}) : ({T}) -> {ROW}")
+        lines.append(f"%w{n + 1} = " + DOT.format(f"%v{n + 1}", f"%v{n + 1}"))
+    used = [line for line in lines if line[1] in ("z", "v", name[0])]
+    results = ", ".join("%" + name.format(n + 1) for n in range(length))
+    types = ", ".join([made] * length)
+    body = "\n".join(used)
+    return f"func.func public @main(%v0: {T}) -> ({types}) {{\n{body}\nreturn {results} : {types}\n}}\n"
+
+
 def chain(kind: str, length: int) -> str:
     lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>"]
     for number in range(length):
@@ -76,16 +101,35 @@ def test_chains_of_any_length(kind: str, threshold: int, length: int) -> None:
     assert rewritten(chain(kind, length), threshold).startswith("module")
 
 
-def test_long_regions_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain that takes too many loops takes them from wherever in it the search begins."""
-    visits: Counter[str] = Counter()
+@pytest.fixture
+def visits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a search for a region looked at an op, as "all"."""
+    counts: Counter[str] = Counter()
     visit = region._Growth.visit
 
     def counted(growth: region._Growth, node: Node) -> bool:
-        visits["all"] += 1
+        counts["all"] += 1
         return visit(growth, node)
 
     monkeypatch.setattr(region._Growth, "visit", counted)
+    return counts
+
+
+@pytest.mark.parametrize("kind", LEAVING)
+def test_a_refusal_is_found_once_for_all_steps_of_a_chain(kind: str, visits: Counter[str]) -> None:
+    """Each step stays for a reason of its own, and the search from it leads to the same region as from the first."""
+    length = 200
+    assert rewritten(returned_chain(kind, length), 2000).startswith("module")
+    assert visits["all"] < 60 * length
+
+
+def test_what_is_returned_is_not_searched(visits: Counter[str]) -> None:
+    rewritten(returned_chain("returned", 50), 2000)
+    assert not visits
+
+
+def test_long_regions_are_searched_once(visits: Counter[str]) -> None:
+    """A chain that takes too many loops takes them from wherever in it the search begins."""
     length = 200
     for kind in ("squared", "repeated"):
         visits.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -14,7 +14,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, make_plan
+from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, find_loops, make_plan, refuse_unsplit
 from exla_opt.passes.tensor_splitter.region import Region, grow
 from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_outline, find_stages
 from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_pieces
@@ -183,7 +183,16 @@ def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
 
 
 def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refusal:
-    return make_plan(graph, region_of(graph, seed, dim), slice_bytes, lambda value: is_big(graph, value), CPU)
+    return plan_of(graph, region_of(graph, seed, dim), slice_bytes, lambda value: is_big(graph, value))
+
+
+def plan_of(graph: Graph, region: Region, slice_bytes: int, big: Callable[[int], bool]) -> Plan | Refusal:
+    loops = find_loops(graph, region, big)
+    if isinstance(loops, Refusal):
+        return loops
+    if region.seed not in loops.vanished:
+        return refuse_unsplit(graph, region, region.seed)
+    return make_plan(graph, region, loops, slice_bytes, big, CPU)
 
 
 ROWS = f"%y = stablehlo.dot_general %x, %c, contracting_dims = [1] x [0] : ({MATRIX}, tensor<32xf32>) -> tensor<64xf32>"
@@ -208,7 +217,7 @@ def test_a_dimension_that_32_bits_cannot_count_is_not_cut() -> None:
         found = []
         for dim, size in enumerate((2, 2**31)):
             region = grow(graph, value, DimMapping(dim, size), lambda other: True, lambda node, factor: True)
-            found.append(make_plan(graph, region, 2**30, lambda other: True, CPU))
+            found.append(plan_of(graph, region, 2**30, lambda other: True))
     short, long = found
     assert isinstance(long, Refusal) and long.reason.code == "EX312"
     assert isinstance(short, Refusal) and short.reason.code != "EX312"

@@ -11,8 +11,8 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ops import rules as factors
+from exla_opt.ops import tiling
 from exla_opt.ops.rules import Factor
-from exla_opt.passes.tensor_splitter import accumulate, tile
 from tests.execute import maker
 
 
@@ -57,7 +57,7 @@ class Example:
                 else build.slice_along(value, mapping.dim, build.scalar_i32(start), place[1] - place[0])
                 for value, mapping, place in zip(self.op.operands, factor.operands, operands, strict=True)
             ]
-            made = tile.build_tile(self.op, factor, cut, build.scalar_i32(start), operands, results)
+            made = tiling.build_tile(self.op, factor, cut, build.scalar_i32(start), operands, results)
         return maker(made[0])
 
     def text(self) -> str:
@@ -111,7 +111,7 @@ def test_a_pad_at_the_border_pads_what_the_operand_lacks() -> None:
 def test_a_pad_beyond_the_operand_is_the_padding_value() -> None:
     example = Example(*PAD)
     with ir.InsertionPoint(example.terminator), example.op.location:
-        (made,) = tile.build_tile(
+        (made,) = tiling.build_tile(
             example.op, example.factors[0], list(example.op.operands), build.scalar_i32(7), [(0, 0), None], [(0, 2)]
         )
     assert maker(made).name == "stablehlo.broadcast_in_dim"
@@ -167,7 +167,7 @@ def test_a_partial_reduction_starts_so_that_the_init_counts_once(name: str, dtyp
     made = example.tile(reducing, [(0, 2), None], [None])
     assert f"dense<{start}>" in str(maker(made.operands[1]).clone(ip=False))
     with ir.InsertionPoint(example.terminator):
-        (state,) = accumulate.initial_state(example.op, reducing)
+        (state,) = tiling.initial_state(example.op, reducing)
     assert maker(state).operands[0] == example.op.operands[1]
 
 
@@ -188,7 +188,7 @@ def test_a_partial_reduction_starts_so_that_the_init_counts_once(name: str, dtyp
 def test_narrow_floats_are_summed_in_f32(example: tuple[str, str], which: int, wide: bool) -> None:
     made = Example(*example)
     factor = made.factors[which]
-    assert accumulate.is_widened(made.op, factor) is wide
+    assert tiling.is_widened(made.op, factor) is wide
     places = [None if mapping is None else (0, 2) for mapping in factor.operands]
     results = [None if mapping is None else (0, 2) for mapping in factor.results]
     dtype = str(ir.RankedTensorType(made.tile(factor, places, results).results[0].type).element_type)
@@ -196,11 +196,11 @@ def test_narrow_floats_are_summed_in_f32(example: tuple[str, str], which: int, w
     assert dtype == ("f32" if wide else own)
     if wide:
         with ir.InsertionPoint(made.terminator):
-            state = accumulate.initial_state(made.op, factor)
-            (result,) = accumulate.finish(
-                made.op, factor, accumulate.combine(made.op, factor, state, state, build.scalar_i32(1))
+            state = tiling.initial_state(made.op, factor)
+            (result,) = tiling.finish(
+                made.op, factor, tiling.combine(made.op, factor, state, state, build.scalar_i32(1))
             )
-        assert state[0].type == accumulate.state_types(made.op, factor)[0]
+        assert state[0].type == tiling.state_types(made.op, factor)[0]
         assert result.type == made.op.results[0].type
 
 
@@ -208,7 +208,7 @@ def test_combining_runs_the_body_on_whole_tensors_state_first() -> None:
     example = reduce_of("maximum", "f32", "0xFF800000")
     with ir.InsertionPoint(example.terminator), example.op.location:
         first, second = build.zeros(example.op.results[0].type), build.splat(example.op.results[0].type, 1)
-        (made,) = accumulate.combine(example.op, example.factors[1], [first], [second], build.scalar_i32(1))
+        (made,) = tiling.combine(example.op, example.factors[1], [first], [second], build.scalar_i32(1))
     combined = maker(made)
     assert combined.name == "stablehlo.maximum"
     assert list(combined.operands) == [first, second]
@@ -227,9 +227,9 @@ def test_an_update_that_is_cut_is_clamped_as_the_whole_is() -> None:
     assert moved.name == "stablehlo.add"
     clamped = maker(moved.operands[0])
     assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(maker(clamped.operands[2]).clone(ip=False))
-    assert accumulate.combine(example.op, chain, [], [made.results[0]], example.op.operands[0]) == [made.results[0]]
-    assert accumulate.initial_state(example.op, chain) == [example.op.operands[0]]
-    assert not accumulate.reassociates(example.op, chain)
+    assert tiling.combine(example.op, chain, [], [made.results[0]], example.op.operands[0]) == [made.results[0]]
+    assert tiling.initial_state(example.op, chain) == [example.op.operands[0]]
+    assert not tiling.reassociates(example.op, chain)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_an_update_that_is_cut_is_clamped_as_the_whole_is() -> None:
 def test_only_sums_and_products_of_floats_round_otherwise_in_pieces(name: str, dtype: str, rounds: bool) -> None:
     example = reduce_of(name, dtype, "")
     kept, reduced = example.factors
-    assert accumulate.reassociates(example.op, reduced) is rounds
-    assert accumulate.reassociates(example.op, kept) is rounds, "the init, which is unknown, is added last"
+    assert tiling.reassociates(example.op, reduced) is rounds
+    assert tiling.reassociates(example.op, kept) is rounds, "the init, which is unknown, is added last"
     identity = {"add": "0", "multiply": "1", "maximum": "2"}[name] + ("" if dtype == "i32" else ".0")
     known = reduce_of(name, dtype, identity)
-    assert not accumulate.reassociates(known.op, known.factors[0])
+    assert not tiling.reassociates(known.op, known.factors[0])

@@ -1,17 +1,39 @@
-"""What a rule of an op is given, and what most of them say."""
+"""What a rule that ties dimensions is given, and what most of these rules say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from jaxlib.mlir import ir
 
-from exla_opt.ops.rules import OpRule
-from exla_opt.resize.dimensions import Classes
+from .factor import OpRule
 
 # The dimensions of which a rule has spoken.
-Told = Iterable[int]
+Spoken = Iterable[int]
+
+
+class Classes(Protocol):
+    """Whom a rule tells which dimensions are of one size. A place is the number of one dimension of one value."""
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """The shape of a tensor; () for what is none."""
+
+    def places(self, value: ir.Value) -> range:
+        """The numbers of the value's dimensions."""
+
+    def same(self, one: int, other: int) -> None:
+        """Two dimensions are of one size."""
+
+    def fix_dimensions(self, *places: int) -> None:
+        """These dimensions stay."""
+
+    def relation(self, combine: Callable[[Sequence[int]], int], left: Sequence[int], right: Sequence[int]) -> None:
+        """combine(sizes of `left`) == combine(sizes of `right`)."""
+
+    def bound(self, whole: int, part: int, stride: int = 1) -> None:
+        """(size of `part` - 1) * stride + 1 <= size of `whole`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +46,7 @@ class Site:
     classes: Classes
 
 
-def by_factors(site: Site) -> Told:
+def by_factors(site: Site) -> Spoken:
     """Dimensions that one factor fills are of one size."""
     values = [*site.op.operands, *site.op.results]
     for factor in site.rule.factors:
@@ -40,29 +62,32 @@ def by_factors(site: Site) -> Told:
         yield from all_same(site, places)
 
 
-def all_same(site: Site, places: list[int]) -> Told:
+def all_same(site: Site, places: Sequence[int]) -> Spoken:
+    """Dimensions of one size."""
     for place in places[1:]:
         site.classes.same(places[0], place)
     yield from places
 
 
-def tie(site: Site, *values: ir.Value) -> Told:
+def tie(site: Site, *values: ir.Value) -> Spoken:
     """Values of one shape; scalars among them do not count."""
     ranked = [places for value in values if len(places := site.classes.places(value))]
     for dims in zip(*ranked, strict=True):
-        yield from all_same(site, list(dims))
+        yield from all_same(site, dims)
 
 
-def tie_all(site: Site) -> Told:
+def tie_all(site: Site) -> Spoken:
+    """All operands and results are of one shape."""
     yield from tie(site, *site.op.operands, *site.op.results)
 
 
-def tie_pairs(site: Site) -> Told:
+def tie_pairs(site: Site) -> Spoken:
+    """Each result is of the shape of the operand at its place."""
     for operand, result in zip(site.op.operands, site.op.results, strict=True):
         yield from tie(site, operand, result)
 
 
-def cut(site: Site, whole: int, part: int, sizes: tuple[int, int], stride: int = 1) -> Told:
+def tie_part(site: Site, whole: int, part: int, sizes: tuple[int, int], stride: int = 1) -> Spoken:
     """A part of a dimension: the same dimension where it is all of it."""
     if sizes[0] == sizes[1]:
         site.classes.same(whole, part)
@@ -71,8 +96,9 @@ def cut(site: Site, whole: int, part: int, sizes: tuple[int, int], stride: int =
     yield from (whole, part)
 
 
-def cut_all(site: Site, whole: ir.Value, part: ir.Value) -> Told:
+def tie_parts(site: Site, whole: ir.Value, part: ir.Value) -> Spoken:
+    """Every dimension of one value is a part of the other's."""
     classes = site.classes
     pairs = zip(classes.places(whole), classes.places(part), strict=True)
     for place, sizes in zip(pairs, zip(classes.shape(whole), classes.shape(part), strict=True), strict=True):
-        yield from cut(site, *place, sizes)
+        yield from tie_part(site, *place, sizes)

@@ -1,0 +1,80 @@
+"""Control flow, calls, and what holds values together: none is cut itself, and what goes in and out is of one shape."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.walk import terminator
+
+from .definition import NONE, SAME_OP, OpDefinition
+from .factor import Factor, Shapes
+from .pointwise import pointwise_factors
+from .tie import Site, Spoken, tie, tie_pairs
+
+OPS: dict[str, OpDefinition] = {}
+
+_NOT_ITSELF = "{} is not cut itself: its blocks are"
+
+
+def _while_ties(site: Site) -> Spoken:
+    condition, body = (region.blocks[0] for region in site.op.regions)
+    returned = terminator(body).operands
+    for index, operand in enumerate(site.op.operands):
+        values = (site.op.results[index], condition.arguments[index], body.arguments[index])
+        yield from tie(site, operand, *values, returned[index])
+
+
+OPS["stablehlo.while"] = OpDefinition(
+    factors=NONE, tile=NONE, ties=_while_ties, resize=NONE, combination=NONE, reason=_NOT_ITSELF
+)
+
+
+def _branch_ties(site: Site) -> Spoken:
+    for region in site.op.regions:
+        for result, value in zip(site.op.results, terminator(region.blocks[0]).operands, strict=True):
+            yield from tie(site, result, value)
+
+
+_BRANCHES = OpDefinition(factors=NONE, tile=NONE, ties=_branch_ties, resize=NONE, combination=NONE, reason=_NOT_ITSELF)
+OPS["stablehlo.case"] = _BRANCHES
+OPS["stablehlo.if"] = _BRANCHES
+
+
+def _call_ties(site: Site) -> Spoken:
+    function = site.functions[ir.FlatSymbolRefAttr(site.op.attributes["callee"]).value]
+    blocks = list(function.regions[0].blocks)
+    if len(blocks) != 1:
+        return
+    given = (*site.op.operands, *site.op.results)
+    for one, other in zip(given, (*blocks[0].arguments, *terminator(blocks[0]).operands), strict=True):
+        yield from tie(site, one, other)
+
+
+# Calls are inlined before anything is cut.
+OPS["func.call"] = OpDefinition(factors=NONE, tile=NONE, ties=_call_ties, resize=NONE, combination=NONE, reason="")
+
+
+def _return_ties(site: Site) -> Spoken:
+    """What holds of these values is said by the op that they are returned to."""
+    for value in site.op.operands:
+        yield from site.classes.places(value)
+
+
+_RETURN = OpDefinition(factors=NONE, tile=NONE, ties=_return_ties, resize=NONE, combination=NONE, reason="")
+OPS["func.return"] = _RETURN
+OPS["stablehlo.return"] = _RETURN
+
+
+def _barrier_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
+    """Pointwise with one operand; with more, no factor is in all results."""
+    return pointwise_factors(op, shapes) if len(shapes.operands) == 1 else ()
+
+
+OPS["stablehlo.optimization_barrier"] = OpDefinition(
+    factors=_barrier_factors,
+    tile=SAME_OP,
+    ties=tie_pairs,
+    resize=NONE,
+    combination=NONE,
+    reason="stablehlo.optimization_barrier holds several tensors together",
+)

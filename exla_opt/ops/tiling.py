@@ -1,0 +1,162 @@
+"""The op of one tile, and what a loop carries for an op whose results do not have the factor; asked by the splitter.
+
+Which op does what stands in the ops' definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.types import element_type
+
+from .definition import NONE, Combination, Stated
+from .factor import DimMapping, Factor, Kind
+from .rules import OPS
+from .tile import Range, Tile
+
+
+def build_tile(
+    op: ir.Operation,
+    factor: Factor,
+    operands: Sequence[ir.Value],
+    start: ir.Value,
+    operand_ranges: Sequence[Range | None],
+    result_ranges: Sequence[Range | None],
+) -> list[ir.Value]:
+    """Make the op for one tile at the current insertion point, and return its results.
+
+    operands: for each mapping of the factor the slice, for the others the unsplit one; for a chained one the value so
+    far. start: tensor<i32>, an index of the factor. operand_ranges, result_ranges: the indices of the tile in each
+    tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
+    range is empty, and what stands in its place is not read.
+    A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
+    """
+    types = [
+        _tile_type(result.type, mapping, place)
+        for result, mapping, place in zip(op.results, factor.results, result_ranges, strict=True)
+    ]
+    if factor.kind is Kind.REDUCING:
+        types = state_types(op, factor)
+    tile = Tile(op, factor, operands, start, operand_ranges, result_ranges, tuple(types))
+    rule = OPS[op.name].tile
+    return tile.clone() if isinstance(rule, Stated) else rule(tile)
+
+
+def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -> ir.Type:
+    if mapping is None or place is None:
+        return kind
+    tensor = ir.RankedTensorType(kind)
+    shape = list(tensor.shape)
+    shape[mapping.dim] = (place[1] - place[0]) * mapping.inner
+    return build.with_shape(tensor, shape)
+
+
+_NOTHING = Combination(initial=NONE, combine=NONE, resume=NONE, widens=NONE, reassociates=NONE)
+_Rule = TypeVar("_Rule")
+
+
+def _combination(op: ir.Operation) -> Combination:
+    found = OPS[op.name].combination
+    return _NOTHING if found is NONE else found
+
+
+def _given(rule: _Rule | Literal[Stated.NONE], op: ir.Operation) -> _Rule:
+    """A rule without which the op must not have such a factor. Raises ValueError where there is none."""
+    if rule is NONE:
+        raise ValueError(f"{op.name} cannot combine the results of its tiles")
+    return rule
+
+
+def is_widened(op: ir.Operation, factor: Factor) -> bool:
+    """Whether partial results of the op are float32 although the op's own are narrower: a sum of narrow floats."""
+    widens = _combination(op).widens
+    return factor.kind is Kind.REDUCING and widens is not NONE and widens(op)
+
+
+def state_types(op: ir.Operation, factor: Factor) -> list[ir.Type]:
+    """The types of the state, and of a tile's partial results."""
+    if not is_widened(op, factor):
+        return [result.type for result in op.results]
+    wide = build.wide_float()
+    return [ir.RankedTensorType.get(list(build.shape_of(result)), wide) for result in op.results]
+
+
+def reassociates(op: ir.Operation, factor: Factor) -> bool:
+    """Whether combining the tiles may round otherwise than the op itself: sums and products, not of integers."""
+    may_round = _combination(op).reassociates
+    if may_round is NONE or all(isinstance(element_type(result), ir.IntegerType) for result in op.results):
+        return False
+    return may_round(op, factor.kind)
+
+
+def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value] | None = None) -> list[ir.Value]:
+    """The state before the first tile: a reduce's own init, zeros for a contraction, the chained operands.
+
+    operands: the unsplit operands, if they are not the op's own any more.
+    """
+    given = list(op.operands) if operands is None else list(operands)
+    if factor.kind is Kind.CHAIN:
+        return [given[index] for index in factor.chained]
+    if factor.kind is Kind.SCAN:
+        return _before_scan(factor, given[len(op.results) :], op.results)
+    return _given(_combination(op).initial, op)(op, state_types(op, factor), given)
+
+
+def combine(
+    op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value
+) -> list[ir.Value]:
+    """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial.
+
+    start: tensor<i32>, the factor's index at which the tile begins; what the state holds at 0 may count for nothing.
+    """
+    if factor.kind is Kind.CHAIN:
+        return list(partial)
+    return _given(_combination(op).combine, op)(op, state, partial, start)
+
+
+def _before_scan(factor: Factor, inits: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
+    """What the first slice of a scan goes on from: its inits, which count once or do not matter."""
+    return [
+        build.broadcast(init, _with_one(result, mapping))
+        for init, result, mapping in zip(inits, results, factor.results, strict=True)
+    ]
+
+
+def _with_one(value: ir.Value, mapping: DimMapping | None) -> list[int]:
+    assert mapping is not None
+    shape = build.shape_of(value)
+    shape[mapping.dim] = 1
+    return shape
+
+
+def resume(
+    op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    """One slice of a scan that goes on from the slices before it, and the state after it: its last elements."""
+    spread = [_spread(value, like) for value, like in zip(state, partial, strict=True)]
+    made = _given(_combination(op).resume, op)(op, spread, partial)
+    return made, [_last_of(value, mapping) for value, mapping in zip(made, factor.results, strict=True)]
+
+
+def _spread(value: ir.Value, like: ir.Value) -> ir.Value:
+    """A tensor with dimensions of 1 repeated to the shape of another."""
+    kind = build.tensor_of(like)
+    return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(list(range(len(kind.shape)))))
+
+
+def _last_of(value: ir.Value, mapping: DimMapping | None) -> ir.Value:
+    shape = build.shape_of(value)
+    starts = [0] * len(shape)
+    assert mapping is not None
+    starts[mapping.dim] = shape[mapping.dim] - 1
+    return stablehlo.slice(value, starts, shape, [1] * len(shape))
+
+
+def finish(op: ir.Operation, factor: Factor, state: Sequence[ir.Value]) -> list[ir.Value]:
+    """The op's results from the last state."""
+    return [build.convert(value, element_type(result)) for value, result in zip(state, op.results, strict=True)]

@@ -1,0 +1,35 @@
+"""Which ops compute nothing and write nothing: their results are their operands' own buffers."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import Types
+
+
+def is_view(op: ir.Operation, types: Types) -> bool:
+    """Whether the results are the buffers of the first operands, one for one: the same elements in the same order.
+
+    Of a reduce over dimensions of 1 it takes the init for the identity of the body, as XLA does.
+    """
+    name = op.name
+    if name == "stablehlo.optimization_barrier":
+        return True
+    if not len(op.operands) or len(op.results) != 1:
+        return False
+    before, after = types.of(op.operands[0]), types.of(op.results[0])
+    if name in ("stablehlo.convert", "stablehlo.slice", "stablehlo.dynamic_slice"):
+        return before == after
+    if name == "stablehlo.transpose":
+        moved = [dim for dim in integers(op, "permutation", []) if before.shape[dim] != 1]
+        return moved == sorted(moved)
+    if name == "stablehlo.broadcast_in_dim":
+        return _without_units(before.shape) == _without_units(after.shape)
+    if name == "stablehlo.reduce":
+        return all(before.shape[dim] == 1 for dim in integers(op, "dimensions", []))
+    return name == "stablehlo.reshape"
+
+
+def _without_units(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size != 1]

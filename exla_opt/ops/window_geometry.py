@@ -1,0 +1,115 @@
+"""How the windows of an op lie on its operand, and what tiles of them read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+
+from .factor import Shape
+from .tile import read_padded, replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How an op's windows lie along one dimension.
+
+    Window number i begins at i * stride and has `size` elements, `dilation` apart. It reads the operand with `base` - 1
+    gaps between its elements, and with `low` and `high` more (or fewer) of them at its ends.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    base: int
+    low: int
+    high: int
+
+    @property
+    def reach(self) -> int:
+        """How many elements a window spans."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether windows read what the operand does not have, or leave some of its ends out."""
+        return (self.base, self.low, self.high) != (1, 0, 0)
+
+
+# Of a dimension without windows.
+NO_WINDOW = Window(1, 1, 1, 1, 0, 0)
+
+
+def windows_of(op: ir.Operation, sizes: Sequence[int]) -> list[Window]:
+    """The windows of an op, a dimension each (of a convolution, a spatial one). sizes: those of a window."""
+    ones = [1] * len(sizes)
+    strides = integers(op, "window_strides", ones)
+    dilations = integers(op, "window_dilations", integers(op, "rhs_dilation", ones))
+    bases = integers(op, "base_dilations", integers(op, "lhs_dilation", ones))
+    padding = integers(op, "padding", [0] * (2 * len(sizes)))
+    return list(map(Window, sizes, strides, dilations, bases, padding[::2], padding[1::2]))
+
+
+def disjoint_windows(windows: Sequence[Window], large: Shape, small: Shape) -> dict[int, int]:
+    """The dimensions, with their stride, where window number i reads only elements [i * stride, (i + 1) * stride)."""
+    return {
+        dim: window.stride
+        for dim, window in enumerate(windows)
+        if not window.is_padded and window.reach <= window.stride and large[dim] == small[dim] * window.stride
+    }
+
+
+def window_letters(disjoint: dict[int, int], rank: int) -> tuple[list[list[Hashable]], list[list[Hashable]]]:
+    """The letters of the tensor that is read in windows, [i w], and of the one with an element a window, [i]."""
+    large: list[list[Hashable]] = [
+        [dim, ("within", dim)] if dim in disjoint else [("uncut", dim)] for dim in range(rank)
+    ]
+    small: list[list[Hashable]] = [[dim] if dim in disjoint else [("other", dim)] for dim in range(rank)]
+    return large, small
+
+
+def window_sizes(disjoint: dict[int, int], small: Shape) -> dict[Hashable, int]:
+    """The sizes of the letters of disjoint windows."""
+    sizes: dict[Hashable, int] = {("within", dim): stride for dim, stride in disjoint.items()}
+    sizes |= {dim: small[dim] for dim in disjoint}
+    return sizes
+
+
+def is_halo(window: Window, large: int, small: int) -> bool:
+    """Whether a tile of the windows reads a part of the operand: they overlap or are padded, but are not that long."""
+    return small > 1 and large > 0 and window.reach < large
+
+
+def is_running(window: Window, large: int, small: int) -> bool:
+    """Whether window number i is elements [0, i]: a cumulative sum, product, minimum or maximum."""
+    return large == small > 1 and window == Window(large, 1, 1, 1, large - 1, 0)
+
+
+def spanned(value: ir.Value, dim: int, window: Window, start: ir.Value, count: int, fill: ir.Value) -> ir.Value:
+    """What `count` windows from number `start` on span of the padded operand."""
+    first = start if window.stride == 1 else stablehlo.multiply(start, build.scalar_i32(window.stride))
+    length = (count - 1) * window.stride + window.reach
+    return read_padded(value, dim, first, length, (window.low, window.high, window.base - 1), fill)
+
+
+def unpadded(op: ir.Operation, dim: int, base: str) -> dict[str, ir.Attribute]:
+    """The attributes of an op whose operand is padded along window dimension `dim` already."""
+    changed: dict[str, ir.Attribute] = {}
+    if base in op.attributes:
+        changed[base] = ir.DenseI64ArrayAttr.get(replaced(integers(op, base, []), dim, 1))
+    if "padding" in op.attributes:
+        low_and_high = integers(op, "padding", [])
+        changed["padding"] = edges(replaced(replaced(low_and_high, 2 * dim, 0), 2 * dim + 1, 0), op.context)
+    return changed
+
+
+def edges(numbers: Sequence[int], context: ir.Context) -> ir.Attribute:
+    """The padding attribute: low and high for each dimension."""
+    kind = ir.IntegerType.get_signless(64, context)
+    shaped = ir.RankedTensorType.get([len(numbers) // 2, 2], kind)
+    return ir.DenseElementsAttr.get([ir.IntegerAttr.get(kind, number) for number in numbers], type=shaped)
