@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.memory import Memory, measure_memory
+from tests.programs.samples import NAMES, SMALL_STORED, read_sample
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "modules"
 BIG, ROW, ZERO = "tensor<512x512xf32>", "tensor<512xf32>", "%zero = stablehlo.constant dense<0.0> : tensor<f32>"
 
 
@@ -155,15 +154,14 @@ def test_rule(name: str) -> None:
     assert abs(memory.temp - true.temp) <= 0.02 * true.peak + 4096
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="the sample modules are not beside this checkout")
 def test_real_programs_and_what_they_are_split_to() -> None:
     """Within a quarter of XLA's peak for nine of ten, and the right one of before and after for nineteen of twenty."""
     right, winners, pairs = [], 0, 0
-    for path in sorted(SAMPLES.glob("*_small_*.mlir")):
+    for name in (*NAMES, *SMALL_STORED):
         peaks = []
         for passes in (("normalise",), DEFAULT_PASSES):
             with new_context() as context:
-                module = parse_module(path.name, path.read_bytes(), context).module
+                module = parse_module(name, read_sample(name).module, context).module
                 run_pipeline(module, passes, Options(size_threshold=64_000, split_size=32_000))
                 memory, true = predict(module), measure_memory(serialise(module, "text"))
             right.append(0.8 <= memory.peak / true.peak <= 1.25)
