@@ -142,7 +142,7 @@ class Run:
         return found
 
     def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int, int]]:
-        """The largest buffers of results: the bytes of each, the step from which the result needs it, and the result."""
+        """The largest buffers of results: each one's bytes, the step from which the result needs it, and the result."""
         first = {value: born[value] for value in self.elsewhere if value in born}
         for step, kernel in enumerate(self.order):
             for new, old in self.in_place(self.block.ops[kernel]):
