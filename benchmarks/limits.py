@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--modules", type=Path, required=True, help="directory of .mlir and .mlir.gz files")
     parser.add_argument("--pattern", action="append", help="glob of names; may be repeated [*_big_*, *_mnist_*]")
     parser.add_argument("--above", default="64MB,256MB,1GB,4GB", help="limits, comma-separated [64MB,256MB,1GB,4GB]")
-    parser.add_argument("--target", default="", help="judged by this device's compiler, not by the prediction alone")
+    parser.add_argument("--target", default="", help="as for exla-opt; this machine's CPU without")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each command [300]")
     arguments = parser.parse_args()
     patterns = arguments.pattern or ["*_big_*", "*_mnist_*"]
@@ -69,7 +69,7 @@ def row(path: Path, directory: Path, limit: int, arguments: argparse.Namespace) 
     after = figures_of(smaller, directory, arguments)
     peak = after if isinstance(after, str) else format_size(after["peak_bytes"])
     slices = re.search(r"in slices of (\S+):", done.stderr)
-    missed = re.search(r"smallest limit that was reached is (\S+), held up by (.*)", done.stderr)
+    missed = re.search(r"smallest limit that was reached is (\S+) \(.*?\), held up by (.*)", done.stderr)
     met = not isinstance(after, str) and after["peak_bytes"] <= limit
     verdict = f"said: {missed[1]}, {missed[2][:60]}" if missed else "met" if met else "NOT MET"
     cells = [format_size(limit), peak, slices[1] if slices else "-", f"{seconds:.1f}", verdict]

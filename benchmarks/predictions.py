@@ -16,6 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, GPU
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
@@ -80,7 +81,7 @@ def peaks(path: Path, threshold: int | None, target: Target) -> Peaks:
         else:
             run_pipeline(module, DEFAULT_PASSES, Options(threshold, threshold // 2 if threshold < 10**6 else threshold))
         data = serialise(module, "bytecode")
-        return predict(module, gpu=bool(target.description)).peak, compiled_memory(data, target).peak
+        return predict(module, GPU if target.description else CPU).peak, compiled_memory(data, target).memory.peak
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def main() -> None:
             if not path.name.endswith((".mlir", ".mlir.gz")):
                 continue
             said = rewrite(path, smaller, ["--memory-limit=1", f"--target={arguments.target}"], arguments.timeout)
-            found = re.search(r"smallest limit that was reached is (\S+),", said)
+            found = re.search(r"smallest limit that was reached is (\S+) \(", said)
             if not found:
                 print(f"| {path.name} | {said.strip().splitlines()[-1]} | | | | |", flush=True)
                 continue

@@ -2,7 +2,8 @@
 
     python benchmarks/zoo_predictions.py DIRECTORY [--platform=cpu] [--misses]
 
-DIRECTORY holds truth.json, a list of {name, form, half, platform, file, peak, temp}, bytes as a compiler planned them, and
+DIRECTORY holds truth.json, a list of {name, form, half, platform, file, peak, temp}, bytes as a compiler planned
+them, and
 the modules that it names (benchmarks/zoo writes both). Rules are fitted to the half called "fitting"; the other half is
 counted, and not shown one by one.
 """

@@ -203,11 +203,14 @@ class _Search:
 
 
 def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:
-    """Those that may need the least: of what is predicted to need about the same, the first, and the very least."""
-    order = sorted(range(len(attempts)), key=lambda place: attempts[place].predicted.peak)
-    lowest = attempts[order[0]].predicted.peak
-    near = [place for place, found in enumerate(attempts) if found.predicted.peak <= _ACCURACY * lowest]
-    return [attempts[place] for place in dict.fromkeys([*near[:_COMPILED], *order[:_COMPILED]])]
+    """Those that may need the least: of what is predicted to need about the same, the first, and the very least.
+
+    Of those that are predicted alike to the byte, the first stands for all.
+    """
+    first = {found.predicted.peak: found for found in reversed(attempts)}
+    lowest = min(first)
+    near = [peak for peak in dict.fromkeys(found.predicted.peak for found in attempts) if peak <= _ACCURACY * lowest]
+    return [first[peak] for peak in dict.fromkeys([*near[:_COMPILED], *sorted(first)[:_COMPILED]])]
 
 
 def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Options]:

@@ -142,5 +142,5 @@ def _explain(error: Exception, command: str, help: str = _REPORT_HELP) -> str:
     notes: list[str] = getattr(error, "__notes__", [])  # which pass it was, and where the reproducer is
     places = [note for note in notes if note.startswith("in pass ")]
     where = ", ".join([f"at {Path(frame.filename).name}:{frame.lineno}", *places, f"version {__version__}"])
-    told = "; ".join(note for note in notes if note not in places)
-    return f"{command}: internal error: {what} ({where}); {f'{told}; please report this' if told else help}"
+    notice = "; ".join(note for note in notes if note not in places)
+    return f"{command}: internal error: {what} ({where}); {f'{notice}; please report this' if notice else help}"

@@ -16,16 +16,16 @@ _NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt
 class Judge:
     """The machine that a program is to fit.
 
-    name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure:
-    compiles a module that is given as bytecode and returns its peak bytes; None where only a prediction can be had,
-    and no_compiler says why. notes: what the compiles so far had to leave out.
+    name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure: compiles a module that
+    is given as bytecode and returns its peak bytes; None where only a prediction can be had, and no_compiler says why.
+    notes: what a compile had to leave out.
     """
 
     name: str
     memory: int
     measure: Callable[[bytes], int] | None
     no_compiler: str = ""
-    notes: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def judge_of(target: str | None, source: str) -> Judge:
@@ -50,14 +50,14 @@ def judge_of(target: str | None, source: str) -> Judge:
     name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_gpu else _THIS_CPU
     if target == "gpu" and not has_gpu_compiler():
         return Judge(name, machine.memory, None, _NO_PLUGIN)
-    notes: dict[str, None] = {}
+    notes: list[str] = []
 
     def compiled(data: bytes) -> int:
         doing(COMPILING, source)
         found = compiled_memory(data, machine)
         doing("working on it", source)
-        if found.note:
-            notes[found.note] = None
+        if found.note and not notes:  # once is enough, for it differs with each program that is tried
+            notes.append(found.note)
         return found.memory.peak
 
     def leniently(data: bytes) -> int:

@@ -95,13 +95,13 @@ def _run(source: str, check: str, output: str, timeout: float, quiet: bool) -> b
             statuses.append(_status(check, str(path), timeout))
             return statuses[-1] == 0
 
-        def told(step: str, search: Search) -> None:
+        def progressed(step: str, search: Search) -> None:
             nonlocal checks
             smallest[0], checks = search.text, search.checks
             show(f"{step}: {format_size(len(search.text))} after {search.checks} checks")
 
         try:
-            reduce_module(first, context, interesting, told)
+            reduce_module(first, context, interesting, progressed)
         except NotInteresting:
             raise InputError(_boring(statuses[0], timeout), file=read.name) from None
         except KeyboardInterrupt:

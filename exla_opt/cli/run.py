@@ -43,11 +43,11 @@ CPU it is read from a compile without the fusions that hide their scratch
 memory; times are those of the default compile, the median after a warm-up.
 
 \b
-A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200,
-cuda:h100 or cuda:PATH, a file with a GpuTargetConfigProto as text. No GPU is
-needed for the last three, only: pip install 'exla-opt[cuda]'. A module is
-compiled with Triton's and with cuBLAS's matrix products (gemm), and the
-larger peak is told.
+A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200 (or
+gpu), cuda:h100 or cuda:PATH, a file with a GpuTargetConfigProto as text. No
+GPU is needed for the last three, only: pip install 'exla-opt[cuda]'. A module
+is compiled with Triton's and with cuBLAS's matrix products (gemm), and the
+larger peak counts.
 
 \b
 Exit status: 0 done and, with --compare, equal or, with --target, FILE fits;

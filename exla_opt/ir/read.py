@@ -17,19 +17,13 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.diagnostics import InputError, error_at
+from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, EXPORT_HELP, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
-_BYTECODE = b"ML\xefR"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
 
-_TF_DIALECTS = ("tf", "tf_executor", "tf_saved_model", "mhlo_disc")
-_UNKNOWN_DIALECT = r"^Dialect `(\w+)' not found|[!#]\"?(\w+)\"?<.* created with unregistered dialect"
 # MLIR itself ends with a stack overflow at a few times this.
 _DEEPEST = 1000
-_HEX_SIZE = "the constant's hex data does not have the size of its type"
-_DYNAMIC = "dynamic shape {}: exla-opt needs to know every size"
-_SPECIALISE = "export with concrete sizes, or specialise the module with stablehlo-refine-shapes"
-_EXPORT_HELP = "export StableHLO: jax.jit(f).lower(...).as_text(), or TensorFlow's get_compiler_ir(stage='stablehlo')"
 
 
 @dataclass(frozen=True)
@@ -104,19 +98,19 @@ def _unzip(data: bytes) -> bytes:
 def _parse(data: bytes, context: ir.Context) -> ir.Module:
     if not data.strip():
         raise InputError("the file is empty")
-    program = data if data.startswith(_BYTECODE) else _decode(data)
+    program = data if data.startswith(BYTECODE) else _decode(data)
     try:
         if (version := _portable_version(data)) is not None:
             return _parse_portable(data, version, context)
         with _captured_stderr():  # what C++ prints before it crashes is of no use to anybody
             return ir.Module.parse(program, context)
     except ir.MLIRError as error:
-        raise _explain(error, data) from None
+        raise explain(error, data) from None
 
 
 def _decode(data: bytes) -> str:
     if data.lstrip().startswith(b"HloModule"):
-        raise InputError("this is HLO text, not StableHLO", line=1, col=1, help=_EXPORT_HELP)
+        raise InputError("this is HLO text, not StableHLO", line=1, col=1, help=EXPORT_HELP)
     position = data.find(b"\0")
     try:
         text = data.decode("utf-8-sig")
@@ -132,7 +126,7 @@ def _decode(data: bytes) -> str:
 
 def _portable_version(data: bytes) -> tuple[int, ...] | None:
     """The StableHLO version of a portable artifact; None for anything else."""
-    found = _PORTABLE.search(data[:64]) if data.startswith(_BYTECODE) else None
+    found = _PORTABLE.search(data[:64]) if data.startswith(BYTECODE) else None
     return None if found is None else tuple(int(part) for part in found.groups())
 
 
@@ -178,69 +172,6 @@ def _captured_stderr() -> Iterator[list[str]]:
             printed.append(file.read().decode("utf-8", "replace"))
 
 
-def _explain(error: ir.MLIRError, data: bytes) -> InputError:
-    """The parser's first error, in words for somebody who exported a module and never saw an MLIR flag."""
-    if not error.error_diagnostics:
-        return InputError("MLIR cannot read it, and does not say why", help="the file may be damaged; export it again")
-    first = error.error_diagnostics[0]
-    message: str = first.message.strip()
-    plain = error_at(first.location, message)
-    if data.startswith(_BYTECODE) and plain.line is None and "newer" not in message:  # no op's fault: the encoding's
-        plain.message = f"the MLIR bytecode is damaged or cut short: {message}"
-        plain.help = "copy or export the file again"
-    elif "elements hex data size is invalid" in message:
-        _explain_hex(plain)
-    elif found := re.search(_UNKNOWN_DIALECT, message, re.DOTALL):
-        _explain_dialect(plain, found[1] or found[2])
-    elif message.startswith("operation being parsed with an unregistered dialect"):
-        _explain_dialect(plain, _generic_dialect(plain, data))
-    elif found := re.match(r"(?:custom op|unregistered operation) '([\w.]+)' (?:is unknown|found in dialect)", message):
-        _explain_operation(plain, found[1])
-    elif found := re.search(r"must be ranked tensor.* but got '(tensor<\*x\w+>)'", message, re.DOTALL):
-        plain.message, plain.help = _DYNAMIC.format(found[1]), _SPECIALISE
-    elif _is_at_end(plain, data):
-        plain.help = "the text ends here; the file may be cut short"
-    return plain
-
-
-def _explain_operation(error: InputError, name: str) -> None:
-    error.message = f"unknown operation '{name}'"
-    if "." in name:
-        error.help = f"jaxlib {jaxlib_version} has no such op; if it is a new one, upgrade jaxlib"
-    else:
-        error.help = f"operations are written as in stablehlo.add; if this file is no MLIR, {_EXPORT_HELP}"
-
-
-def _explain_hex(error: InputError) -> None:
-    if "i1>" not in error.message:
-        error.message = error.message.replace("elements hex data size is invalid for provided type:", _HEX_SIZE)
-        return
-    error.message = "this boolean constant is written bit-packed, as TensorFlow does, and MLIR cannot read that as text"
-    error.help = "export bytecode instead of text: get_compiler_ir(...)(stage='stablehlo_serialized')"
-
-
-def _is_at_end(error: InputError, data: bytes) -> bool:
-    """Whether the parser wanted more after the last token, of which it quotes the start or the end."""
-    if error.line is None or error.col is None or not error.message.startswith("expected"):
-        return False
-    rows = data.rstrip().split(b"\n", error.line)
-    return len(rows) == error.line and len(rows[-1][error.col :].split()) <= 1
-
-
-def _explain_dialect(error: InputError, dialect: str) -> None:
-    error.message = f"unknown dialect '{dialect}'" if dialect else "operation of an unknown dialect"
-    error.help = _EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO and what else jaxlib knows"
-
-
-def _generic_dialect(error: InputError, data: bytes) -> str:
-    """The dialect of a generic-form op: the last quoted `"dialect.op"` up to where the parser stopped."""
-    if error.line is None or error.col is None or data.startswith(_BYTECODE):
-        return ""
-    row = data.split(b"\n", error.line)[error.line - 1][: error.col]
-    names = re.findall(rb'"(\w+)\.[\w.]+"', row)
-    return names[-1].decode() if names else ""
-
-
 def _check(module: ir.Module, data: bytes) -> None:
     operations = [view.operation for view in module.body.operations]
     if not operations:
@@ -284,7 +215,7 @@ def _check_function(function: ir.Operation) -> None:
         if isinstance(kind, ir.UnrankedTensorType) or (
             isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape
         ):
-            raise error_at(op.location, _DYNAMIC.format(kind), help=_SPECIALISE)
+            raise error_at(op.location, DYNAMIC.format(kind), help=SPECIALISE)
         if isinstance(kind, ir.RankedTensorType) and any(size < 0 for size in kind.shape):
             raise error_at(op.location, f"{kind} has a size below zero: the file is damaged")
         static.add(kind)

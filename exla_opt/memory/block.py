@@ -20,7 +20,8 @@ class Operation:
 
     name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
-    lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
+    lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
+    rows that a concatenate puts together.
     copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.

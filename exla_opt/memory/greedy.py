@@ -27,6 +27,8 @@ _LARGE_KERNEL = 64
 _LONGEST_WAY = 300
 # The code of these is written out in blocks of its own, after which nothing computed before is at hand.
 _STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
+# Rows of no more elements are put together one by one.
+_SHORT_RUN = 8
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
 
@@ -44,7 +46,7 @@ class Greedy:
         self.ops = block.ops
         self.machine = machine
         self.producer = producer
-        self.fusible = fusible
+        self.fusible = [able and not is_joined_in_rows(op) for able, op in zip(fusible, block.ops, strict=True)]
         returned = set(block.returned)
         self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
         self.readers: list[set[int]] = [set() for _ in self.ops]
@@ -75,6 +77,8 @@ class Greedy:
         """Whether the producer of this operand may become a part of its reader."""
         if op.name == "dynamic_update_slice":
             return index == 1
+        if is_joined_in_rows(op):
+            return False
         if op.name == "reduce":
             longest = self.machine.longest_fused_reduction
             return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
@@ -218,6 +222,11 @@ class Greedy:
                 if any(alone[each] or not self.can_fuse(each, position) for each in makers):
                     return False
         return True
+
+
+def is_joined_in_rows(op: Operation) -> bool:
+    """Whether an op puts rows together, which XLA:CPU does by copying runs of memory in a kernel of its own."""
+    return op.name == "concatenate" and max(op.lengths, default=0) > _SHORT_RUN
 
 
 def is_expensive(op: Operation) -> bool:

@@ -13,7 +13,7 @@ from math import prod
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
-from exla_opt.ir.attributes import integers, is_splat
+from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
@@ -48,6 +48,11 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         return replace(made, name="multiply", traits=_MULTIPLY)
     if name == "square":
         return replace(made, name="multiply", traits=_MULTIPLY, operands=operands * 2)
+    if name == "concatenate":
+        shapes = [types.of(value).shape for value in op.operands]
+        if integer(op, "dimension") != len(shapes[0]) - 1:
+            return made
+        return replace(made, lengths=tuple(shape[-1] for shape in shapes))
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
@@ -213,7 +218,7 @@ class _Reader:
 
     def with_ordered_operands(self, op: ir.Operation, made: Operation) -> Operation:
         """A dot reads copies of the operands whose dimensions it cannot read in their order."""
-        if merged_sides(op, self.types) and len(op.results[0].type.shape):
+        if merged_sides(op, self.types, summed=False):
             self.made.merged.add(made.results[0])
         operands, narrow = list(made.operands), set(made.narrow)
         for side in made.copied:
@@ -343,14 +348,17 @@ def _dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
     return list(batches), list(sums)
 
 
-def merged_sides(op: ir.Operation, types: Types) -> tuple[int, ...]:
-    """The operands of a dot of which XLA makes matrices: several dimensions of one kind become one."""
+def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[int, ...]:
+    """The operands of a dot of which XLA makes matrices: several dimensions of one kind become one.
+
+    summed: whether the dimensions that are contracted count as well.
+    """
     found = []
     for side in (0, 1):
         batch, contracted = _dot_dims(op, side)
         shape = types.of(op.operands[side]).shape
         free = [dim for dim in range(len(shape)) if dim not in {*batch, *contracted}]
-        if len(free) > 1 or len(contracted) > 1:
+        if len(free) > 1 or (summed and len(contracted) > 1):
             found.append(side)
     return tuple(found)
 

@@ -73,6 +73,7 @@ class Run:
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
         self.last.update(dict.fromkeys(block.returned, len(self.order)))
+        self.spans: dict[int, tuple[int, int]] = {}
         self.elsewhere: set[int] = self.with_updated(resident if held is None else held)
         if held is not None:
             self.elsewhere |= self.lent(held)
@@ -94,10 +95,22 @@ class Run:
         found = set(held)
         for step in range(len(self.order) - 1, -1, -1):
             op = self.block.ops[self.order[step]]
-            if Trait.IN_PLACE in op.traits or op.name == "while":
-                pairs = zip(op.results, op.operands, strict=False)
-                found.update(old for new, old in pairs if new in found and self.dies(old, step))
+            found.update(old for new, old in self.in_place(op) if new in found and self.dies(old, step))
         return found
+
+    def in_place(self, op: Operation) -> list[tuple[int, int]]:
+        """The results of an op with the operands whose buffers they take, if nobody reads those later."""
+        if op.name == "while":
+            return list(zip(op.results, op.operands, strict=False))
+        if Trait.IN_PLACE in op.traits or op.name == "sort":
+            return [
+                (new, old)
+                for new, old in zip(op.results, op.operands, strict=False)
+                if self.block.sizes[new] == self.block.sizes[old]
+            ]
+        if op.name == "custom_call":
+            return [(new, old) for new, old in zip(op.results, op.operands, strict=False) if self.has_type_of(old, new)]
+        return []
 
     def lent(self, held: Collection[int]) -> set[int]:
         """The tensors that lie in the buffer of a result before that is written, largest first."""
@@ -116,33 +129,42 @@ class Run:
         }
         wanted = [value for value in born if value not in self.elsewhere and value not in chained and sizes[value]]
         found: set[int] = set()
-        occupied: list[list[tuple[int, int]]] = [[(first, len(self.order))] for _, first in buffers]
+        self.spans = {value: (born[value], self.last.get(value, born[value])) for value in born}
+        occupied = [[value] for _, _, value in buffers]
+        for _, first, value in buffers:
+            self.spans[value] = (first, len(self.order))
         for value in sorted(wanted, key=lambda value: (-sizes[value], born[value]))[:_MOST_LENT]:
-            span = (born[value], self.last.get(value, born[value]))
-            for (size, _), taken in zip(buffers, occupied, strict=True):
-                if sizes[value] <= size and all(self.are_apart(span, other) for other in taken):
-                    taken.append(span)
+            for (size, _, _), taken in zip(buffers, occupied, strict=True):
+                if sizes[value] <= size and all(self.are_apart(value, other) for other in taken):
+                    taken.append(value)
                     found.add(value)
                     break
         return found
 
-    def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int]]:
-        """The largest buffers of results: the bytes of each, and the step from which the result needs it."""
+    def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int, int]]:
+        """The largest buffers of results: each one's bytes, the step from which the result needs it, and the result."""
         first = {value: born[value] for value in self.elsewhere if value in born}
         for step, kernel in enumerate(self.order):
-            op = self.block.ops[kernel]
-            if Trait.IN_PLACE in op.traits or op.name == "while":
-                for new, old in zip(op.results, op.operands, strict=False):
-                    if new in first and old in first and self.dies(old, step):
-                        first[new] = min(first[new], first[old])
+            for new, old in self.in_place(self.block.ops[kernel]):
+                if new in first and old in first and self.dies(old, step):
+                    first[new] = min(first[new], first[old])
         sizes = self.block.sizes
-        return sorted(((sizes[value], first[value]) for value in set(held) if value in first), reverse=True)[
-            :_MOST_BUFFERS
-        ]
+        found = sorted(((sizes[value], first[value], value) for value in set(held) if value in first), reverse=True)
+        return found[:_MOST_BUFFERS]
 
-    def are_apart(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
-        """Whether two spans of steps, from the birth to the last reader, leave one buffer to both."""
-        return one[1] < other[0] or other[1] < one[0]
+    def are_apart(self, one: int, other: int) -> bool:
+        """Whether one buffer serves two tensors: one is dead before the other is born, or is written over by it."""
+        (first, last), (begin, end) = self.spans[one], self.spans[other]
+        if last < begin or end < first:
+            return True
+        if last == begin:
+            return self.writes_over(one, other, begin)
+        return end == first and self.writes_over(other, one, first)
+
+    def writes_over(self, old: int, new: int, step: int) -> bool:
+        kernel = self.order[step]
+        op = self.block.ops[kernel]
+        return new in op.results and old in self.reusable(op, kernel, new)
 
     def dies(self, value: int, step: int) -> bool:
         """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
@@ -202,7 +224,10 @@ class Run:
             found = [
                 value
                 for value, straight in self.inputs[kernel].items()
-                if straight and self.has_type_of(value, result) and result not in self.block.viewed
+                if straight
+                and self.has_type_of(value, result)
+                and result not in self.block.viewed
+                and not self.comes_from_loop(value)
             ]
         else:
             return ()
@@ -217,6 +242,11 @@ class Run:
     def is_product_on_gpu(self, value: int) -> bool:
         producer = self.fusion.producer.get(value)
         return self.machine.workspace > 0 and producer is not None and self.block.ops[producer].name == "dot_general"
+
+    def comes_from_loop(self, value: int) -> bool:
+        """Whether a loop has carried the tensor: its buffer is not written over by other kernels."""
+        producer = self.fusion.producer.get(value)
+        return producer is not None and self.block.ops[producer].name == "while" and self.machine.breadth_first
 
     def is_column_major(self, value: int) -> bool:
         """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
@@ -251,8 +281,10 @@ class Run:
             window = prod(min(machine.longest_fused_reduction or n, n) for n in op.lengths)
             partial = size // max(window, 1)
             return partial + self.widened(op, step)
-        if op.name == "triangular_solve" and op.lengths[0] > _SOLVED_AT_ONCE:
-            return sizes[op.results[0]]
+        if op.name == "triangular_solve":
+            if len(self.block.shapes[op.operands[0]]) > 2:
+                return sizes[op.operands[0]] + sizes[op.results[0]]
+            return sizes[op.results[0]] if op.lengths[0] > _SOLVED_AT_ONCE else 0
         if op.name != "dot_general":
             return 0
         copied = {op.operands[side] for side in op.copied}

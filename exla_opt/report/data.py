@@ -44,7 +44,7 @@ class Run:
 def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
     """The report as JSON has it: sizes in bytes, times in seconds.
 
-    name_place: turns the place of an op into the one that is told; those of the remarks are told as they are.
+    name_place: turns the place of an op into the one that is shown; those of the remarks are shown as they are.
     """
     options, fit = run.options, run.fit
     found = None

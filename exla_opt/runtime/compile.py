@@ -17,7 +17,7 @@ from exla_opt.runtime.inputs import Array
 
 Device = Literal["cpu", "cuda"]
 
-# XLA:CPU's YNN fusions keep whole tensors in scratch memory that no statistic counts. Without them the sizes are
+# XLA:CPU's YNN fusions keep entire tensors in scratch memory that no statistic counts. Without them the sizes are
 # true; with them, as every user has it, the times are.
 _WITHOUT_YNN = [("xla_cpu_experimental_ynn_fusion_type", "")]
 

@@ -20,7 +20,7 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:
-    """The memory of what PJRT compiled, with `gemm` as it is told in Memory."""
+    """The memory of what PJRT compiled, with `gemm` as Memory has it."""
     statistics = pjrt.statistics(executable)
     return Memory(
         arguments=statistics.argument_size_in_bytes,

@@ -22,7 +22,7 @@ from exla_opt.runtime.compile import first_line
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
 
 # With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
-# is told, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
+# is asked, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
 _GEMMS = {"Triton": True, "cuBLAS": False}
 
 # Without some of these XLA divides by zero and takes the process along, without the others it does not compile.

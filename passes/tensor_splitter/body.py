@@ -14,7 +14,7 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping
-from exla_opt.ops.tiling import is_widened
+from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import traits_of
 
 from .graph import Graph, Node
@@ -144,7 +144,7 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
                     tile = planned.fresh(graph.tensors[value].type, mapping)
                     cut[key] = planned.add("dynamic_slice", (), tile)
                 replaced[index] = cut[key]
-            if node.name == "stablehlo.reduce" and is_widened(node.op, tiled.factor):
+            if converts_operands(node.op, tiled.factor):
                 shape = graph.tensors[value].type.shape
                 wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping)
                 narrow = replaced.get(index, planned.of(value))

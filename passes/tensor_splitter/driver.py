@@ -19,6 +19,7 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from .kernels import keep_separate_kernels, needs_separate_kernels
 from .loops import Refusal
 from .plan import Plan
 from .rematerialise import rematerialise_captures
@@ -40,7 +41,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, options)
         if made or attempt == 0:
-            _remove_marks(module)
+            _finish_loops(module, options)
         if made or attempt == 0:
             missed = found  # reported while our own loops were still marked as such
         if not made:
@@ -137,10 +138,15 @@ def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
     return op
 
 
-def _remove_marks(module: ir.Module) -> None:
-    def remove(op: ir.Operation) -> ir.WalkResult:
+def _finish_loops(module: ir.Module, options: Options) -> None:
+    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `kernels`)."""
+    types = Types()
+
+    def finish(op: ir.Operation) -> ir.WalkResult:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
+            if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
+                keep_separate_kernels(op)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(remove)
+    module.operation.walk(finish)

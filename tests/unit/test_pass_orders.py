@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,18 +10,17 @@ import jax.numpy as jnp
 import pytest
 
 from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module, read_module
+from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, run_pipeline
 from exla_opt.runtime.compare import compare
 from tests.execute import random_arguments, run_module
 from tests.programs.model import Program, export_program, gradient
-from tests.unit.test_samples import FOLDER, arrays
+from tests.programs.samples import NAMES, SMALL_STORED, read_sample
 
 OPTIONS = Options(size_threshold=8_000, split_size=4_000)
 REWRITES = tuple(name for name in PASSES if name != "normalise")
-SMALL = sorted(path for path in FOLDER.glob("*_small_*.mlir") if path.with_suffix(".npz").exists())
 Tensor = Any
 
 
@@ -70,15 +68,15 @@ def test_all_orders_of_the_passes(program: Program) -> None:
             assert comparison.passed, comparison.problem
 
 
-@pytest.mark.skipif(not SMALL, reason="the sample modules are not beside this checkout")
-@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
-def test_each_pass_alone_on_a_sample(path: Path) -> None:
-    for name in REWRITES:
+@pytest.mark.parametrize("name", [*NAMES, *SMALL_STORED])
+def test_each_pass_alone_on_a_sample(name: str) -> None:
+    sample = read_sample(name)
+    for rewrite_name in REWRITES:
         with new_context() as context:
-            module = read_module(str(path), context).module
-            run_pipeline(module, ("normalise", name), OPTIONS)
+            module = parse_module(name, sample.module, context).module
+            run_pipeline(module, ("normalise", rewrite_name), OPTIONS)
             text = serialise(module, "text").decode()
-        results = run_module(text, arrays(path, "arg"))
-        for number, (expected, actual) in enumerate(zip(arrays(path, "out"), results, strict=True)):
+        results = run_module(text, list(sample.arguments))
+        for number, (expected, actual) in enumerate(zip(sample.results, results, strict=True)):
             comparison = compare(expected, actual)
-            assert comparison.passed, f"{name}, result {number}: {comparison.problem}"
+            assert comparison.passed, f"{rewrite_name}, result {number}: {comparison.problem}"

@@ -13,7 +13,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
-from exla_opt.ir.read import Source, _explain, read_module
+from exla_opt.ir.parse_errors import explain
+from exla_opt.ir.read import Source, read_module
 from exla_opt.ir.write import serialise
 
 GOOD = """module @m {
@@ -194,4 +195,4 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_an_error_of_mlir_without_a_word() -> None:
     """Some damaged bytecode is refused without a diagnostic."""
     silent: Any = SimpleNamespace(error_diagnostics=[])
-    assert _explain(silent, b"").message == "MLIR cannot read it, and does not say why"
+    assert explain(silent, b"").message == "MLIR cannot read it, and does not say why"

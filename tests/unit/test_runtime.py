@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
+import exla_opt
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.write import Emit, serialise
@@ -207,3 +210,26 @@ def test_a_single_array_and_a_missing_file_are_refused(tmp_path: Path) -> None:
         load_inputs(str(tmp_path / "x.npy"), signature_of(reverse("f32")))
     with pytest.raises(InputError, match="cannot open the inputs: No such file"):
         load_inputs(str(tmp_path / "none.npz"), signature_of(reverse("f32")))
+
+
+def test_the_private_parts_of_jax_are_used_in_one_file() -> None:
+    private = re.compile(
+        r"jax\.extend|jax\.experimental|from jaxlib import|jaxlib\.(?!mlir\b|version\b)|_mlir_libs|jax\._|\.get_compiled"
+    )
+    package = Path(exla_opt.__file__).parent
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if private.search(path.read_text().partition('"""\n\nfrom __future__')[2])
+    }
+    assert found == {"runtime/pjrt.py", "ir/context.py"}
+
+
+def test_no_import_in_a_function_hides_a_circle() -> None:
+    """What is imported inside functions saves time at the start; of `cli` itself there is nothing to save."""
+    folder = Path(exla_opt.__file__).parent / "cli"
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                inner = [each for each in ast.walk(node) if isinstance(each, ast.ImportFrom)]
+                assert not [each for each in inner if (each.module or "").startswith("exla_opt.cli")], path
