@@ -53,6 +53,9 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         if integer(op, "dimension") != len(shapes[0]) - 1:
             return made
         return replace(made, lengths=tuple(shape[-1] for shape in shapes))
+    if name == "custom_call" and "operand_layouts" in op.attributes:
+        layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
+        return replace(made, copied=tuple(side for side, layout in layouts if not _is_row_major(layout)))
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
@@ -284,8 +287,14 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
     spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
     if spread is None:
         return splat_value(op.operands[1]) is not None
-    repeated = prod(types.of(spread.operands[0]).shape) > 1
+    repeated = prod(types.of(spread.operands[0]).shape) > 1 and len(list(spread.results[0].uses)) == 1
     return repeated or _is_constant(spread.operands[0])
+
+
+def _is_row_major(layout: ir.Attribute) -> bool:
+    order = ir.DenseIntElementsAttr(layout)
+    dims = [int(order[place]) for place in range(len(order))]
+    return dims == sorted(dims, reverse=True)
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:

@@ -68,7 +68,10 @@ class Run:
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
-        resident = place_carry(self.fusion) if held is None and block.arguments else set()
+        # A branch leaves its results in the buffers of its op, a loop's body what it carries in those of the loop.
+        resident: Collection[int] = ()
+        if held is None:
+            resident = place_carry(self.fusion) if block.arguments else block.returned
         self.inputs = self.fusion.inputs
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
@@ -285,6 +288,10 @@ class Run:
             if len(self.block.shapes[op.operands[0]]) > 2:
                 return sizes[op.operands[0]] + sizes[op.results[0]]
             return sizes[op.results[0]] if op.lengths[0] > _SOLVED_AT_ONCE else 0
+        if op.name == "custom_call":
+            wanted = {op.operands[side] for side in op.copied}
+            wanted -= {old for _, old in self.in_place(op)}
+            return sum(sizes[value] for value in wanted if value not in self.fusion.producer)
         if op.name != "dot_general":
             return 0
         copied = {op.operands[side] for side in op.copied}
