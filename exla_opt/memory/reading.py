@@ -24,6 +24,10 @@ from .block import Block, Operation, Shape
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
+# What these ops leave the other operand as it is with; XLA drops them.
+_NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
+# Cumulative sums along more elements than so many are made in blocks of as many.
+_SCANNED_AT_ONCE = 16
 _MULTIPLY = traits_of("stablehlo.multiply")
 
 
@@ -106,6 +110,8 @@ class _Reader:
                     self.views.add(op.results[0])
                 if op.operands[0] in self.behind:
                     self.behind[op.results[0]] = self.behind[op.operands[0]]
+            elif (side := _identity_side(op)) is not None:
+                self.number[op.results[0]] = self.of(op.operands[side])
             else:
                 self.add(op)
         self.made.viewed = ({self.number[value] for value in self.views} | self.in_other_shape) - self.plain
@@ -163,6 +169,9 @@ class _Reader:
         if name == "convolution" and self.is_function:
             self.add_convolution(op, made)
             return
+        if name == "reduce_window" and len(results) == 1 and self.is_long_scan(op):
+            self.add_scan(op, made)
+            return
         if len(op.regions):
             made = replace(made, captures=tuple(map(self.of, captured_values(op))))
         if name == "reduce" and len(results) == 1:
@@ -195,6 +204,25 @@ class _Reader:
         start = self.fresh(origin, shape, results[0])
         self.add_plain("broadcast_in_dim", operands[2:], (start,))
         self.add_plain("scatter", (start, places, operands[1]), results)
+
+    def is_long_scan(self, op: ir.Operation) -> bool:
+        """Whether windows that each begin at the first element, or end at the last, make a cumulative sum."""
+        shape, windows = self.types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
+        long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
+        return shape == self.types.of(op.results[0]).shape and all(
+            size == window > _SCANNED_AT_ONCE for size, window in long
+        )
+
+    def add_scan(self, op: ir.Operation, made: Operation) -> None:
+        """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
+        [operand, *_], [result] = made.operands, made.results
+        blocks = self.fresh(op.results[0], self.made.shapes[result], result)
+        self.add_plain("reduce_window", (operand,), (blocks,))
+        small = self.fresh(op.results[0], (self.made.sizes[result] // 4 // _SCANNED_AT_ONCE,))
+        self.add_plain("reduce_window", (blocks,), (small,))
+        spread = self.fresh(op.results[0], self.made.shapes[result], result)
+        self.add_plain("broadcast_in_dim", (small,), (spread,))
+        self.add_plain("multiply", (blocks, spread), (result,))
 
     def add_convolution(self, op: ir.Operation, made: Operation) -> None:
         """XLA:CPU convolves in one order of dimensions only, and copies what is in another."""
@@ -289,6 +317,14 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
         return splat_value(op.operands[1]) is not None
     repeated = prod(types.of(spread.operands[0]).shape) > 1 and len(list(spread.results[0].uses)) == 1
     return repeated or _is_constant(spread.operands[0])
+
+
+def _identity_side(op: ir.Operation) -> int | None:
+    """The operand that the result equals, where the other is the op's neutral element everywhere."""
+    neutral = _NEUTRAL.get(op.name)
+    if neutral is None or (op.name == "stablehlo.and" and str(element_type(op.results[0])) != "i1"):
+        return None
+    return next((1 - side for side in (1, 0) if splat_value(op.operands[side]) == neutral), None)
 
 
 def _is_row_major(layout: ir.Attribute) -> bool:
