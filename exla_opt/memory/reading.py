@@ -20,6 +20,7 @@ from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.traits import traits_of
 
 from .block import Block, Operation, Shape
+from .machine import Machine
 
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
@@ -31,14 +32,14 @@ _SCANNED_AT_ONCE = 16
 _MULTIPLY = traits_of("stablehlo.multiply")
 
 
-def read_block(block: ir.Block, types: Types, is_function: bool = False) -> Block:
-    """The block and, inside its ops, those of its control flow. is_function: whether it is a function's own."""
-    return _Reader(types, is_function).read(block)
+def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
+    """The block as the machine's compiler sees it and, inside its ops, the blocks of its control flow."""
+    return read_numbered(block, types, machine)[0]
 
 
-def read_numbered(block: ir.Block, types: Types) -> tuple[Block, dict[ir.Value, int]]:
+def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself."""
-    reader = _Reader(types, isinstance(block.owner.opview, func.FuncOp))
+    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
     return reader.read(block), reader.number
 
 
@@ -59,7 +60,10 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         return replace(made, lengths=tuple(shape[-1] for shape in shapes))
     if name == "custom_call" and "operand_layouts" in op.attributes:
         layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
-        return replace(made, copied=tuple(side for side, layout in layouts if not _is_row_major(layout)))
+        copied = tuple(side for side, layout in layouts if not _is_row_major(layout))
+        return replace(
+            made, copied=copied, is_library=ir.StringAttr(op.attributes["call_target_name"]).value.startswith("lapack_")
+        )
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
@@ -81,8 +85,10 @@ class _Reader:
     one that went in; yet an op on it is not the op on what went in.
     """
 
-    def __init__(self, types: Types, is_function: bool):
+    def __init__(self, types: Types, machine: Machine, is_function: bool):
         self.types = types
+        self.machine = machine
+        self.is_cpu = machine.kind == "cpu"
         self.made = Block()
         self.number: dict[ir.Value, int] = {}
         self.behind: dict[ir.Value, int] = {}
@@ -143,7 +149,7 @@ class _Reader:
         merged = merged_sides(op, self.types) if name == "dot_general" else ()
         self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in merged])
         self.in_other_shape.update(operands[side] for side in merged)
-        if name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
+        if self.is_cpu and name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
             self.in_other_shape.add(operands[0])  # a library call on the rows of a matrix
             self.plain.discard(operands[0])
         barriers = tuple(self.behind.get(value, 0) for value in op.operands) if self.behind else ()
@@ -160,13 +166,13 @@ class _Reader:
         made = read_operation(op, operands, results, self.types)
         if name == "dot_general":
             made = self.with_ordered_operands(op, made)
-        if name == "top_k" and not any(True for _ in op.results[1].uses):
+        if self.is_cpu and name == "top_k" and not any(True for _ in op.results[1].uses):
             self.add_sort_of_all(op.results[0], made)
             return
-        if name == "select_and_scatter":
+        if self.is_cpu and name == "select_and_scatter":
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
-        if name == "convolution" and self.is_function:
+        if self.is_cpu and name == "convolution" and self.is_function:
             self.add_convolution(op, made)
             return
         if name == "reduce_window" and len(results) == 1 and self.is_long_scan(op):
@@ -283,7 +289,7 @@ class _Reader:
         is_loop = op.name == "stablehlo.while"
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         captures = tuple(map(self.of, captured_values(op)))
-        read = [read_numbered(block, self.types) for block in blocks]
+        read = [read_numbered(block, self.types, self.machine) for block in blocks]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),

@@ -105,7 +105,7 @@ class Run:
         """The results of an op with the operands whose buffers they take, if nobody reads those later."""
         if op.name == "while":
             return list(zip(op.results, op.operands, strict=False))
-        if Trait.IN_PLACE in op.traits or op.name == "sort":
+        if Trait.IN_PLACE in op.traits or (op.name == "sort" and self.machine.sorts_in_place):
             return [
                 (new, old)
                 for new, old in zip(op.results, op.operands, strict=False)
@@ -145,7 +145,7 @@ class Run:
         return found
 
     def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int, int]]:
-        """The largest buffers of results: each one's bytes, the step from which the result needs it, and the result."""
+        """The largest buffers of results: the bytes of each, the step from which it is needed, and the result."""
         first = {value: born[value] for value in self.elsewhere if value in born}
         for step, kernel in enumerate(self.order):
             for new, old in self.in_place(self.block.ops[kernel]):
@@ -221,7 +221,7 @@ class Run:
             return op.operands
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
-        elif op.name in ("sort", "cholesky"):
+        elif op.name == "cholesky" or (op.name == "sort" and self.machine.sorts_in_place):
             found = op.operands
         elif Trait.POINTWISE in op.traits:
             found = [
