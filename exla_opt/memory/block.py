@@ -22,10 +22,11 @@ class Operation:
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
     rows that a concatenate puts together.
-    copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
+    copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
     scratch: bytes that the op needs while it runs, as far as they are known beforehand.
+    is_library: whether a custom call is one of those whose memory is in its operands and results.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Operation:
     outside: tuple[dict[int, int], ...] = ()
     narrow: frozenset[int] = frozenset()
     scratch: int = 0
+    is_library: bool = False
 
 
 @dataclass(slots=True)

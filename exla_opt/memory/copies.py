@@ -61,8 +61,13 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
                 made.ops.append(Operation("broadcast_in_dim", _BROADCAST, (), (filled[value],)))
             source = filled[value]
         others = [other for other in readers[value] if other != position]
-        twice = loop.operands.count(value) > 1 or value in loop.captures
-        shared = twice or any(other > position or value in starts.get(other, ()) for other in others)
+        # The last of several places takes the tensor itself.
+        again = value in loop.operands[place + 1 :]
+        shared = (
+            again
+            or value in loop.captures
+            or any(other > position or value in starts.get(other, ()) for other in others)
+        )
         if not shared and (maker is not None or value in owned):
             return source
         copied = fresh(value, loop, place)

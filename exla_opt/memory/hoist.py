@@ -1,8 +1,7 @@
 """What a compiler computes before a loop because every trip would compute the same.
 
 XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
-moves
-or repeats elements moves with an op that reads it, not on its own.
+moves or repeats elements moves with an op that reads it, not on its own.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ class Machine:
     breadth_first: whether kernels run in the order in which they become ready; in program order if not.
     widens: whether it multiplies narrow floats as float32, sums bfloat16 so, and slices them so in loops.
     workspace: bytes that a product of matrices is given for its own use.
+    sorts_in_place: whether a sort writes over what it sorts.
+    unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least".
 
     Speeds:
     flops: operations a second in products of matrices, by element type; the first stands for those not named.
@@ -45,6 +47,8 @@ class Machine:
     breadth_first: bool
     widens: bool
     workspace: int
+    sorts_in_place: bool
+    unknown: frozenset[str]
     flops: tuple[tuple[str, float], ...]
     flops_elementwise: float
     bytes_per_second: float
@@ -69,6 +73,8 @@ CPU = Machine(
     breadth_first=True,
     widens=True,
     workspace=0,
+    sorts_in_place=True,
+    unknown=frozenset("fft rng rng_bit_generator custom_call".split()),
     flops=(("f32", 4e10), ("f64", 2e10)),
     flops_elementwise=4e9,
     bytes_per_second=8e9,
@@ -90,6 +96,8 @@ _H200 = Machine(
     breadth_first=False,
     widens=False,
     workspace=4 * _MIB,
+    sorts_in_place=False,
+    unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator sort triangular_solve".split()),
     flops=(
         ("f32", 0.65 * 494e12),
         ("bf16", 0.65 * 989e12),

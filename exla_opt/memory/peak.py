@@ -28,6 +28,7 @@ class Memory:
     arguments, results: what goes in and what comes out.
     aliased: the results that are written into donated arguments.
     temp: what exists only while the program runs.
+    unknown: ops, without the dialect, whose own memory is not known: where there are any, temp is "at least".
     gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
     """
 
@@ -36,6 +37,7 @@ class Memory:
     aliased: int
     temp: int
     gemm: str = ""
+    unknown: frozenset[str] = frozenset()
 
     @property
     def peak(self) -> int:
@@ -47,7 +49,7 @@ def predict(module: ir.Module, machine: Machine = CPU) -> Memory:
     """The memory that the machine's compiler will plan for the module's main function."""
     function = main_function(module)
     types = Types()
-    block = read_block(function.regions[0].blocks[0], types, is_function=True)
+    block = read_block(function.regions[0].blocks[0], types, machine)
     run = run_block(block, machine, held=block.returned)
     return memory_of(function, run, types)
 
@@ -58,7 +60,16 @@ def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
     arguments = [types.of(value).bytes for value in function.regions[0].blocks[0].arguments]
     results = [made.sizes[value] or types.of(made.values[value]).bytes for value in made.returned]
     table = _POINTER * len(results) if len(results) > 1 else 0
-    return Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak)
+    return Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak, unknown=_unknown(run))
+
+
+def _unknown(run: Run) -> frozenset[str]:
+    """The ops of a run, and of those inside it, whose own memory is not known."""
+    machine = run.machine
+    known = {op.name for op in run.block.ops if op.name in machine.unknown and not op.is_library}
+    if not machine.fitted:
+        known.add(machine.name)
+    return frozenset(known).union(*(_unknown(inner) for runs in run.inner.values() for inner in runs))
 
 
 def _aliased(function: ir.Operation, arguments: Sequence[int]) -> int:

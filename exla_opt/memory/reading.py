@@ -20,21 +20,26 @@ from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.traits import traits_of
 
 from .block import Block, Operation, Shape
+from .machine import Machine
 
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
+# What these ops leave the other operand as it is with; XLA drops them.
+_NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
+# Cumulative sums along more elements than so many are made in blocks of as many.
+_SCANNED_AT_ONCE = 16
 _MULTIPLY = traits_of("stablehlo.multiply")
 
 
-def read_block(block: ir.Block, types: Types, is_function: bool = False) -> Block:
-    """The block and, inside its ops, those of its control flow. is_function: whether it is a function's own."""
-    return _Reader(types, is_function).read(block)
+def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
+    """The block as the machine's compiler sees it and, inside its ops, the blocks of its control flow."""
+    return read_numbered(block, types, machine)[0]
 
 
-def read_numbered(block: ir.Block, types: Types) -> tuple[Block, dict[ir.Value, int]]:
+def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself."""
-    reader = _Reader(types, isinstance(block.owner.opview, func.FuncOp))
+    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
     return reader.read(block), reader.number
 
 
@@ -53,6 +58,12 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         if integer(op, "dimension") != len(shapes[0]) - 1:
             return made
         return replace(made, lengths=tuple(shape[-1] for shape in shapes))
+    if name == "custom_call" and "operand_layouts" in op.attributes:
+        layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
+        copied = tuple(side for side, layout in layouts if not _is_row_major(layout))
+        return replace(
+            made, copied=copied, is_library=ir.StringAttr(op.attributes["call_target_name"]).value.startswith("lapack_")
+        )
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
@@ -74,8 +85,10 @@ class _Reader:
     one that went in; yet an op on it is not the op on what went in.
     """
 
-    def __init__(self, types: Types, is_function: bool):
+    def __init__(self, types: Types, machine: Machine, is_function: bool):
         self.types = types
+        self.machine = machine
+        self.is_cpu = machine.kind == "cpu"
         self.made = Block()
         self.number: dict[ir.Value, int] = {}
         self.behind: dict[ir.Value, int] = {}
@@ -103,6 +116,8 @@ class _Reader:
                     self.views.add(op.results[0])
                 if op.operands[0] in self.behind:
                     self.behind[op.results[0]] = self.behind[op.operands[0]]
+            elif (side := _identity_side(op)) is not None:
+                self.number[op.results[0]] = self.of(op.operands[side])
             else:
                 self.add(op)
         self.made.viewed = ({self.number[value] for value in self.views} | self.in_other_shape) - self.plain
@@ -134,7 +149,7 @@ class _Reader:
         merged = merged_sides(op, self.types) if name == "dot_general" else ()
         self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in merged])
         self.in_other_shape.update(operands[side] for side in merged)
-        if name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
+        if self.is_cpu and name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
             self.in_other_shape.add(operands[0])  # a library call on the rows of a matrix
             self.plain.discard(operands[0])
         barriers = tuple(self.behind.get(value, 0) for value in op.operands) if self.behind else ()
@@ -151,14 +166,17 @@ class _Reader:
         made = read_operation(op, operands, results, self.types)
         if name == "dot_general":
             made = self.with_ordered_operands(op, made)
-        if name == "top_k" and not any(True for _ in op.results[1].uses):
+        if self.is_cpu and name == "top_k" and not any(True for _ in op.results[1].uses):
             self.add_sort_of_all(op.results[0], made)
             return
-        if name == "select_and_scatter":
+        if self.is_cpu and name == "select_and_scatter":
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
-        if name == "convolution" and self.is_function:
+        if self.is_cpu and name == "convolution" and self.is_function:
             self.add_convolution(op, made)
+            return
+        if name == "reduce_window" and len(results) == 1 and self.is_long_scan(op):
+            self.add_scan(op, made)
             return
         if len(op.regions):
             made = replace(made, captures=tuple(map(self.of, captured_values(op))))
@@ -192,6 +210,25 @@ class _Reader:
         start = self.fresh(origin, shape, results[0])
         self.add_plain("broadcast_in_dim", operands[2:], (start,))
         self.add_plain("scatter", (start, places, operands[1]), results)
+
+    def is_long_scan(self, op: ir.Operation) -> bool:
+        """Whether windows that each begin at the first element, or end at the last, make a cumulative sum."""
+        shape, windows = self.types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
+        long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
+        return shape == self.types.of(op.results[0]).shape and all(
+            size == window > _SCANNED_AT_ONCE for size, window in long
+        )
+
+    def add_scan(self, op: ir.Operation, made: Operation) -> None:
+        """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
+        [operand, *_], [result] = made.operands, made.results
+        blocks = self.fresh(op.results[0], self.made.shapes[result], result)
+        self.add_plain("reduce_window", (operand,), (blocks,))
+        small = self.fresh(op.results[0], (self.made.sizes[result] // 4 // _SCANNED_AT_ONCE,))
+        self.add_plain("reduce_window", (blocks,), (small,))
+        spread = self.fresh(op.results[0], self.made.shapes[result], result)
+        self.add_plain("broadcast_in_dim", (small,), (spread,))
+        self.add_plain("multiply", (blocks, spread), (result,))
 
     def add_convolution(self, op: ir.Operation, made: Operation) -> None:
         """XLA:CPU convolves in one order of dimensions only, and copies what is in another."""
@@ -252,7 +289,7 @@ class _Reader:
         is_loop = op.name == "stablehlo.while"
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         captures = tuple(map(self.of, captured_values(op)))
-        read = [read_numbered(block, self.types) for block in blocks]
+        read = [read_numbered(block, self.types, self.machine) for block in blocks]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),
@@ -284,8 +321,22 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
     spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
     if spread is None:
         return splat_value(op.operands[1]) is not None
-    repeated = prod(types.of(spread.operands[0]).shape) > 1
+    repeated = prod(types.of(spread.operands[0]).shape) > 1 and len(list(spread.results[0].uses)) == 1
     return repeated or _is_constant(spread.operands[0])
+
+
+def _identity_side(op: ir.Operation) -> int | None:
+    """The operand that the result equals, where the other is the op's neutral element everywhere."""
+    neutral = _NEUTRAL.get(op.name)
+    if neutral is None or (op.name == "stablehlo.and" and str(element_type(op.results[0])) != "i1"):
+        return None
+    return next((1 - side for side in (1, 0) if splat_value(op.operands[side]) == neutral), None)
+
+
+def _is_row_major(layout: ir.Attribute) -> bool:
+    order = ir.DenseIntElementsAttr(layout)
+    dims = [int(order[place]) for place in range(len(order))]
+    return dims == sorted(dims, reverse=True)
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:

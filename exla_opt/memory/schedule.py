@@ -68,7 +68,10 @@ class Run:
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
-        resident = place_carry(self.fusion) if held is None and block.arguments else set()
+        # A branch leaves its results in the buffers of its op, a loop's body what it carries in those of the loop.
+        resident: Collection[int] = ()
+        if held is None:
+            resident = place_carry(self.fusion) if block.arguments else block.returned
         self.inputs = self.fusion.inputs
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
@@ -102,7 +105,7 @@ class Run:
         """The results of an op with the operands whose buffers they take, if nobody reads those later."""
         if op.name == "while":
             return list(zip(op.results, op.operands, strict=False))
-        if Trait.IN_PLACE in op.traits or op.name == "sort":
+        if Trait.IN_PLACE in op.traits or (op.name == "sort" and self.machine.sorts_in_place):
             return [
                 (new, old)
                 for new, old in zip(op.results, op.operands, strict=False)
@@ -142,7 +145,7 @@ class Run:
         return found
 
     def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int, int]]:
-        """The largest buffers of results: each one's bytes, the step from which the result needs it, and the result."""
+        """The largest buffers of results: the bytes of each, the step from which it is needed, and the result."""
         first = {value: born[value] for value in self.elsewhere if value in born}
         for step, kernel in enumerate(self.order):
             for new, old in self.in_place(self.block.ops[kernel]):
@@ -218,7 +221,7 @@ class Run:
             return op.operands
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
-        elif op.name in ("sort", "cholesky"):
+        elif op.name == "cholesky" or (op.name == "sort" and self.machine.sorts_in_place):
             found = op.operands
         elif Trait.POINTWISE in op.traits:
             found = [
@@ -285,6 +288,10 @@ class Run:
             if len(self.block.shapes[op.operands[0]]) > 2:
                 return sizes[op.operands[0]] + sizes[op.results[0]]
             return sizes[op.results[0]] if op.lengths[0] > _SOLVED_AT_ONCE else 0
+        if op.name == "custom_call":
+            wanted = {op.operands[side] for side in op.copied}
+            wanted -= {old for _, old in self.in_place(op)}
+            return sum(sizes[value] for value in wanted if value not in self.fusion.producer)
         if op.name != "dot_general":
             return 0
         copied = {op.operands[side] for side in op.copied}

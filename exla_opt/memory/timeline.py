@@ -83,7 +83,7 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     """
     function = main_function(module)
     types = Types()
-    block = read_block(function.regions[0].blocks[0], types, is_function=True)
+    block = read_block(function.regions[0].blocks[0], types, machine)
     run = run_block(block, machine, held=block.returned)
     collected = _Collected(types)
     collected.add(run, 0, 0)

@@ -46,7 +46,8 @@ def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | N
     if node.name not in CONTROL_FLOW:
         return made
     blocks = (block for region in node.op.regions for block in region.blocks)
-    return replace(made, scratch=max(run_block(read_block(block, graph.types), machine).peak for block in blocks))
+    bodies = [read_block(block, graph.types, machine) for block in blocks]
+    return replace(made, scratch=max(run_block(body, machine).peak for body in bodies))
 
 
 def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:

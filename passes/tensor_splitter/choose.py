@@ -49,7 +49,7 @@ def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     """The tensors of a block that the machine is expected to write to memory."""
-    block, number = read_numbered(graph.block, graph.types)
+    block, number = read_numbered(graph.block, graph.types, machine)
     written = fuse(block, machine).tensors()
     return {
         value
