@@ -4,14 +4,18 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+NEWEST_VENV ?= .venv-newest
+NEWEST_PYTHON ?= $(shell .ci/newest-python)
+NEWEST_BIN := $(NEWEST_VENV)/bin
+NEWEST_INSTALLED := $(NEWEST_VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test corpus mutations large fuzz lint format clean
+.PHONY: help demo test test-newest corpus mutations large fuzz lint format clean
 .DEFAULT_GOAL := help
 
 help: ## Tell what there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
 demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	@mkdir -p $(dir $(DEMO_OUTPUT))
@@ -21,6 +25,11 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 test: lint ## Everything that CI runs: lint, types, unit tests, lit
 	$(BIN)/pytest -q -n 2
 	$(BIN)/lit -sv tests/lit
+
+test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax at hand
+	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
+	$(NEWEST_BIN)/pytest -q -n 2
+	$(NEWEST_BIN)/lit -sv tests/lit
 
 corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public functions; an hour on two cores
 	EXLA_OPT_CORPUS=all $(BIN)/python -m pytest -q -n 2 -p tests.corpus.tables -o faulthandler_timeout=600 \
@@ -47,7 +56,7 @@ format: $(INSTALLED) ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find tests/lit -name Output -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an installation that broke off is done again.
@@ -55,4 +64,10 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "exla-opt needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(NEWEST_INSTALLED): pyproject.toml
+	@test -n '$(NEWEST_PYTHON)' || { echo "no Python 3.12 or 3.13 found: make $@ NEWEST_PYTHON=/path/to/python3.13"; exit 1; }
+	$(NEWEST_PYTHON) -m venv $(NEWEST_VENV)
+	$(NEWEST_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from exla_opt.options import Options
 
 
+@overload
+def optimize(program: str, options: Options | None = None) -> str: ...
+@overload
+def optimize(program: bytes, options: Options | None = None) -> bytes: ...
 def optimize(program: str | bytes, options: Options | None = None) -> str | bytes:
     """Rewrite one module so that its big tensors are computed in slices; the signature and results stay the same.
 
@@ -20,13 +24,13 @@ def optimize(program: str | bytes, options: Options | None = None) -> str | byte
     from exla_opt.ir.write import serialise
     from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
+    is_text = isinstance(program, str)
     data = program.encode() if isinstance(program, str) else program
     with new_context() as context:
         module = parse_module("<program>", data, context).module
         run_pipeline(module, DEFAULT_PASSES, options or Options())
-        if isinstance(program, str):
-            return serialise(module, "text").decode()
-        return serialise(module, "portable")
+        written = serialise(module, "text" if is_text else "portable")
+        return written.decode() if is_text else written
 
 
 def jit(function: Callable[..., Any], options: Options | None = None) -> Callable[..., Any]:
@@ -37,4 +41,7 @@ def jit(function: Callable[..., Any], options: Options | None = None) -> Callabl
     """
     from exla_opt.runtime.jit import split_jit
 
-    return split_jit(function, options or Options())
+    def rewrite(module: bytes) -> bytes:
+        return optimize(module, options)
+
+    return split_jit(function, rewrite)

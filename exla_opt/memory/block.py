@@ -20,8 +20,10 @@ class Operation:
 
     name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
-    lengths: the sizes of the dimensions that a reduce reduces, or of the matrix that a triangular_solve solves.
+    lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
+    rows that a concatenate puts together.
     copied: the operands that a dot wants in another order of dimensions. bodies: of control flow.
+    outside: for each body the numbers that tensors from around it have there, by the number in the body.
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
     scratch: bytes that the op needs while it runs, as far as they are known beforehand.
     """
@@ -34,6 +36,7 @@ class Operation:
     lengths: Shape = ()
     copied: tuple[int, ...] = ()
     bodies: tuple[Block, ...] = ()
+    outside: tuple[dict[int, int], ...] = ()
     narrow: frozenset[int] = frozenset()
     scratch: int = 0
 
@@ -42,7 +45,9 @@ class Operation:
 class Block:
     """ops in program order. shapes, sizes (bytes): of every tensor. arguments, returned: in order.
 
-    values: the tensors in IR, where the block was made of it.
+    dtypes: the element type of every tensor. values: those that are in IR.
+    viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
+    merged: the tensors that are written in another shape, and read through a bitcast.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -50,4 +55,28 @@ class Block:
     sizes: list[int] = field(default_factory=list)
     arguments: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
-    values: list[ir.Value] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    viewed: set[int] = field(default_factory=set)
+    merged: set[int] = field(default_factory=set)
+
+    def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
+        """The number of a new tensor."""
+        self.shapes.append(shape)
+        self.sizes.append(size)
+        self.dtypes.append(dtype)
+        return len(self.shapes) - 1
+
+    def copied(self) -> Block:
+        """A block of its own with the same ops and tensors."""
+        return Block(
+            list(self.ops),
+            list(self.shapes),
+            list(self.sizes),
+            list(self.arguments),
+            list(self.returned),
+            list(self.dtypes),
+            dict(self.values),
+            set(self.viewed),
+            set(self.merged),
+        )

@@ -11,6 +11,7 @@ from math import prod
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .greedy import Greedy
 from .machine import Machine
 
 # A kernel reads no more tensors than so many: what would add to them is written instead.
@@ -57,6 +58,12 @@ class Fusion:
 def fuse(block: Block, machine: Machine) -> Fusion:
     """Decide for every op of a block, readers first; then look what each kernel reads."""
     decision = _Decision(block, machine)
+    if machine.repeats_cheap:
+        fusion = decision.fusion
+        greedy = Greedy(block, machine, fusion.producer, [decision.fusible(op) for op in block.ops])
+        greedy.run()
+        fusion.written, fusion.inputs = greedy.written, greedy.inputs
+        return fusion
     for position in range(len(block.ops) - 1, -1, -1):
         decision.decide(position)
     _read_inputs(decision.fusion)

@@ -47,7 +47,7 @@ def predict(module: ir.Module, machine: Machine = CPU) -> Memory:
     """The memory that the machine's compiler will plan for the module's main function."""
     function = main_function(module)
     types = Types()
-    block = read_block(function.regions[0].blocks[0], types)
+    block = read_block(function.regions[0].blocks[0], types, is_function=True)
     run = run_block(block, machine, held=block.returned)
     return memory_of(function, run, types)
 

@@ -7,26 +7,30 @@ order. A tensor is freed after its last reader. Fitted to XLA's own buffer assig
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import prod
 
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .copies import changed_places, place_carry, with_copies
 from .fusion import Fusion, fuse, is_short
+from .hoist import with_hoisted
 from .machine import Machine
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
 # The bytes of a float32: the type in which narrower floats are multiplied, and bfloat16 summed, by some machines.
 _WIDE = 4
+# So many results, the largest, lend their buffers to so many tensors.
+_MOST_BUFFERS, _MOST_LENT = 8, 2000
 
 
 def _order(fusion: Fusion) -> list[int]:
     """The kernels in the order in which they run."""
     kernels = [position for position, written in enumerate(fusion.written) if written]
     if not fusion.machine.breadth_first:
-        return kernels
+        return sorted(kernels, key=lambda kernel: fusion.block.ops[kernel].name != "copy")
     waiting: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     ready: deque[int] = deque()
@@ -58,18 +62,23 @@ class Run:
     """
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None):
+        if machine.breadth_first:
+            block = with_hoisted(block)
+            block = with_copies(block, frozenset() if held is not None else frozenset(block.arguments))
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
+        resident = place_carry(self.fusion) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
         self.order = _order(self.fusion)
         self.last = {value: step for step, kernel in enumerate(self.order) for value in self.inputs[kernel]}
         self.last.update(dict.fromkeys(block.returned, len(self.order)))
-        self.elsewhere: set[int] = set() if held is None else self.with_updated(held)
-        # A body's arguments are its loop's buffers: they come back when they die, for others to use.
-        self.mine: set[int] = set(block.arguments) if held is None else set()
-        self.start = sum(block.sizes[value] for value in self.mine)
-        self.live = self.most = self.start
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.elsewhere: set[int] = self.with_updated(resident if held is None else held)
+        if held is not None:
+            self.elsewhere |= self.lent(held)
+        self.mine: set[int] = set()
+        self.live = self.most = 0
         self.lives: list[int] = []
         self.scratches: list[int] = []
         self.born: dict[int, int] = {}
@@ -79,17 +88,83 @@ class Run:
     @property
     def peak(self) -> int:
         """The most bytes alive at once, beyond those that the block was given."""
-        return self.most - self.start
+        return self.most
 
     def with_updated(self, held: Collection[int]) -> set[int]:
-        """These tensors, and those that became one of them by updates in place."""
+        """These tensors, those that became one of them by updates in place, and those that were there before."""
         found = set(held)
         for step in range(len(self.order) - 1, -1, -1):
             op = self.block.ops[self.order[step]]
-            if Trait.IN_PLACE in op.traits or op.name == "while":
-                pairs = zip(op.results, op.operands, strict=False)
-                found.update(old for new, old in pairs if new in found and self.dies(old, step))
+            found.update(old for new, old in self.in_place(op) if new in found and self.dies(old, step))
         return found
+
+    def in_place(self, op: Operation) -> list[tuple[int, int]]:
+        """The results of an op with the operands whose buffers they take, if nobody reads those later."""
+        if op.name == "while":
+            return list(zip(op.results, op.operands, strict=False))
+        if Trait.IN_PLACE in op.traits or op.name == "sort":
+            return [
+                (new, old)
+                for new, old in zip(op.results, op.operands, strict=False)
+                if self.block.sizes[new] == self.block.sizes[old]
+            ]
+        if op.name == "custom_call":
+            return [(new, old) for new, old in zip(op.results, op.operands, strict=False) if self.has_type_of(old, new)]
+        return []
+
+    def lent(self, held: Collection[int]) -> set[int]:
+        """The tensors that lie in the buffer of a result before that is written, largest first."""
+        sizes, step_of = self.block.sizes, {kernel: step for step, kernel in enumerate(self.order)}
+        born = {
+            value: step_of[position]
+            for value, position in self.fusion.producer.items()
+            if position in step_of and self.block.ops[position].name not in ("constant", "splat")
+        }
+        buffers = self.buffers(held, born)
+        chained = {
+            value
+            for op in self.block.ops
+            if op.name == "while" or Trait.IN_PLACE in op.traits
+            for value in (*op.results, *op.operands[: len(op.results)])
+        }
+        wanted = [value for value in born if value not in self.elsewhere and value not in chained and sizes[value]]
+        found: set[int] = set()
+        self.spans = {value: (born[value], self.last.get(value, born[value])) for value in born}
+        occupied = [[value] for _, _, value in buffers]
+        for _, first, value in buffers:
+            self.spans[value] = (first, len(self.order))
+        for value in sorted(wanted, key=lambda value: (-sizes[value], born[value]))[:_MOST_LENT]:
+            for (size, _, _), taken in zip(buffers, occupied, strict=True):
+                if sizes[value] <= size and all(self.are_apart(value, other) for other in taken):
+                    taken.append(value)
+                    found.add(value)
+                    break
+        return found
+
+    def buffers(self, held: Collection[int], born: Mapping[int, int]) -> list[tuple[int, int, int]]:
+        """The largest buffers of results: each one's bytes, the step from which the result needs it, and the result."""
+        first = {value: born[value] for value in self.elsewhere if value in born}
+        for step, kernel in enumerate(self.order):
+            for new, old in self.in_place(self.block.ops[kernel]):
+                if new in first and old in first and self.dies(old, step):
+                    first[new] = min(first[new], first[old])
+        sizes = self.block.sizes
+        found = sorted(((sizes[value], first[value], value) for value in set(held) if value in first), reverse=True)
+        return found[:_MOST_BUFFERS]
+
+    def are_apart(self, one: int, other: int) -> bool:
+        """Whether one buffer serves two tensors: one is dead before the other is born, or is written over by it."""
+        (first, last), (begin, end) = self.spans[one], self.spans[other]
+        if last < begin or end < first:
+            return True
+        if last == begin:
+            return self.writes_over(one, other, begin)
+        return end == first and self.writes_over(other, one, first)
+
+    def writes_over(self, old: int, new: int, step: int) -> bool:
+        kernel = self.order[step]
+        op = self.block.ops[kernel]
+        return new in op.results and old in self.reusable(op, kernel, new)
 
     def dies(self, value: int, step: int) -> bool:
         """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
@@ -101,13 +176,12 @@ class Run:
         dying: dict[int, list[int]] = {}
         for value, step in self.last.items():
             dying.setdefault(step, []).append(value)
-        if self.machine.breadth_first:
-            self.fill_early()
         for step, kernel in enumerate(self.order):
             op = self.block.ops[kernel]
             made = [value for value in op.results if value not in self.elsewhere]
             if op.name == "while" and op.bodies:
-                made = [value for value in _changed(op) if value not in self.elsewhere]
+                made = [op.results[place] for place in changed_places(op)]
+                made = [value for value in made if value not in self.elsewhere]
             made = [value for value in made if value not in self.mine]
             self.mine.update(made)
             for value in made:
@@ -125,19 +199,6 @@ class Run:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
                     self.died[value] = step
-
-    def fill_early(self) -> None:
-        """A loop that starts from a constant: XLA:CPU makes the constant's copy as soon as the block begins."""
-        producer = self.fusion.producer
-        for kernel in self.order:
-            op = self.block.ops[kernel]
-            if op.name != "while":
-                continue
-            for old, new in zip(op.operands, op.results, strict=True):
-                if old in producer and self.block.ops[producer[old]].name == "splat" and new not in self.elsewhere:
-                    self.mine.add(new)
-                    self.live += self.block.sizes[new]
-                    self.born[new] = 0
 
     def take_buffer(self, op: Operation, kernel: int, result: int, step: int) -> None:
         """Give the result the buffer of an operand that dies, where XLA does so."""
@@ -160,14 +221,32 @@ class Run:
         elif op.name in ("sort", "cholesky"):
             found = op.operands
         elif Trait.POINTWISE in op.traits:
-            found = [value for value, straight in self.inputs[kernel].items() if straight]
+            found = [
+                value
+                for value, straight in self.inputs[kernel].items()
+                if straight
+                and self.has_type_of(value, result)
+                and result not in self.block.viewed
+                and not self.comes_from_loop(value)
+            ]
         else:
             return ()
         return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
 
+    def has_type_of(self, one: int, other: int) -> bool:
+        """Whether two tensors have the same shape and element type."""
+        shapes, dtypes = self.block.shapes, self.block.dtypes
+        same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
+        return same and one not in self.block.merged
+
     def is_product_on_gpu(self, value: int) -> bool:
         producer = self.fusion.producer.get(value)
         return self.machine.workspace > 0 and producer is not None and self.block.ops[producer].name == "dot_general"
+
+    def comes_from_loop(self, value: int) -> bool:
+        """Whether a loop has carried the tensor: its buffer is not written over by other kernels."""
+        producer = self.fusion.producer.get(value)
+        return producer is not None and self.block.ops[producer].name == "while" and self.machine.breadth_first
 
     def is_column_major(self, value: int) -> bool:
         """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
@@ -202,20 +281,15 @@ class Run:
             window = prod(min(machine.longest_fused_reduction or n, n) for n in op.lengths)
             partial = size // max(window, 1)
             return partial + self.widened(op, step)
-        if op.name == "triangular_solve" and op.lengths[0] > _SOLVED_AT_ONCE:
-            return sizes[op.results[0]]
+        if op.name == "triangular_solve":
+            if len(self.block.shapes[op.operands[0]]) > 2:
+                return sizes[op.operands[0]] + sizes[op.results[0]]
+            return sizes[op.results[0]] if op.lengths[0] > _SOLVED_AT_ONCE else 0
         if op.name != "dot_general":
             return 0
         copied = {op.operands[side] for side in op.copied}
         copied |= {value for value in op.operands if self.is_column_major(value)}
         return sum(sizes[value] for value in copied - op.narrow) + self.widened(op, step)
-
-
-def _changed(loop: Operation) -> list[int]:
-    """The results of a loop, without those that its body returns as it got them."""
-    body = loop.bodies[0]
-    carried = zip(loop.results, body.returned, body.arguments, strict=True)
-    return [value for value, new, old in carried if new != old]
 
 
 def run_block(block: Block, machine: Machine, held: Collection[int] | None = None) -> Run:

@@ -83,7 +83,7 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     """
     function = main_function(module)
     types = Types()
-    block = read_block(function.regions[0].blocks[0], types)
+    block = read_block(function.regions[0].blocks[0], types, is_function=True)
     run = run_block(block, machine, held=block.returned)
     collected = _Collected(types)
     collected.add(run, 0, 0)
@@ -105,37 +105,33 @@ class _Collected:
         for step, kernel in enumerate(run.order):
             op = run.block.ops[kernel]
             start = len(self.points)
-            taken = around + run.lives[step] - run.start + run.widened_before(op)
+            taken = around + run.lives[step] + run.widened_before(op)
             scratch = 0 if op.bodies else run.scratches[step]
             self.points.append(Point(*_origin(run, op), depth, max(taken + scratch, 0)))
             for inner in run.inner[step]:
                 self.add(inner, depth + (op.name == _LOOP), taken)
             spans.append((start, len(self.points) - 1))
-        carried = _carried(run)
         for value, born in run.born.items():
-            died = min(run.died.get(value, len(spans) - 1), carried.get(value, len(spans)))
+            died = run.died.get(value, len(spans) - 1)
             if run.block.sizes[value] and died >= born:
                 self.add_tensor(run, value, spans[born][0], spans[died][1])
 
     def add_tensor(self, run: Run, value: int, first: int, last: int) -> None:
-        made, size = run.block.values[value], run.block.sizes[value]
-        self.tensors.append(LiveTensor(str(self.types.of(made)), size, *_told(defining_op(made)), first, last))
-
-
-def _carried(run: Run) -> dict[int, int]:
-    """What a body hands to its next step, and the step in which it becomes the buffer of the argument that it replaces.
-
-    That buffer is the loop's own and is counted there.
-    """
-    pairs = zip(run.block.returned, run.block.arguments, strict=False)
-    return {new: run.died[old] for new, old in pairs if old in run.died}
+        block = run.block
+        kind = "x".join([*map(str, block.shapes[value]), block.dtypes[value]])
+        origin = _place(block.values[value], "copy")
+        self.tensors.append(LiveTensor(kind, block.sizes[value], *origin, first, last))
 
 
 def _origin(run: Run, op: Operation) -> tuple[str, str]:
     """The op's full name and its place; one without results is known by neither."""
-    return _told(defining_op(run.block.values[op.results[0]])) if op.results else (op.name, op.name)
+    return _place(run.block.values[op.results[0]], op.name) if op.results else (op.name, op.name)
 
 
-def _told(op: ir.Operation | None) -> tuple[str, str]:
-    assert op is not None, "a block's arguments are not made in it"
+def _place(value: ir.Value, name: str) -> tuple[str, str]:
+    """The full name and the place of the op that makes a value, or that holds the block whose argument it is."""
+    op = defining_op(value)
+    if op is None:
+        assert isinstance(value.owner, ir.Block)
+        return f"stablehlo.{name}", describe(value.owner.owner.operation)
     return op.name, describe(op)

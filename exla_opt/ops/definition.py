@@ -56,7 +56,8 @@ class Combination:
 
     The state is what a loop carries for the op: before the first tile `initial(op, types, operands)`, after each tile
     `combine(op, state, partial, start)`, where the tile begins at index `start`, a tensor<i32>, of the factor.
-    widens: whether partial results of the op are float32 although its own are narrower. reassociates: whether combining
+    widens: whether partial results of the op are float32 although its own are narrower; converts: whether its operands
+    are converted for that, and not by the op itself. reassociates: whether combining
     along a factor of this kind may round otherwise than the op itself, given that not all results are integers. resume:
     `(op, state, partial)` to a slice of a scan that goes on from the state.
     """
@@ -65,6 +66,7 @@ class Combination:
     combine: Callable[[ir.Operation, Sequence[ir.Value], Sequence[ir.Value], ir.Value], list[ir.Value]] | _None
     resume: Callable[[ir.Operation, Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value]] | _None
     widens: Callable[[ir.Operation], bool] | _None
+    converts: bool
     reassociates: Callable[[ir.Operation, Kind], bool] | _None
 
 
@@ -72,7 +74,7 @@ class Combination:
 class OpDefinition:
     """All that is known of one op.
 
-    factors: along which it may be cut. tile: makes the op of one tile and gives back its results. ties: tells the
+    factors: along which it may be cut. tile: makes the op of one tile and gives back its results. ties: says to the
     classes which dimensions are of one size, and gives back those that it spoke of; all others stay as they are.
     resize: adapts the attributes of an op whose types have other sizes already, given the shapes of before, of operands
     and results. combination: for factors that are not in the results.

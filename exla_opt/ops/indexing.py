@@ -272,6 +272,7 @@ OPS["stablehlo.scatter"] = OpDefinition(
         combine=NONE,
         resume=NONE,
         widens=NONE,
+        converts=False,
         reassociates=lambda op, kind: kind is Kind.CHAIN and rounds(body_of(op)),
     ),
     reason="stablehlo.scatter may write any row of the dimensions that it indexes",

@@ -12,6 +12,7 @@ from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import Number, splat_value
 from exla_opt.ir.walk import operations_of
 
+from .traits import Trait, traits_of
 from .types import holds
 
 MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximum and or xor".split())
@@ -77,15 +78,54 @@ def rounds(block: ir.Block) -> bool:
     return bool({"add", "multiply"} & set(componentwise(block) or ()))
 
 
+def monoid_of(op: ir.Operation) -> str | None:
+    """The monoid of a reduce of one tensor, as `componentwise` names it; None of a reduce that changes the type."""
+    if len(op.results) != 1 or element_type(op.operands[0]) != element_type(op.results[0]):
+        return None
+    names = componentwise(body_of(op))
+    return names[0] if names else None
+
+
+def is_orderless(op: ir.Operation) -> bool:
+    """Whether a reduce of one tensor gives the same bits in every order: not of sums and products of floats."""
+    name = monoid_of(op)
+    return name is not None and (
+        name not in ("add", "multiply") or isinstance(element_type(op.operands[0]), ir.IntegerType)
+    )
+
+
 def counts_once(init: ir.Value, name: str) -> bool:
     """Whether a monoid may meet its init any number of times and still give the same.
 
     It may where repeating a value changes nothing, and where the init is a constant known to be the identity (of a sum,
     zero of either sign).
     """
-    if name not in IDENTITY:
-        return True
-    return splat_value(init) == IDENTITY[name]
+    return name not in IDENTITY or is_identity(name, init)
+
+
+def is_identity(name: str, init: ir.Value) -> bool:
+    """Whether the init is known to change nothing that the monoid combines it with, the sign of a zero aside."""
+    value = splat_value(init)
+    kind = element_type(init)
+    if value is None:
+        return False
+    if name in ("add", "or", "xor"):
+        return value == 0
+    if name == "multiply":
+        return value == 1
+    if float_bits(kind):
+        return value == {"maximum": float("-inf"), "minimum": float("inf")}.get(name)
+    return isinstance(kind, ir.IntegerType) and build.wrapped(kind, int(value)) == _neutral_integer(name, kind)
+
+
+def _neutral_integer(name: str, kind: ir.IntegerType) -> int | None:
+    """The integer that changes no maximum, no minimum, or no bit."""
+    least = 0 if kind.is_unsigned else -(2 ** (kind.width - 1))
+    if name == "and":
+        return build.wrapped(kind, -1)
+    if kind.width == 1:  # truth values: their maximum is `or`, their minimum `and`
+        return {"maximum": 0, "minimum": -1}.get(name)
+    return {"maximum": least, "minimum": least + 2**kind.width - 1}.get(name)
 
 
 def chooses(block: ir.Block) -> bool:
@@ -117,6 +157,15 @@ def chooses(block: ir.Block) -> bool:
                 return False
             queue += list(definer.operands)[1:] if definer.name == "stablehlo.select" else list(definer.operands)
     return True
+
+
+def selects(op: ir.Operation) -> bool:
+    """Whether the results are elements of the operands, or their places, chosen among many by comparing them."""
+    traits = traits_of(op.name)
+    if Trait.REDUCES not in traits:
+        return Trait.SELECTS in traits and Trait.POINTWISE not in traits
+    names = componentwise(body_of(op))
+    return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
 
 
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:

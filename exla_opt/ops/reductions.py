@@ -157,6 +157,7 @@ OPS["stablehlo.reduce"] = OpDefinition(
         combine=_reduce_combine,
         resume=NONE,
         widens=_adds_narrow_floats,
+        converts=True,
         reassociates=_reduce_reassociates,
     ),
     reason="",
@@ -251,6 +252,8 @@ OPS["chlo.top_k"] = OpDefinition(
     tile=_top_k_tile,
     ties=_top_k_ties,
     resize=_top_k_resize,
-    combination=Combination(initial=zeros, combine=_top_k_combine, resume=NONE, widens=NONE, reassociates=NONE),
+    combination=Combination(
+        initial=zeros, combine=_top_k_combine, resume=NONE, widens=NONE, converts=False, reassociates=NONE
+    ),
     reason="chlo.top_k compares all elements of its last dimension",
 )

@@ -37,6 +37,10 @@ def _is_reducing(_: ir.Operation, kind: Kind) -> bool:
     return kind is Kind.REDUCING
 
 
-SUM = Combination(initial=zeros, combine=add, resume=NONE, widens=has_narrow_results, reassociates=_is_reducing)
+SUM = Combination(
+    initial=zeros, combine=add, resume=NONE, widens=has_narrow_results, converts=False, reassociates=_is_reducing
+)
 # Of an op whose operands may be narrower than any type that a sum of them should be kept in.
-NARROW_SUM = Combination(initial=zeros, combine=add, resume=NONE, widens=NONE, reassociates=_is_reducing)
+NARROW_SUM = Combination(
+    initial=zeros, combine=add, resume=NONE, widens=NONE, converts=False, reassociates=_is_reducing
+)

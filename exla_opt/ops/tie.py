@@ -15,7 +15,7 @@ Spoken = Iterable[int]
 
 
 class Classes(Protocol):
-    """Whom a rule tells which dimensions are of one size. A place is the number of one dimension of one value."""
+    """What collects which dimensions are of one size. A place is the number of one dimension of one value."""
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
         """The shape of a tensor; () for what is none."""

@@ -56,7 +56,7 @@ def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -
     return build.with_shape(tensor, shape)
 
 
-_NOTHING = Combination(initial=NONE, combine=NONE, resume=NONE, widens=NONE, reassociates=NONE)
+_NOTHING = Combination(initial=NONE, combine=NONE, resume=NONE, widens=NONE, converts=False, reassociates=NONE)
 _Rule = TypeVar("_Rule")
 
 
@@ -76,6 +76,11 @@ def is_widened(op: ir.Operation, factor: Factor) -> bool:
     """Whether partial results of the op are float32 although the op's own are narrower: a sum of narrow floats."""
     widens = _combination(op).widens
     return factor.kind is Kind.REDUCING and widens is not NONE and widens(op)
+
+
+def converts_operands(op: ir.Operation, factor: Factor) -> bool:
+    """Whether a tile of the op reads its operands converted to float32, for the sake of its partial results."""
+    return _combination(op).converts and is_widened(op, factor)
 
 
 def state_types(op: ir.Operation, factor: Factor) -> list[ir.Type]:

@@ -29,8 +29,10 @@ class Trait(Flag):
     ORDERED: its order among its like is part of the program, whatever its operands.
     IN_PLACE: the results take the buffers of the first operands, one for one, where nobody reads those later.
     REDUCES: combines elements by a body of its own.
-    SELECTS: every element of the result is an element of the operand, chosen by comparing them.
+    SELECTS: every element of the result is an element of an operand, chosen by comparing them or by a predicate.
     COMPARES: the result says how its operands compare.
+    STEPS: the result jumps at whole numbers.
+    BITS: the result is the operand's bits, read as another type.
     CONTRACTS: multiplies and sums: a product of matrices in some form.
     COLLECTIVE: talks to other devices.
     RANDOM: draws numbers.
@@ -52,6 +54,8 @@ class Trait(Flag):
     REDUCES = auto()
     SELECTS = auto()
     COMPARES = auto()
+    STEPS = auto()
+    BITS = auto()
     CONTRACTS = auto()
     COLLECTIVE = auto()
     RANDOM = auto()
@@ -70,12 +74,15 @@ STABLEHLO: dict[str, Trait] = {
     # Elementwise, cheap.
     **dict.fromkeys(
         (
-            "abs add and bitcast_convert ceil clamp complex count_leading_zeros floor imag is_finite map "
-            "maximum minimum multiply negate not or popcnt real reduce_precision round_nearest_afz round_nearest_even "
-            "select shift_left shift_right_arithmetic shift_right_logical subtract xor"
+            "abs add and complex count_leading_zeros imag is_finite map "
+            "multiply negate not or popcnt real reduce_precision round_nearest_afz round_nearest_even "
+            "shift_left shift_right_arithmetic shift_right_logical subtract xor"
         ).split(),
         _P,
     ),
+    **dict.fromkeys("clamp maximum minimum select".split(), _P | Trait.SELECTS),
+    **dict.fromkeys("ceil floor".split(), _P | Trait.STEPS),
+    "bitcast_convert": _P | Trait.BITS,
     "compare": _P | Trait.COMPARES,
     "convert": _P | Trait.CHEAP,
     "sign": _P | Trait.COMPARES,

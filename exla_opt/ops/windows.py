@@ -126,6 +126,7 @@ OPS["stablehlo.reduce_window"] = OpDefinition(
         combine=NONE,
         resume=lambda op, state, partial: run_body(body_of(op), [*state, *partial]),
         widens=NONE,
+        converts=False,
         reassociates=lambda op, kind: kind is Kind.SCAN and rounds(body_of(op)),
     ),
     reason="stablehlo.reduce_window has windows that overlap: each tile reads its operand whole",

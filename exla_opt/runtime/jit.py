@@ -10,12 +10,12 @@ from typing import Any
 import jax
 from jax import export
 
-from exla_opt.api import optimize
-from exla_opt.options import Options
 
+def split_jit(function: Callable[..., Any], rewrite: Callable[[bytes], bytes]) -> Callable[..., Any]:
+    """The function with every module that it lowers to rewritten; one export and one compile per signature.
 
-def split_jit(function: Callable[..., Any], options: Options) -> Callable[..., Any]:
-    """The function with every module that it lowers to rewritten; one export and one compile per signature."""
+    rewrite: from a module as a portable artifact to one of the same signature.
+    """
     lowered = jax.jit(function)
     compiled: dict[Any, Callable[..., Any]] = {}
 
@@ -25,8 +25,7 @@ def split_jit(function: Callable[..., Any], options: Options) -> Callable[..., A
         key = (structure, tuple((jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves))
         if key not in compiled:
             exported = export.export(lowered)(*arguments, **named)
-            smaller = optimize(exported.mlir_module_serialized, options)
-            assert isinstance(smaller, bytes)
+            smaller = rewrite(exported.mlir_module_serialized)
             compiled[key] = jax.jit(dataclasses.replace(exported, mlir_module_serialized=smaller).call)
         return compiled[key](*arguments, **named)
 

@@ -12,8 +12,8 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.reassociation import reassociation_of
 from exla_opt.ir.rewrite import clone_on
 from exla_opt.ir.types import element_type, float_bits
-from exla_opt.ir.values import plain_defining_op, splat_value
-from exla_opt.ops.reducers import body_of, componentwise
+from exla_opt.ir.values import plain_defining_op
+from exla_opt.ops.reducers import is_identity, is_orderless, monoid_of
 
 _SINGLE = 32
 _RESHAPE, _BROADCAST = "stablehlo.reshape", "stablehlo.broadcast_in_dim"
@@ -24,9 +24,9 @@ def reduce_of_units(op: ir.Operation) -> ir.Value | None:
     shape = build.shape_of(op.operands[0])
     if any(shape[dim] != 1 for dim in integers(op, "dimensions", [])):
         return None
-    name = _monoid(op)
+    name = monoid_of(op)
     # Any other init may be counted any number of times, says the specification: XLA leaves it out here.
-    if name is None or not _is_identity(name, op.operands[1]):
+    if name is None or not is_identity(name, op.operands[1]):
         return None
     return stablehlo.reshape(op.results[0].type, op.operands[0])
 
@@ -43,15 +43,9 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
     return _reduce_of_reshape(op, inner) if before == after or is_orderless(op) else None
 
 
-def is_orderless(op: ir.Operation) -> bool:
-    """Whether a reduce of one tensor gives the same bits in every order: not of sums and products of floats."""
-    name = _monoid(op)
-    return name is not None and (name not in ("add", "multiply") or isinstance(_element(op), ir.IntegerType))
-
-
 def may_be_summed_otherwise(op: ir.Operation) -> bool:
     """Whether a reduce in another shape is as exact: one that adds up in a narrow float type depends on XLA's lanes."""
-    return is_orderless(op) or not 0 < float_bits(_element(op)) < _SINGLE
+    return is_orderless(op) or not 0 < float_bits(element_type(op.operands[0])) < _SINGLE
 
 
 def reduce_of_reshape_in_another_order(op: ir.Operation) -> ir.Value | None:
@@ -61,7 +55,7 @@ def reduce_of_reshape_in_another_order(op: ir.Operation) -> ir.Value | None:
 
 
 def _reduce_of_reshape(op: ir.Operation, inner: ir.Operation) -> ir.Value | None:
-    if _monoid(op) is None:
+    if monoid_of(op) is None:
         return None
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     away = set(integers(op, "dimensions", []))
@@ -81,8 +75,8 @@ def _reduce_of_reshape(op: ir.Operation, inner: ir.Operation) -> ir.Value | None
 def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     """reduce(broadcast(x)) over repeated elements = reduce(broadcast(x)) without them, for max, min, and, or"""
     inner = plain_defining_op(op.operands[0], _BROADCAST)
-    name = None if inner is None else _monoid(op)
-    if inner is None or name not in ("maximum", "minimum", "and", "or") or not _is_identity(name, op.operands[1]):
+    name = None if inner is None else monoid_of(op)
+    if inner is None or name not in ("maximum", "minimum", "and", "or") or not is_identity(name, op.operands[1]):
         return None
     shape, source = build.shape_of(inner.results[0]), build.shape_of(inner.operands[0])
     where = integers(inner, "broadcast_dimensions", [])
@@ -96,40 +90,3 @@ def reduce_of_broadcast(op: ir.Operation) -> ir.Value | None:
     )
     narrow = stablehlo.broadcast_in_dim(fewer, inner.operands[0], ir.DenseI64ArrayAttr.get(where))
     return clone_on(op, [narrow, *list(op.operands)[1:]], build.shape_of(op.results[0]), {})
-
-
-def _element(op: ir.Operation) -> ir.Type:
-    return element_type(op.operands[0])
-
-
-def _monoid(op: ir.Operation) -> str | None:
-    """The op of the body of a reduce of one tensor, if that is all there is; a reduce may not change the type."""
-    if len(op.results) != 1 or element_type(op.operands[0]) != element_type(op.results[0]):
-        return None
-    names = componentwise(body_of(op))
-    return names[0] if names else None
-
-
-def _is_identity(name: str, init: ir.Value) -> bool:
-    """Whether combining with the init changes nothing."""
-    value = splat_value(init)
-    kind = element_type(init)
-    if value is None:
-        return False
-    if name in ("add", "or", "xor"):
-        return value == 0
-    if name == "multiply":
-        return value == 1
-    if float_bits(kind):
-        return value == {"maximum": float("-inf"), "minimum": float("inf")}.get(name)
-    return isinstance(kind, ir.IntegerType) and build.wrapped(kind, int(value)) == _end(name, kind)
-
-
-def _end(name: str, kind: ir.IntegerType) -> int | None:
-    """The integer that changes no maximum, no minimum, or no bit."""
-    least = 0 if kind.is_unsigned else -(2 ** (kind.width - 1))
-    if name == "and":
-        return build.wrapped(kind, -1)
-    if kind.width == 1:  # truth values: their maximum is `or`, their minimum `and`
-        return {"maximum": 0, "minimum": -1}.get(name)
-    return {"maximum": least, "minimum": least + 2**kind.width - 1}.get(name)

@@ -39,13 +39,13 @@ def slice_of_sort(op: ir.Operation) -> ir.Value | None:
 
 
 def _first_elements(op: ir.Operation) -> int | None:
-    """How many elements of each row a slice takes, if these are the first ones, few, and all rows have theirs taken."""
+    """How many elements of each row a slice takes, if these are the first ones, few, and of all rows."""
     if op.name != _SLICE or has_discardable_attributes(op):
         return None
-    shape, taken = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
-    if any(integers(op, "start_indices", [])) or integers(op, "strides", [1])[-1] != 1 or shape[:-1] != taken[:-1]:
+    shape, kept = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
+    if any(integers(op, "start_indices", [])) or integers(op, "strides", [1])[-1] != 1 or shape[:-1] != kept[:-1]:
         return None
-    return taken[-1] if 0 < _PART * taken[-1] <= shape[-1] else None
+    return kept[-1] if 0 < _PART * kept[-1] <= shape[-1] else None
 
 
 def _is_from_high_to_low(sort: ir.Operation) -> bool:

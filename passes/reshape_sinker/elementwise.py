@@ -27,9 +27,9 @@ def elementwise_of(name: str, attribute: str | None, threshold: int) -> Pattern:
             return None
         found = [only_for(operand, name, op) for operand in op.operands]
         # The predicate of a select and the bounds of a clamp may be single numbers, which stay what they are.
-        whole = build.shape_of(op.results[0])
+        full = build.shape_of(op.results[0])
         found = [
-            inner if build.shape_of(value) == whole else None for inner, value in zip(found, op.operands, strict=True)
+            inner if build.shape_of(value) == full else None for inner, value in zip(found, op.operands, strict=True)
         ]
         moved = [inner for inner in found if inner is not None]
         if not moved or len({str(_key(inner, attribute)) for inner in moved}) > 1:
@@ -54,7 +54,7 @@ def _key(inner: ir.Operation, attribute: str | None) -> tuple[list[int], list[in
 
 
 def _is_repeated(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> bool:
-    """Whether the operand can be repeated before the movement as well: a number, or a tensor along whole groups."""
+    """Whether the operand can be repeated before the movement as well: a number, or a tensor along entire groups."""
     if not build.shape_of(operand) or splat_value(operand) is not None:
         return True
     spread = plain_defining_op(operand, _BROADCAST)
@@ -76,11 +76,11 @@ def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir
         permutation = integers(moved, attribute, [])
         dims = [permutation[dim] for dim in integers(spread, "broadcast_dimensions", [])]
         return stablehlo.broadcast_in_dim(kind, spread.operands[0], ir.DenseI64ArrayAttr.get(dims))
-    whole = _dims_before(spread, moved)
-    assert whole is not None
-    small = build.with_shape(kind, [shape[dim] for dim in whole])
+    dims_before = _dims_before(spread, moved)
+    assert dims_before is not None
+    small = build.with_shape(kind, [shape[dim] for dim in dims_before])
     narrow = stablehlo.reshape(small, spread.operands[0])
-    return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get(whole))
+    return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get(dims_before))
 
 
 def _dims_before(spread: ir.Operation, moved: ir.Operation) -> list[int] | None:

@@ -8,7 +8,8 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.rewrite import clone_on
-from exla_opt.passes.rce.reduces import is_orderless, may_be_summed_otherwise
+from exla_opt.ops.reducers import is_orderless
+from exla_opt.passes.rce.reduces import may_be_summed_otherwise
 
 from .moved import TRANSPOSE, only_for
 

@@ -5,7 +5,7 @@
 
 Applies to every tensor over the threshold that XLA would write to memory and that one factor cuts, together
 with everything big that the factor reaches, in every block of the module. What is reduced over the factor
-is accumulated; what needs the complete sum waits for a second loop, in which big tensors are made again.
+is accumulated; what needs the complete sum waits for a second loop, in which big tensors are recomputed.
 Refuses, with a remark, what no rule is known for, what a reader needs whole, and what would gain nothing.
 """
 

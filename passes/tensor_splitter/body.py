@@ -11,15 +11,15 @@ from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.reading import is_view, read_block, read_operation
+from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping
-from exla_opt.ops.tiling import is_widened
+from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import traits_of
 
 from .graph import Graph, Node
 from .region import Region
-from .stages import Makers, Stage
+from .stages import Producers, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
@@ -40,7 +40,7 @@ def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None
 
 
 def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
-    if node.name == "stablehlo.optimization_barrier" or is_view(node.op, graph.types):
+    if not has_own_buffer(node.op, graph.types):
         return None
     made = replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
     if node.name not in CONTROL_FLOW:
@@ -111,7 +111,7 @@ class PlannedBlock:
             _tile_shape(kind.shape, mapping, tile) for kind, mapping in zip(self.kinds, self.mappings, strict=True)
         ]
         sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
-        return Block(self.ops, shapes, sizes, returned=list(returned))
+        return Block(self.ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
 
 
 @dataclass(slots=True)
@@ -126,31 +126,31 @@ class Body:
     peaks: dict[int, int] = field(default_factory=dict)
 
 
-def body_of(graph: Graph, region: Region, makers: Makers, stage: Stage, machine: Machine) -> Body:
+def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, machine: Machine) -> Body:
     """The ops of one stage as the model sees them, with the slices that are cut from outside."""
     planned = PlannedBlock(graph, machine)
     inside = set(stage.nodes)
     cut: dict[tuple[int, DimMapping], int] = {}
     for position in stage.nodes:
-        node, member = graph.nodes[position], region.members[position]
+        node, tiled = graph.nodes[position], region.tiled[position]
         replaced: dict[int, int] = {}
-        for index, mapping in enumerate(member.operands):
+        for index, mapping in enumerate(tiled.operands):
             if mapping is None:
                 continue
-            value, maker = node.operands[index], makers[position][index]
-            if maker is None or maker not in inside:
+            value, producer = node.operands[index], producers[position][index]
+            if producer is None or producer not in inside:
                 key = (value, mapping)
                 if key not in cut:
                     tile = planned.fresh(graph.tensors[value].type, mapping)
                     cut[key] = planned.add("dynamic_slice", (), tile)
                 replaced[index] = cut[key]
-            if node.name == "stablehlo.reduce" and is_widened(node.op, member.factor):
+            if converts_operands(node.op, tiled.factor):
                 shape = graph.tensors[value].type.shape
                 wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping)
                 narrow = replaced.get(index, planned.of(value))
                 replaced[index] = planned.add("convert", (narrow,), wide)
         planned.add_node(node, replaced)
-        for value, mapping in zip(node.results, member.results, strict=True):
+        for value, mapping in zip(node.results, tiled.results, strict=True):
             if planned.mappings[planned.of(value)] is None:  # a view is cut as what it is a view of
                 planned.mappings[planned.of(value)] = mapping
     returned = []

@@ -6,30 +6,24 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.tiling import reassociates
+from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
+from .candidates import candidate_mappings, find_twins
 from .extent import block_peak
-from .graph import OUTSIDE, TILE_MARK, Graph, Node
-from .plan import (
-    TOO_MANY_LOOPS,
-    Plan,
-    Refusal,
-    find_loops,
-    make_plan,
-    refuse_returned,
-    refuse_unsplit,
-)
-from .region import Region, grow, is_free, updates_carry
-from .selection import Taken
+from .graph import OUTSIDE, TILE_MARK, Graph, Node, updates_carry
+from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
+from .plan import Plan, make_plan
+from .region import Region, grow, is_free
+from .selection import Selection
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1
@@ -66,31 +60,10 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     }
 
 
-def _candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
-    tensor = graph.tensors[value]
-    mappings = []
-    for dim, size in enumerate(tensor.type.shape):
-        if size < 2:
-            continue
-        inners = {1}
-        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
-        if made and (mapping := made.results[tensor.result_index]):
-            inners.add(mapping.inner)
-        for user, index in tensor.users:
-            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
-            if read and (mapping := read.operands[index]):
-                inners.add(mapping.inner)
-        mappings += [
-            DimMapping(dim, size // inner, inner) for inner in sorted(inners) if size % inner == 0 and size > inner
-        ]
-    return mappings
-
-
 def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
     planned = PlannedBlock(graph, machine)
-    for position in sorted(plan.members):
+    for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
     held = {planned.of(value) for value in outputs & graph.returned}
@@ -106,9 +79,15 @@ class _Chooser:
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
+        self.twins = find_twins(graph, self.is_over)
+
+    def is_over(self, value: int) -> bool:
+        """Whether a tensor is over the threshold."""
+        return self.graph.tensors[value].type.bytes > self.threshold
 
     def is_big(self, value: int) -> bool:
-        return self.graph.tensors[value].type.bytes > self.threshold
+        """Whether a tensor is over the threshold, or the same numbers in another type as one that is."""
+        return self.is_over(value) or value in self.twins
 
     def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
         """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
@@ -152,21 +131,21 @@ class _Chooser:
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
-            inside = self.graph.tensors[value].producer in region.members
-            same = mutual and inside and not self.is_seam(value, region.members)
+            inside = self.graph.tensors[value].producer in region.tiled
+            same = mutual and inside and not self.is_seam(value, region.tiled)
             if value == seed or same or (planned and found[value] is found[seed]):
                 self.known[value, mapping] = found[value]
 
-    def is_seam(self, value: int, members: Container[int]) -> bool:
-        """Whether a search that starts at the tensor connects more than others: free, with readers not in `members`."""
+    def is_seam(self, value: int, inside: Container[int]) -> bool:
+        """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
             return False
         readers = {user for user, _ in tensor.users}
-        return len(readers) > 1 and any(user not in members for user in readers)
+        return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
-        found = {mapping: self.plan_for(value, mapping) for mapping in _candidate_mappings(self.graph, value)}
+        found = {mapping: self.plan_for(value, mapping) for mapping in candidate_mappings(self.graph, value)}
         plans = [
             plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
             for mapping, plan in found.items()
@@ -189,25 +168,25 @@ class _Chooser:
 
     def choose(self) -> Choice:
         graph = self.graph
-        big = [value for value in range(len(graph.tensors)) if self.is_big(value)]
+        big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
         made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
         if not made:
             return Choice()
         written = written_tensors(graph, self.options.machine)
         choice = Choice()
         covered: set[int] = set()
-        taken = Taken(graph)
+        selected = Selection(graph)
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
             if value in covered or self.is_start(value):
                 continue
             found = self.refuse_early(value, written) or self.best_for(value)
             if isinstance(found, Refusal):
-                if self.is_worth_telling(value, written):
+                if self.is_worth_reporting(value, written):
                     choice.refusals[value] = found
                 continue
-            if taken.add(found):
+            if selected.add(found):
                 covered |= found.vanished
-        choice.plans = list(taken.plans.values())
+        choice.plans = list(selected.plans.values())
         self.widen(choice)
         for plan in choice.plans:
             for value in plan.vanished:
@@ -226,7 +205,7 @@ class _Chooser:
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
         for value in seeds:
-            for mapping in _candidate_mappings(graph, value):
+            for mapping in candidate_mappings(graph, value):
                 if any(region.mappings.get(value) == mapping for region in tried):
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
@@ -243,7 +222,7 @@ class _Chooser:
         if best is not None:
             choice.plans = [best[1]]
 
-    def is_worth_telling(self, value: int, written: set[int]) -> bool:
+    def is_worth_reporting(self, value: int, written: set[int]) -> bool:
         """In a body of ours, only what is still over the user's own threshold."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if not graph.tile:
@@ -255,11 +234,13 @@ class _Chooser:
         """Whether a tensor is one that is never made: a constant, or one number that a loop starts from."""
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
-        if node.name == "stablehlo.constant":
-            return True
-        if node.name != "stablehlo.broadcast_in_dim" or graph.tensors[node.operands[0]].type.shape:
+        if Trait.FREE not in node.traits or Trait.MOVES in node.traits and not node.operands:
             return False
-        return all(graph.nodes[user].name == "stablehlo.while" for user, _ in tensor.users)
+        if not node.operands:
+            return True
+        loops = Trait.CONTROL_FLOW | Trait.IN_PLACE
+        one_number = not graph.tensors[node.operands[0]].type.shape
+        return one_number and all(loops in graph.nodes[user].traits for user, _ in tensor.users)
 
     def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
         """Why a tensor is no target at all, if so."""
@@ -269,7 +250,7 @@ class _Chooser:
             return Refusal(
                 Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
             )
-        if node.name in CONTROL_FLOW:
+        if Trait.CONTROL_FLOW in node.traits:
             return Refusal(
                 Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
                 tensor.producer,
@@ -288,6 +269,6 @@ class _Chooser:
 def choose(graph: Graph, options: Options) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
-    Plans that cannot be built beside the first ones are left for the next round, when those are built.
+    Plans that cannot be built together with the first ones are left for the next round, when those are built.
     """
     return _Chooser(graph, options).choose()

@@ -1,4 +1,4 @@
-"""Runs the splitter over all blocks until nothing changes, and tells what was done."""
+"""Runs the splitter over all blocks until nothing changes, and reports what was done."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .plan import Plan, Refusal
-from .rematerialise import bring_captures_in
+from .kernels import keep_separate_kernels, needs_separate_kernels
+from .loops import Refusal
+from .plan import Plan
+from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
 _MOST_ROUNDS = 64
@@ -35,13 +37,13 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     missed: list[Remark] = []
     for attempt in range(_MOST_ROUNDS):
         graphs = _read(module, options, options.size_threshold)
-        if bring_captures_in(module, graphs, options):
+        if rematerialise_captures(module, graphs, options):
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, options)
         if made or attempt == 0:
-            _remove_marks(module)
+            _finish_loops(module, options)
         if made or attempt == 0:
-            missed = found  # told while our own loops were still marked as such
+            missed = found  # reported while our own loops were still marked as such
         if not made:
             break
         done += made
@@ -121,11 +123,11 @@ def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
 
 def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
     tensor = graph.tensors[value]
-    where = describe(_maker(graph.nodes[tensor.producer].op, tensor.result_index))
+    where = describe(_defining_op(graph.nodes[tensor.producer].op, tensor.result_index))
     return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
 
 
-def _maker(op: ir.Operation, result: int) -> ir.Operation:
+def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
     """The op that makes a result, which for a loop of ours stands in its body: the loop has but one place for all."""
     while TILE_MARK in op.attributes:
         *_, terminator = op.regions[1].blocks[0].operations
@@ -136,10 +138,15 @@ def _maker(op: ir.Operation, result: int) -> ir.Operation:
     return op
 
 
-def _remove_marks(module: ir.Module) -> None:
-    def remove(op: ir.Operation) -> ir.WalkResult:
+def _finish_loops(module: ir.Module, options: Options) -> None:
+    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `kernels`)."""
+    types = Types()
+
+    def finish(op: ir.Operation) -> ir.WalkResult:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
+            if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
+                keep_separate_kernels(op)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(remove)
+    module.operation.walk(finish)

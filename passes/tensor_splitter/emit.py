@@ -11,25 +11,23 @@ from exla_opt.ir import build
 from exla_opt.ir.types import Types
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph
-from .loop_init import delay, find_depths, last_input
+from .loop_init import after_input, find_depths, last_input
 from .plan import LoopPlan, Plan
 from .region import TiledOp
-from .tile_runs import Piece
-
-# A whole operand made by one of these is made again in the loop: XLA folds it into its reader there.
-_REPEATED = frozenset({"stablehlo.transpose", "stablehlo.broadcast_in_dim"})
+from .tile_runs import TileRun
 
 
 class _Tiles:
-    """The body of one loop at one place: makes every op's tile in order, and combines them into the state."""
+    """The body of one loop at one place: computes every op's tile in order, and combines them into the state."""
 
-    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, start: ir.Value):
+    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, start: ir.Value):
         self.graph = graph
         self.plan = plan
         self.loop = loop
-        self.piece = piece
+        self.run = run
         self.start = start
         self.made: dict[int, tuple[DimMapping, ir.Value]] = {}
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
@@ -37,8 +35,8 @@ class _Tiles:
         self.offsets: dict[tuple[int, int], ir.Value] = {}
 
     def present(self, mapping: DimMapping | None) -> bool:
-        """Whether the tensor has the indices of this piece (between two borders it has all or none)."""
-        return mapping is None or mapping.low <= self.piece.start < mapping.low + mapping.length
+        """Whether the tensor has the indices of this run (between two borders it has all or none)."""
+        return mapping is None or mapping.low <= self.run.start < mapping.low + mapping.length
 
     def offset(self, scale: int, shift: int) -> ir.Value:
         """start * scale + shift, made once."""
@@ -52,9 +50,9 @@ class _Tiles:
         """Where the tile begins in the tensor's own dimension."""
         return self.offset(mapping.inner, -mapping.low * mapping.inner)
 
-    def operand(self, member: TiledOp, index: int) -> ir.Value:
-        node = self.graph.nodes[member.node]
-        value, mapping = node.op.operands[index], member.operands[index]
+    def operand(self, tiled: TiledOp, index: int) -> ir.Value:
+        node = self.graph.nodes[tiled.node]
+        value, mapping = node.op.operands[index], tiled.operands[index]
         number = node.operands[index]
         if mapping is None:
             return self.whole(number, value)
@@ -63,14 +61,17 @@ class _Tiles:
         key = (number, mapping)
         if key not in self.slices:
             self.slices[key] = build.slice_along(
-                value, mapping.dim, self.position_in(mapping), self.piece.tile * mapping.inner
+                value, mapping.dim, self.position_in(mapping), self.run.tile * mapping.inner
             )
         return self.slices[key]
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
-        """A tensor used complete. What a loop captures is written to memory: a cheap op that makes it is repeated."""
+        """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
         producer = self.graph.tensors[number].producer
-        if producer == OUTSIDE or producer in self.plan.members or self.graph.nodes[producer].name not in _REPEATED:
+        if producer == OUTSIDE or producer in self.plan.tiled:
+            return value
+        traits = self.graph.nodes[producer].traits
+        if Trait.REARRANGES not in traits or Trait.VIEW in traits:
             return value
         if number not in self.repeated:
             clone = self.graph.nodes[producer].op.clone(ip=ir.InsertionPoint.current)
@@ -81,59 +82,59 @@ class _Tiles:
         """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
         states = dict(states)
         for position in self.loop.stage.nodes:
-            member = self.plan.members[position]
+            tiled = self.plan.tiled[position]
             node = self.graph.nodes[position]
-            if not all(map(self.present, member.results)):
+            if not all(map(self.present, tiled.results)):
                 continue
-            if member.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, member.operands)):
+            if tiled.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, tiled.operands)):
                 continue
             with node.op.location:
-                results = self.tiles_of(member, states.get(position))
+                results = self.tiles_of(tiled, states.get(position))
                 scanned: list[ir.Value] = []
-                if member.factor.kind is Kind.SCAN:
+                if tiled.factor.kind is Kind.SCAN:
                     before = states[position][: len(results)]
-                    results, scanned = tiling.resume(node.op, member.factor, before, results)
-                elif member.factor.kind is not Kind.INDEPENDENT:
+                    results, scanned = tiling.resume(node.op, tiled.factor, before, results)
+                elif tiled.factor.kind is not Kind.INDEPENDENT:
                     states[position] = tiling.combine(
                         node.op,
-                        member.factor,
+                        tiled.factor,
                         states[position],
                         results,
-                        self.offset(member.scale, member.offset),
+                        self.offset(tiled.scale, tiled.offset),
                     )
                     continue
                 if position in states:
                     wholes = states[position][len(scanned) :]
-                    states[position] = scanned + self.write(member, wholes, results)
-                for number, mapping, made in zip(node.results, member.results, results, strict=True):
+                    states[position] = scanned + self.write(tiled, wholes, results)
+                for number, mapping, made in zip(node.results, tiled.results, results, strict=True):
                     if mapping is not None:
                         self.made[number] = (mapping, made)
         return states
 
-    def tiles_of(self, member: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
-        node, factor = self.graph.nodes[member.node], member.factor
-        length = self.piece.tile * member.scale
+    def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
+        node, factor = self.graph.nodes[tiled.node], tiled.factor
+        length = self.run.tile * tiled.scale
         operands = []
-        for index, mapping in enumerate(member.operands):
+        for index, mapping in enumerate(tiled.operands):
             if index in factor.chained:
                 assert state is not None
                 operands.append(state[factor.chained.index(index)])
             else:
-                operands.append(self.operand(member, index) if self.present(mapping) else node.op.operands[index])
+                operands.append(self.operand(tiled, index) if self.present(mapping) else node.op.operands[index])
         return tiling.build_tile(
             node.op,
             factor,
             operands,
-            self.offset(member.scale, member.offset),
-            [None if mapping is None else (0, length if self.present(mapping) else 0) for mapping in member.operands],
-            [None if mapping is None else (0, length) for mapping in member.results],
+            self.offset(tiled.scale, tiled.offset),
+            [None if mapping is None else (0, length if self.present(mapping) else 0) for mapping in tiled.operands],
+            [None if mapping is None else (0, length) for mapping in tiled.results],
         )
 
-    def write(self, member: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
+    def write(self, tiled: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
         """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
         written = []
-        for whole, output in zip(wholes, _outputs_of(self.loop, member.node), strict=True):
-            mapping, made = member.results[output], results[output]
+        for whole, output in zip(wholes, _outputs_of(self.loop, tiled.node), strict=True):
+            mapping, made = tiled.results[output], results[output]
             written.append(
                 made if mapping is None else build.update_along(whole, made, mapping.dim, self.position_in(mapping))
             )
@@ -150,7 +151,7 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
     written = {output.node for output in loop.stage.outputs}
     after, types = last_input(graph, loop, depths), Types()
     for position in loop.stage.nodes:
-        node, factor = graph.nodes[position], plan.members[position].factor
+        node, factor = graph.nodes[position], plan.tiled[position].factor
         if position not in written and factor.kind is not Kind.SCAN:
             continue
         with node.op.location:
@@ -158,7 +159,7 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
                 states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
             if factor.kind is not Kind.CHAIN:
-                states[position] = [delay(value, after, types.of(value).bytes) for value in states[position]]
+                states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
     return states
 
 
@@ -172,7 +173,7 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
 
 
 def _build_while(
-    graph: Graph, plan: Plan, loop: LoopPlan, piece: Piece, states: dict[int, list[ir.Value]]
+    graph: Graph, plan: Plan, loop: LoopPlan, piece: TileRun, states: dict[int, list[ir.Value]]
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
     """The loop over one piece. Returns its final counter and states."""
     initial = [build.scalar_i32(0), *_flatten(states)]
@@ -199,29 +200,29 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop, depths)
         counter: ir.Value | None = None
-        for piece in loop.pieces:
-            if piece.trips > 1:
-                counter, states = _build_while(graph, plan, loop, piece, states)
-                ended = piece
+        for run in loop.runs:
+            if run.trips > 1:
+                counter, states = _build_while(graph, plan, loop, run, states)
+                ended = run
                 continue
-            start = build.scalar_i32(piece.start)
+            start = build.scalar_i32(run.start)
             if counter is not None:
-                # Counted from where the loop ended: XLA must not run this tile beside the loop.
+                # Counted from where the loop ended: XLA must not run this tile while the loop runs.
                 reached = stablehlo.multiply(counter, build.scalar_i32(ended.tile))
-                start = stablehlo.add(reached, build.scalar_i32(piece.start - ended.tile * ended.trips))
-            states = _Tiles(graph, plan, loop, piece, start).emit(states)
+                start = stablehlo.add(reached, build.scalar_i32(run.start - ended.tile * ended.trips))
+            states = _Tiles(graph, plan, loop, run, start).emit(states)
         for position, state in states.items():
             _replace_results(graph, plan, loop, position, state)
 
 
 def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> None:
-    op, member = graph.nodes[position].op, plan.members[position]
+    op, tiled = graph.nodes[position].op, plan.tiled[position]
     with op.location:
-        if member.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
+        if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
             outputs = _outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
         else:
-            results = dict(enumerate(tiling.finish(op, member.factor, state)))
+            results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():
         op.results[index].replace_all_uses_with(value)
 
@@ -236,7 +237,7 @@ def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:
         for loop in plan.loops:
             _build_loop(graph, plan, loop, depths)
     # Not before all are built: two plans may make the same tensor, each for itself.
-    for position in sorted({position for plan in plans for position in plan.members}, reverse=True):
+    for position in sorted({position for plan in plans for position in plan.tiled}, reverse=True):
         op = graph.nodes[position].op
         if not any(True for result in op.results for _ in result.uses):
             op.erase()

@@ -1,147 +1,269 @@
-"""Comparisons for equality: they tell x from x made again, unless that has the very same bits.
+"""Questions of equality: an answer that hangs on the very bits of a number needs both sides from one loop.
 
-The gradient of a maximum asks which elements are equal to it. When the maximum is complete, a later loop makes the
-elements again, and XLA may round them otherwise there: a dot by the shape of the tile, a division by a repeated row by
-what it is fused with. Inside one loop both sides have the same x.
+NOTE [What asks for equality]
 
-For the same reason only one loop may ask. The gradient of a clip asks where x is at the bound. Where x is there by its
-nature, as the diagonal of a correlation matrix is 1, two loops could answer differently, and sums that would cancel do
-not. That holds for the loops of two plans as well: plans that make the same values are not built in one round where
-one of them asks.
+A later loop recomputes big tensors, and XLA may round them otherwise there: a dot by the shape of the tile, a
+division by what it is fused with. Nearly every program stands that, for its results move by as much. One that asks
+whether two numbers are equal does not: the gradient of a maximum asks which elements are equal to it, and recomputed
+none may be.
+
+So an op asks, within one loop, when it gives a discrete answer about a value that depends both on something that an
+earlier loop has completed (awaited) and on something recomputed in this loop that went into it. Which of
+those answers hang on bits is decided by what they compare:
+
+1. equal or not equal: where the two sides wait for different values; and, against anything, a constant too, where an
+   awaited value was picked by order (a maximum, a sorted element) from what is recomputed, as in exp(x - max(x)) == 1:
+   x is its own maximum somewhere, by nature and not by chance.
+2. any other comparison: where one side is a picked value, moved or taken through ops of one operand, and the other
+   depends on what it was picked from: x >= max(x) says x == max(x).
+3. a comparison, a sign, a step (floor, ceil, a conversion to integers) of a value that joins the two in one op, as
+   the difference x - max(x) or the ratio x / max(x), constants and ops of one operand after it included.
+
+All other order comparisons may flip where two numbers that are equal by chance alone are rounded: the mask of a
+relu, of a clip, of a dropout. x == max(x, y) is such a one, for it says x >= y. Ops that move elements round
+nothing, and nothing of integers is ever rounded: what only they repeat is not counted as recomputed.
+
+For the same reason only one loop may ask: where x is at a bound by its nature, as the diagonal of a correlation
+matrix is 1, two loops could answer differently, and sums that would cancel do not. That holds for the loops of two
+plans as well, and for what is recomputed in the bodies of two loops of the program.
+
+Limits: an element compared with a multiple of the maximum, rounding to the nearest, and what was picked inside a
+loop of the program or a custom call are not seen as questions; x - max(x) > -10 is seen as one, though it is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from jaxlib.mlir import ir
+from exla_opt.ops.reducers import selects
+from exla_opt.ops.traits import Trait
 
-from exla_opt.ir.types import element_type
-from exla_opt.ir.values import defining_op
-from exla_opt.ops.reducers import body_of, chooses, componentwise
+from .comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
+from .graph import OUTSIDE, Graph, Node
+from .stages import Producers, Stage
 
-from .graph import Graph
-from .stages import Makers, Stage
-
-_MOVING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert", "stablehlo.transpose"})
-_CUTTING = frozenset({"stablehlo.slice", "stablehlo.dynamic_slice"})
-_ASKING = frozenset({"stablehlo.compare", "chlo.broadcast_compare", "stablehlo.sign"})
-_REDUCING = frozenset({"stablehlo.reduce", "stablehlo.reduce_window"})
-_ORDERING = frozenset({"stablehlo.sort", "chlo.top_k"})
+# Of pointwise ops: each element of the result is the one at its place in one of the operands.
+_CHOICE = Trait.SELECTS | Trait.POINTWISE
 
 
-def find_unequal(graph: Graph, makers: Makers, stage: Stage) -> int | None:
-    """The first comparison of computed floats in a loop whose sides read different values of earlier loops."""
-    read: dict[int, frozenset[int]] = {}  # of what the loop makes: the values of earlier loops that went into it
+class _Flow(NamedTuple):
+    """What one value of a loop's body depends on, as sets of awaited values: a bit for each.
 
-    def sources(value: int, maker: int | None) -> frozenset[int]:
-        if maker is not None and value in read:
-            return read[value]
-        return frozenset((value,)) & stage.awaited
+    awaited: those that went into it. recomputed: those of which something that went into them was recomputed here and
+    went into it. picked: the picked ones that it is, but for moves and ops of one operand. joined: the picked ones that
+    one op has joined with what they were picked from.
+    """
 
+    awaited: int = 0
+    recomputed: int = 0
+    picked: int = 0
+    joined: int = 0
+
+
+_NOTHING = _Flow()
+
+
+class _Awaited:
+    """The values that the loops of a region wait for: their bits, which were picked, and what went into each."""
+
+    def __init__(self, graph: Graph, stages: Sequence[Stage]):
+        self.graph = graph
+        values = sorted({value for stage in stages for value in stage.awaited})
+        self.bits = {value: 1 << place for place, value in enumerate(values)}
+        self.sources: dict[int, int] = {}  # by position of an op: the awaited values that it went into
+        self.picked = 0
+        self.unchanged = 0  # those of the picked that are as they were picked, but for moves and ops of one operand
+        if values:
+            first = min(node for stage in stages for node in stage.nodes)
+            last = max(graph.tensors[value].producer for value in values)
+            self.trace_back(first, last)
+            self.trace_picks(first, last)
+
+    def trace_back(self, first: int, last: int) -> None:
+        into = dict(self.bits)
+        for node in reversed(self.graph.nodes[first : last + 1]):
+            found = 0
+            for value in node.results:
+                found |= into.get(value, 0)
+            if found:
+                self.sources[node.position] = found
+                for value in (*node.operands, *node.captures):
+                    into[value] = into.get(value, 0) | found
+
+    def trace_picks(self, first: int, last: int) -> None:
+        picks: dict[
+            int, bool
+        ] = {}  # of what came of a choice by pointwise ops and moves: whether it still is what was chosen
+        for node in self.graph.nodes[first : last + 1]:
+            found = [picks[value] for value in node.operands if value in picks]
+            if selects(node.op):
+                picks.update(dict.fromkeys(node.results, True))
+            elif found and node.traits & (Trait.POINTWISE | Trait.MOVES):
+                kept = any(found) and (_keeps(node) or _is_selection(node))
+                picks.update(dict.fromkeys(node.results, kept))
+        for value, bit in self.bits.items():
+            if value in picks:
+                self.picked |= bit
+                self.unchanged |= bit if picks[value] else 0
+
+    def of(self, value: int, stage: Stage) -> _Flow:
+        """What is read from outside the loop of `stage`."""
+        bit = self.bits[value] if value in stage.awaited else 0
+        return _Flow(bit, 0, bit & self.unchanged, 0)
+
+
+def find_unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:
+    """The first op that asks for equality with what another loop has made; see the note above."""
+    awaited = _Awaited(graph, stages)
+    if not awaited.bits:
+        return None
+    return next(
+        (node for stage in stages if (node := _find_asking(graph, producers, stage, awaited)) is not None), None
+    )
+
+
+def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awaited) -> int | None:
+    if not stage.awaited:
+        return None
+    flows: dict[int, _Flow] = {}
     for position in stage.nodes:
         node = graph.nodes[position]
-        of_each = [sources(value, maker) for value, maker in zip(node.operands, makers[position], strict=True)]
-        if len(set(of_each)) > 1 and compares_computed(node.op):
+        sides = [
+            flows[value] if producer is not None and value in flows else awaited.of(value, stage)
+            for value, producer in zip(node.operands, producers[position], strict=True)
+        ]
+        if _asks(graph, node, sides, awaited):
             return position
-        read.update(dict.fromkeys(node.results, frozenset[int]().union(*of_each)))
+        flow = _flow_of(graph, node, sides, awaited)
+        for value in node.results:
+            flows[value] = _NOTHING if graph.tensors[value].type.dtype == "i1" else flow
     return None
 
 
+def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> _Flow:
+    """What the results of an op depend on."""
+    into = recomputed = picked = joined = 0
+    for side in sides:
+        into |= side.awaited
+        recomputed |= side.recomputed
+        picked |= side.picked
+        joined |= side.joined
+    if _rounds(graph, node):
+        recomputed |= awaited.sources.get(node.position, 0)
+    if not _keeps(node) and not _is_selection(node):
+        others = [value for value, side in zip(node.operands, sides, strict=True) if side == _NOTHING]
+        follows = Trait.POINTWISE in node.traits and all(_is_constant(graph, value) for value in others)
+        alone = len(others) + 1 == len(sides)
+        joined = (joined if follows and alone else 0) | _join(node, sides)
+        picked = 0
+    return _Flow(into, recomputed, picked, joined)
+
+
+def _join(node: Node, sides: Sequence[_Flow]) -> int:
+    """The picked values that a pointwise op joins with what they were picked from."""
+    if Trait.POINTWISE not in node.traits:
+        return 0
+    return _across(sides, range(len(sides)))
+
+
+def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
+    """The picked values on one side that were picked from what stands on another."""
+    found = 0
+    for one in places:
+        for other in places:
+            if one != other:
+                found |= sides[one].picked & sides[other].recomputed
+    return found
+
+
+def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
+    """Whether the answer of an op may hang on the bits of what is recomputed: the three rules of the note."""
+    if not _is_discrete(graph, node):
+        return False
+    if any(side.joined for side in sides):
+        return True  # rule 3
+    if len(sides) < 2 or node.operands[0] == node.operands[1]:
+        return False
+    if _across(sides, range(len(sides))):
+        return True  # rule 2, and 1 where it is the same
+    if direction_of(node.op) not in (*EQUALITY, "") or _says_order(graph, node):
+        return False
+    into = recomputed = 0
+    for side in sides:
+        into |= side.awaited
+        recomputed |= side.recomputed
+    differ = len({side.awaited for side in sides}) > 1 and not any(
+        _is_constant(graph, value) for value in node.operands
+    )
+    return bool(into & recomputed & (awaited.picked if not differ else -1))
+
+
+def _is_discrete(graph: Graph, node: Node) -> bool:
+    """Whether an op gives a comparison, a sign, a step: an answer that jumps."""
+    traits = node.traits
+    if traits & (Trait.COMPARES | Trait.STEPS):
+        return True
+    if Trait.POINTWISE not in traits:
+        return False
+    if len(node.op.regions):
+        return compares_inside(node.op)
+    [result] = node.results
+    kind = graph.tensors[result].type.dtype
+    return not is_float_name(kind) and kind != "i1" and is_float_name(graph.tensors[node.operands[0]].type.dtype)
+
+
+def _says_order(graph: Graph, node: Node) -> bool:
+    """Whether a question of equality is one of order: x == max(x, y) says x >= y."""
+    for value, other in (node.operands[:2], node.operands[1::-1]):
+        producer = graph.tensors[value].producer
+        if producer == OUTSIDE:
+            continue
+        made = graph.nodes[producer]
+        if _CHOICE in made.traits and other in made.operands:
+            return graph.tensors[made.operands[0]].type.dtype != "i1"
+    return False
+
+
+def _rounds(graph: Graph, node: Node) -> bool:
+    """Whether an op computes floats: recomputed, they may differ in the last bits."""
+    if node.traits & (Trait.MOVES | Trait.GENERATES):
+        return False
+    return any(is_float_name(graph.tensors[value].type.dtype) for value in node.results)
+
+
+def _keeps(node: Node) -> bool:
+    """Whether what is picked stays it: the op moves it, or takes each element through an op of one operand."""
+    traits = node.traits
+    return Trait.MOVES in traits or (Trait.POINTWISE in traits and len(node.operands) == 1)
+
+
+def _is_selection(node: Node) -> bool:
+    """Whether each element of the result is the one at its place in one of the operands."""
+    return _CHOICE in node.traits
+
+
+def _is_constant(graph: Graph, value: int) -> bool:
+    """Whether a tensor is made of nothing: a constant, moved or converted."""
+    for _ in range(MOST_STEPS):
+        producer = graph.tensors[value].producer
+        if producer == OUTSIDE:
+            return False
+        node = graph.nodes[producer]
+        if not node.operands:
+            return Trait.GENERATES in node.traits
+        if not _keeps(node):
+            return False
+        value = node.operands[0]
+    return False
+
+
 def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
-    """The first comparison of floats for equality that more than one loop makes."""
+    """The first question of equality that more than one loop asks."""
     seen: set[int] = set()
     for stage in stages:
-        asking = {position for position in stage.nodes if compares_equal(graph.nodes[position].op)}
+        asking = {position for position in stage.nodes if asks(graph.nodes[position].op)}
         if both := seen & asking:
             return min(both)
         seen |= asking
     return None
-
-
-def compares_equal(op: ir.Operation) -> bool:
-    """Whether the op asks if two floats are equal; not if one is itself, that is, a number."""
-    return _compares_floats(op) and _direction(op) in ("EQ", "NE", "")
-
-
-def compares_computed(op: ir.Operation) -> bool:
-    """Whether the op compares two computed floats, of which one is a number that was picked from such if by order.
-
-    What is at least the maximum of its row is that maximum: to ask so is to ask for equality. So is to ask whether the
-    difference of the two is 0.
-    """
-    if op.name == "stablehlo.subtract":  # of which only the sign is looked at
-        asked = any(use.owner.operation.name in _ASKING for use in op.results[0].uses)
-        return asked and _is_float(op.operands[0]) and any(map(_is_picked, op.operands))
-    if not _compares_floats(op) or any(map(_is_constant, op.operands)):
-        return False
-    return _direction(op) in ("EQ", "NE", "") or any(map(_is_picked, op.operands))
-
-
-def asks_about(value: ir.Value, block: ir.Block) -> bool:
-    """Whether anything in a block compares, as above, what is made of the value there."""
-    stack = [use.owner.operation for use in value.uses if _is_inside(use.owner.operation, block)]
-    seen: set[ir.Operation] = set(stack)
-    while stack:
-        op = stack.pop()
-        if compares_equal(op) or compares_computed(op):
-            return True
-        users = {use.owner.operation for result in op.results for use in result.uses} - seen
-        seen |= users
-        stack += users
-    return False
-
-
-def _is_inside(op: ir.Operation, block: ir.Block) -> bool:
-    while op.block != block:
-        parent = op.parent
-        if parent is None or parent.name == "func.func":
-            return False
-        op = parent.operation
-    return True
-
-
-def _compares_floats(op: ir.Operation) -> bool:
-    if op.name == "stablehlo.map":
-        inside = (view.operation for view in op.regions[0].blocks[0].operations)
-        return any(map(_compares_floats, inside))
-    if op.name not in ("stablehlo.compare", "chlo.broadcast_compare") or op.operands[0] == op.operands[1]:
-        return False
-    return _is_float(op.operands[0])
-
-
-def _is_float(value: ir.Value) -> bool:
-    """Whether the numbers are floats, or the bits of such."""
-    op = defining_op(value)
-    if op is not None and op.name == "stablehlo.bitcast_convert":
-        value = op.operands[0]
-    return str(element_type(value)).startswith(("f", "bf", "complex"))
-
-
-def _direction(op: ir.Operation) -> str:
-    """Of a comparison; "" for the body of a map, which may ask anything."""
-    if "comparison_direction" not in op.attributes:
-        return ""
-    attribute = op.attributes["comparison_direction"]
-    return str(attribute).partition("comparison_direction ")[2].rstrip(">")
-
-
-def _is_constant(value: ir.Value) -> bool:
-    op = _moved_from(value, _MOVING)
-    return op is not None and op.name == "stablehlo.constant"
-
-
-def _is_picked(value: ir.Value) -> bool:
-    """Whether a tensor holds elements of another one that were chosen by their size."""
-    op = _moved_from(value, _MOVING | _CUTTING)
-    if op is None or op.name not in _REDUCING:
-        return op is not None and op.name in _ORDERING
-    names = componentwise(body_of(op))
-    return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
-
-
-def _moved_from(value: ir.Value, names: frozenset[str]) -> ir.Operation | None:
-    op = defining_op(value)
-    while op is not None and op.name in names:
-        op = defining_op(op.operands[0])
-    return op

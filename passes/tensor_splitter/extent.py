@@ -2,7 +2,7 @@
 
 The small extent cuts the big tensors and what lies between them. The large one follows the factor through
 small tensors too: over the batch dimension it turns a whole training step into one loop that accumulates its
-gradients, and every saved activation shrinks with it. Which is better is told by the predicted peak of the block.
+gradients, and every saved activation shrinks with it. Which is better is decided by the predicted peak of the block.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:
-    """The members whose original goes: all but the cheap ones that someone else reads as well."""
+    """The tiled ops whose original goes: all but the cheap ones that someone else reads as well."""
     written = {(output.node, output.result) for loop in plan.loops for output in loop.stage.outputs}
     dropped: set[int] = set()
-    for position in sorted(plan.members, reverse=True):
+    for position in sorted(plan.tiled, reverse=True):
         node = graph.nodes[position]
         kept = any(
-            (position, index) not in written and user not in dropped and user not in plan.members
+            (position, index) not in written and user not in dropped and user not in plan.tiled
             for index, value in enumerate(node.results)
             for user, _ in graph.tensors[value].users
         )
@@ -68,15 +68,15 @@ def _dropped(graph: Graph, plan: Plan) -> set[int]:
 
 def _in_order(ops: list[Operation]) -> list[Operation]:
     """The ops in an order in which every tensor is made before it is read, else as they stand."""
-    maker = {value: index for index, op in enumerate(ops) for value in op.results}
+    producer = {value: index for index, op in enumerate(ops) for value in op.results}
     placed = [False] * len(ops)
     order: list[int] = []
     for index in range(len(ops)):
         stack = [index]
         while stack:
             current = stack[-1]
-            makers = (maker.get(value, current) for value in ops[current].operands)
-            missing = [index for index in makers if index != current and not placed[index]]
+            producers = (producer.get(value, current) for value in ops[current].operands)
+            missing = [index for index in producers if index != current and not placed[index]]
             if placed[current] or not missing:
                 stack.pop()
                 if not placed[current]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ir.walk import captured_values
 from exla_opt.memory.block import Operation
 from exla_opt.ops.rules import OpRule
+from exla_opt.ops.traits import Trait, traits_of
 
 OUTSIDE = -1
 # Marks the loops that the splitter made in this run: their bodies are held to the split size.
@@ -52,6 +53,11 @@ class Node:
         """How the op may be cut."""
         return self.rules[self.number]
 
+    @property
+    def traits(self) -> Trait:
+        """What kind of op it is."""
+        return traits_of(self.name)
+
 
 @dataclass(slots=True)
 class Graph:
@@ -78,6 +84,13 @@ class Graph:
     def terminator(self) -> int:
         """The position of the block's terminator."""
         return len(self.nodes) - 1
+
+
+def updates_carry(graph: Graph, node: Node) -> bool:
+    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
+    if not graph.nested or graph.arguments.isdisjoint(node.operands):
+        return False
+    return not graph.returned.isdisjoint(node.results)
 
 
 class _Reader:
@@ -132,7 +145,7 @@ class _Reader:
             results = tuple(range(first, len(tensors)))
             nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
             self.ops += 1
-            if name in CONTROL_FLOW:
+            if Trait.CONTROL_FLOW in nodes[position].traits:
                 own = TILE_MARK in op.attributes
                 yield from ((inner, own) for region in op.regions for inner in region.blocks)
         graph.returned = frozenset(nodes[-1].operands)

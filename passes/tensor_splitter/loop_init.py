@@ -1,4 +1,4 @@
-"""Makes what a loop starts from wait for the loop's input.
+"""What a loop starts from, made to wait for the loop's input.
 
 XLA:CPU runs what is ready first, and a constant is ready at once: the buffers of all loops of a program would be
 filled at its beginning, and stay alive until their loop comes.
@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.values import defining_op
-from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
+from exla_opt.ops.traits import Trait, traits_of
 
 from .graph import OUTSIDE, Graph
 from .plan import LoopPlan
@@ -22,19 +22,24 @@ from .plan import LoopPlan
 # A smaller buffer is not worth the ops.
 _BIG = 2**20
 # XLA makes these where they are read, whenever that is.
-_EARLY = frozenset(f"stablehlo.{name}" for name in ("constant", "iota", "broadcast_in_dim", "transpose", "reshape"))
-_MOVING = frozenset(f"stablehlo.{name}" for name in "slice dynamic_slice concatenate pad reverse".split())
-_FUSED = _EARLY | _MOVING | STABLEHLO_POINTWISE
+_EARLY = Trait.GENERATES | Trait.REARRANGES
 
 
 def find_depths(graph: Graph) -> list[int]:
     """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
     depths: list[int] = []
     for node in graph.nodes:
-        makers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
-        before = max((depths[made] for made in makers if made != OUTSIDE), default=0)
-        depths.append(before + (node.name not in _FUSED))
+        producers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
+        before = max((depths[made] for made in producers if made != OUTSIDE), default=0)
+        depths.append(before + (not _is_fused(node.traits)))
     return depths
+
+
+def _is_fused(traits: Trait) -> bool:
+    """Whether an op is a step of a fused kernel."""
+    if traits & (_EARLY | Trait.POINTWISE):
+        return True
+    return Trait.MOVES in traits and not traits & (Trait.IN_PLACE | Trait.EXPENSIVE)
 
 
 def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
@@ -53,21 +58,20 @@ def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value 
             if made == OUTSIDE or made in inside or not prod(tensor.type.shape):
                 continue
             op = defining_op(value)  # not always the graph's: a loop may have taken its place
-            if op is None or op.name in _EARLY:
+            if op is None or traits_of(op.name) & _EARLY:
                 continue
             if found is None or (depths[made], made) > found[:2]:
                 found = depths[made], made, value
     return None if found is None else found[2]
 
 
-def delay(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
+def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
     """The same tensor, made when `after` is: zeros, or one number everywhere. size: its bytes."""
     op = defining_op(initial)
     if after is None or size < _BIG or op is None:
         return initial
     kind = build.tensor_of(initial)
-    is_zero = op.name == "stablehlo.constant"
-    number = build.zeros(build.with_shape(kind, [])) if is_zero else op.operands[0]
+    number = op.operands[0] if len(op.operands) else build.zeros(build.with_shape(kind, []))
     other = build.splat(number.type, 1)
     return build.broadcast(stablehlo.select(_never(after), other, number), kind.shape)
 

@@ -1,6 +1,6 @@
 """Regions: the ops that one factor reaches from one dimension of one big tensor (design: regions).
 
-Analysis only. A region's index runs over [0, extent); every member op knows how its own factor lies on
+Analysis only. A region's index runs over [0, extent); every tiled op knows how its own factor lies on
 that index, so that a shifted slice, a pad or a merged dimension are read off in one place.
 """
 
@@ -10,16 +10,11 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.rules import DimMapping, Factor, Kind
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import OUTSIDE, Graph, Node
-
-# Ops that only move or convert data: cheaper to repeat in the loop than to read from memory.
-CHEAP = frozenset(
-    {"stablehlo." + name for name in ("broadcast_in_dim", "iota", "constant", "transpose", "reshape", "convert")}
-)
+from .graph import OUTSIDE, Graph, Node, updates_carry
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
@@ -51,7 +46,7 @@ class Region:
 
     seed: int
     mappings: dict[int, DimMapping]
-    members: dict[int, TiledOp] = field(default_factory=dict)
+    tiled: dict[int, TiledOp] = field(default_factory=dict)
     blocked: dict[int, Reason] = field(default_factory=dict)
     joined: tuple[int, DimMapping] | None = None
 
@@ -97,14 +92,14 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
 
 
 def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The member that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
+    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
     factor = node.rule.at_result(index, wanted.dim)
     own = factor.results[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
 
 
 def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The member that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
+    """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
     factor = node.rule.at_operand(index, wanted.dim)
     own = factor.operands[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
@@ -145,25 +140,25 @@ class _Growth:
                     self.visit(self.graph.nodes[user])
 
     def visit(self, node: Node) -> bool:
-        """Make `node` a member if it can be one; True when it is."""
-        if node.position in self.region.members:
+        """Make `node` a tiled op if it can be one; True when it is."""
+        if node.position in self.region.tiled:
             return True
-        if node.name in CONTROL_FLOW or node.position == self.graph.terminator:
+        if Trait.CONTROL_FLOW in node.traits or node.position == self.graph.terminator:
             return False
         if updates_carry(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
             self.region.blocked.setdefault(node.position, reason)
             return False
-        member = self.choose(node)
-        if member is None:
+        tiled = self.choose(node)
+        if tiled is None:
             self.region.blocked.setdefault(node.position, node.rule.reason)
             return False
-        if not self.allowed(node, member.factor):
+        if not self.allowed(node, tiled.factor):
             reason = Reason("EX310", "--no-reassociate forbids to sum in pieces")
             self.region.blocked.setdefault(node.position, reason)
             return False
-        self.region.members[node.position] = member
-        for value, mapping in zip((*node.operands, *node.results), (*member.operands, *member.results), strict=True):
+        self.region.tiled[node.position] = tiled
+        for value, mapping in zip((*node.operands, *node.results), (*tiled.operands, *tiled.results), strict=True):
             if mapping is not None and value not in self.region.mappings and self.follow(value):
                 self.region.mappings[value] = mapping
                 self.queue.append(value)
@@ -175,31 +170,24 @@ class _Growth:
             if value in mappings:
                 return self.checked(node, tiled_from_result(node, index, mappings[value]))
         for index, value in enumerate(node.operands):
-            member = tiled_from_operand(node, index, mappings[value]) if value in mappings else None
-            if member := self.checked(node, member):
-                return member
+            tiled = tiled_from_operand(node, index, mappings[value]) if value in mappings else None
+            if tiled := self.checked(node, tiled):
+                return tiled
         return None
 
-    def checked(self, node: Node, member: TiledOp | None) -> TiledOp | None:
-        """The member, unless one of its results is already cut in another way."""
-        if member is None:
+    def checked(self, node: Node, tiled: TiledOp | None) -> TiledOp | None:
+        """The tiled op op, unless one of its results is already cut in another way."""
+        if tiled is None:
             return None
-        for value, mapping in zip(node.results, member.results, strict=True):
+        for value, mapping in zip(node.results, tiled.results, strict=True):
             if value in self.region.mappings and self.region.mappings[value] != mapping:
                 return None
-        return member
+        return tiled
 
 
 def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
     """Whether any number of loops may make the op's result: it only spreads small tensors out."""
-    return node.name in CHEAP and not any(map(follow, node.operands))
-
-
-def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
-    if not graph.nested or graph.arguments.isdisjoint(node.operands):
-        return False
-    return not graph.returned.isdisjoint(node.results)
+    return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
 
 
 def grow(
@@ -216,7 +204,7 @@ def grow(
     """
     region = Region(seed, {seed: mapping})
     _Growth(graph, region, follow, allowed, hopeless).run()
-    if region.members and region.joined is None:
+    if region.tiled and region.joined is None:
         _add_between(graph, region, follow, allowed)
     return region
 
@@ -225,8 +213,8 @@ def _wanted_slices(region: Region, nodes: Iterable[int], graph: Graph) -> dict[i
     """The tensors that `nodes` read in slices and nobody in the region makes."""
     wanted: dict[int, DimMapping] = {}
     for position in nodes:
-        member = region.members[position]
-        for value, mapping in zip(graph.nodes[position].operands, member.operands, strict=True):
+        tiled = region.tiled[position]
+        for value, mapping in zip(graph.nodes[position].operands, tiled.operands, strict=True):
             if mapping is not None and value not in region.mappings:
                 wanted.setdefault(value, mapping)
     return wanted
@@ -237,75 +225,75 @@ def _add_between(
 ) -> None:
     """Add the small ops that lead from the region back into it, and the cheap ones that feed it.
 
-    Walking back from what members read in slices finds the candidates; a walk forward over them keeps
-    those that a member feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
+    Walking back from what tiled ops read in slices finds the candidates; a walk forward over them keeps
+    those that a tiled op feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
     """
-    first = min(region.members)
-    wanted = _wanted_slices(region, sorted(region.members), graph)
+    first = min(region.tiled)
+    wanted = _wanted_slices(region, sorted(region.tiled), graph)
     candidates: dict[int, TiledOp] = {}
     queue = deque(wanted)
-    most = _MOST_BETWEEN + 8 * len(region.members)
+    most = _MOST_BETWEEN + 8 * len(region.tiled)
     while queue and len(candidates) < most:
         value = queue.popleft()
         tensor = graph.tensors[value]
         position = tensor.producer
-        if position == OUTSIDE or position in region.members or position in candidates:
+        if position == OUTSIDE or position in region.tiled or position in candidates:
             continue
         node = graph.nodes[position]
-        if position < first and node.name not in CHEAP:
+        if position < first and Trait.CHEAP not in node.traits:
             continue
         if any(follow(other) for other in (*node.operands, *node.results)):
             continue  # another region's big tensor: this one ends here
-        member = tiled_from_result(node, tensor.result_index, wanted[value])
-        if member is None or member.factor.kind is not Kind.INDEPENDENT or not allowed(node, member.factor):
+        tiled = tiled_from_result(node, tensor.result_index, wanted[value])
+        if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or not allowed(node, tiled.factor):
             continue
-        if any(wanted.get(v, s) != s for v, s in zip(node.results, member.results, strict=True)):
+        if any(wanted.get(v, s) != s for v, s in zip(node.results, tiled.results, strict=True)):
             continue
-        candidates[position] = member
-        for operand, mapping in zip(node.operands, member.operands, strict=True):
+        candidates[position] = tiled
+        for operand, mapping in zip(node.operands, tiled.operands, strict=True):
             if mapping is not None and operand not in wanted and operand not in region.mappings:
                 wanted[operand] = mapping
                 queue.append(operand)
 
     made: dict[int, DimMapping | None] = {}
 
-    def record(position: int, member: TiledOp) -> None:
-        made.update(zip(graph.nodes[position].results, member.results, strict=True))
+    def record(position: int, tiled: TiledOp) -> None:
+        made.update(zip(graph.nodes[position].results, tiled.results, strict=True))
 
-    for position, member in sorted((region.members | candidates).items()):
+    for position, tiled in sorted((region.tiled | candidates).items()):
         node = graph.nodes[position]
-        if position in region.members:
-            record(position, member)
+        if position in region.tiled:
+            record(position, tiled)
             continue
         fed = any(
             mapping is not None and made.get(value) == mapping
-            for value, mapping in zip(node.operands, member.operands, strict=True)
+            for value, mapping in zip(node.operands, tiled.operands, strict=True)
         )
-        if fed or node.name in CHEAP:
-            record(position, member)
-            region.members[position] = member
+        if fed or Trait.CHEAP in node.traits:
+            record(position, tiled)
+            region.tiled[position] = tiled
     for position in candidates:
-        if position not in region.members:
+        if position not in region.tiled:
             continue
-        member = region.members[position]
-        for value, mapping in zip(graph.nodes[position].results, member.results, strict=True):
+        tiled = region.tiled[position]
+        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
             if mapping is not None:
                 region.mappings.setdefault(value, mapping)
     _drop_unread(graph, region, candidates)
 
 
 def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
-    """Take out the added ops that no member reads in slices any more."""
+    """Take out the added ops that no tiled op reads in slices any more."""
     for position in sorted(candidates, reverse=True):
-        if position not in region.members:
+        if position not in region.tiled:
             continue
         results = graph.nodes[position].results
         read = any(
-            user in region.members and index >= 0 and region.members[user].operands[index] == region.mappings.get(value)
+            user in region.tiled and index >= 0 and region.tiled[user].operands[index] == region.mappings.get(value)
             for value in results
             for user, index in graph.tensors[value].users
         )
         if not read:
-            del region.members[position]
+            del region.tiled[position]
             for value in results:
                 region.mappings.pop(value, None)

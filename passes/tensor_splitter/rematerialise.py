@@ -1,10 +1,10 @@
-"""Brings big tensors into the loop body that reads them, so that the body's own tiles can make them.
+"""Rematerialises big tensors in the loop body that reads them, so that the body's own tiles can make them.
 
     %c = cost(%x, %y)               while ... {
     while ... { use(%c) }      ->       %c = cost(%x, %y); use(%c)     then split like any other
 
 A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was made once outside: kept
-whole it can never be split. It is made again in every trip, from small values, and only when the split then
+whole it can never be split. It is recomputed in every trip, from small values, and only when the split then
 removes it; otherwise the move is undone.
 """
 
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
 from .choose import choose
-from .equality import asks_about, compares_equal
+from .comparisons import asks, asks_about
 from .graph import OUTSIDE, Graph, read_graphs
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One tensor brought into one block: the copies made there, and which of them took its place.
+    """One tensor rematerialised in one block: the copies made there, and which of them took its place.
 
     originals: what they are copies of, in the same order, with their results.
     """
@@ -50,17 +50,17 @@ def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False
         tensor = graph.tensors[current]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold or tensor.producer in chain:
             continue
-        if keeps_answers and compares_equal(graph.nodes[tensor.producer].op):
+        if keeps_answers and asks(graph.nodes[tensor.producer].op):
             continue
         node = graph.nodes[tensor.producer]
-        if node.name in CONTROL_FLOW or not node.rule.factors:
+        if Trait.CONTROL_FLOW in node.traits or not node.rule.factors:
             return None
         chain.add(node.position)
         queue += node.operands
     return sorted(chain)
 
 
-def _bring_in(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) -> _Move:
+def _clone_into(graph: Graph, chain: list[int], value: ir.Value, block: ir.Block) -> _Move:
     """Clone the chain to the start of the block and let the block read the clone."""
     copies: dict[ir.Value, ir.Value] = {}
     clones: list[ir.Operation] = []
@@ -108,14 +108,14 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
     return blocks
 
 
-def bring_captures_in(module: ir.Module, graphs: Sequence[Graph], options: Options) -> bool:
+def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], options: Options) -> bool:
     """Move what can be split into the bodies that capture it; undo what then is not split.
 
     graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
     """
     chains = [found for graph in graphs for found in _chains(graph, options.size_threshold)]
     moves = [
-        _bring_in(graph, chain, value, block)
+        _clone_into(graph, chain, value, block)
         for graph, value, chain in chains
         for block in _reading_blocks(value, graph.block)
     ]
@@ -128,18 +128,18 @@ def bring_captures_in(module: ir.Module, graphs: Sequence[Graph], options: Optio
 
 
 def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
-    """The big tensors that are captured and may be made again, and the ops that make each."""
-    captured = {value for node in graph.nodes if node.name in CONTROL_FLOW for value in node.captures}
+    """The big tensors that are captured and may be recomputed, and the ops that make each."""
+    captured = {value for node in graph.nodes if Trait.CONTROL_FLOW in node.traits for value in node.captures}
     for value in sorted(captured):
         tensor = graph.tensors[value]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
             continue
         chain = _chain(graph, value, threshold)
         if chain and not _is_read_once(graph, chain, value):
-            # Two loops that make it again may answer differently which elements are equal to a number.
+            # Two loops that recompute it may answer differently which elements are equal to a number.
             if any(asks_about(tensor.value, block) for block in _reading_blocks(tensor.value, graph.block)):
                 continue
-            if any(compares_equal(graph.nodes[position].op) for position in chain):
+            if any(asks(graph.nodes[position].op) for position in chain):
                 chain = _chain(graph, value, threshold, keeps_answers=True)
         if chain:
             yield graph, tensor.value, chain

@@ -1,23 +1,23 @@
-"""The plans of one round: which of them can be built beside each other."""
+"""The plans of one round: which of them can be built together."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from .equality import compares_equal
+from .comparisons import asks
 from .graph import Graph
 from .plan import Plan
 
 Interval = tuple[int, int]
 
 
-class Taken:
-    """The plans of a block that are taken so far, by their seeds, in the order in which they were."""
+class Selection:
+    """The plans of a block that are selected so far, by their seeds, in that order."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self.plans: dict[int, Plan] = {}
-        self._makers: dict[int, set[int]] = {}  # by position of an op: the seeds of the plans whose loops run it
+        self._computing: dict[int, set[int]] = {}  # by position of an op: the seeds of the plans whose loops run it
         self._intervals: list[Interval] = []  # sorted; no two meet
 
     def add(self, plan: Plan) -> bool:
@@ -25,13 +25,13 @@ class Taken:
 
         A plan that runs all the ops of an earlier one, and leaves nothing whole that is gone with it, takes its place.
         """
-        makes = _makes(plan)
-        rivals = [self.plans[seed] for seed in sorted(set().union(*(self._makers.get(op, ()) for op in makes)))]
-        beside = [rival for rival in rivals if not (_makes(rival) <= makes and rival.vanished <= plan.vanished)]
+        computes = _computes(plan)
+        rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
+        others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(compares_equal(self.graph.nodes[op].op) for rival in beside for op in makes | _makes(rival)):
+        if any(asks(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
             return False
-        replaced = [rival for rival in rivals if rival not in beside]
+        replaced = [rival for rival in rivals if rival not in others]
         for rival in replaced:
             self._remove(rival)
         if any(map(self._meets, _intervals(plan))):
@@ -45,15 +45,15 @@ class Taken:
         self.plans[plan.seed] = plan
         for interval in _intervals(plan):
             insort(self._intervals, interval)
-        for op in _makes(plan):
-            self._makers.setdefault(op, set()).add(plan.seed)
+        for op in _computes(plan):
+            self._computing.setdefault(op, set()).add(plan.seed)
 
     def _remove(self, plan: Plan) -> None:
         del self.plans[plan.seed]
         for interval in _intervals(plan):
             del self._intervals[bisect_left(self._intervals, interval)]
-        for op in _makes(plan):
-            self._makers[op].remove(plan.seed)
+        for op in _computes(plan):
+            self._computing[op].remove(plan.seed)
 
     def _meets(self, interval: Interval) -> bool:
         place = bisect_left(self._intervals, interval)
@@ -62,7 +62,7 @@ class Taken:
         return any(interval[0] <= stop and start <= interval[1] for start, stop in near)
 
 
-def _makes(plan: Plan) -> frozenset[int]:
+def _computes(plan: Plan) -> frozenset[int]:
     """The positions of the ops that the loops of a plan run in the place of the originals."""
     return frozenset(op for loop in plan.loops for op in loop.stage.nodes) - plan.copies
 

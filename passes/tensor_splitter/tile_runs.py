@@ -10,7 +10,7 @@ from .region import Region
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TileRun:
     """A run of equal tiles: region indices [start, start + tile * trips); one trip is straight-line code."""
 
     start: int
@@ -34,16 +34,16 @@ def balanced_tile(extent: int, longest: int) -> int:
     return rounded if rounded <= longest else longest
 
 
-def cut_pieces(borders: list[int], longest: int) -> tuple[Piece, ...]:
-    """The tiles between consecutive borders, each run of equal tiles one piece."""
-    pieces = []
+def cut_runs(borders: list[int], longest: int) -> tuple[TileRun, ...]:
+    """The tiles between consecutive borders, equal ones as one run."""
+    runs = []
     for start, stop in pairwise(borders):
         tile = balanced_tile(stop - start, longest)
         trips, rest = divmod(stop - start, tile)
-        pieces.append(Piece(start, tile, trips))
+        runs.append(TileRun(start, tile, trips))
         if rest:
-            pieces.append(Piece(stop - rest, rest, 1))
-    return tuple(pieces)
+            runs.append(TileRun(stop - rest, rest, 1))
+    return tuple(runs)
 
 
 def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
@@ -51,8 +51,8 @@ def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
     low, high = region.low, region.high
     borders = {low, high}
     for position in nodes:
-        member = region.members[position]
-        for mapping in (*member.operands, *member.results):
+        tiled = region.tiled[position]
+        for mapping in (*tiled.operands, *tiled.results):
             if mapping is not None:
                 borders |= {min(max(mapping.low, low), high), min(max(mapping.low + mapping.length, low), high)}
     return sorted(borders)

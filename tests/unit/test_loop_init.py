@@ -8,7 +8,7 @@ from exla_opt.ir import build
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
-from exla_opt.passes.tensor_splitter.loop_init import delay
+from exla_opt.passes.tensor_splitter.loop_init import after_input
 from exla_opt.runtime.compile import compile_program, run_program
 
 _DTYPES = {
@@ -45,7 +45,7 @@ def test_the_start_is_the_same_for_every_input(name: str, start: float) -> None:
         end = list(block.operations)[-1].operation
         with ir.InsertionPoint(end), ir.Location.unknown():
             initial = end.operands[0] if start else build.zeros(end.operands[0].type)
-            end.operands[0] = delay(initial, block.arguments[0], 4 * rows)
+            end.operands[0] = after_input(initial, block.arguments[0], 4 * rows)
             assert end.operands[0] != initial
         module.operation.verify()
         program = compile_program(serialise(module, "bytecode"))

@@ -36,7 +36,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", sorted(OPS))
 def test_a_definition_gives_or_states_every_rule(name: str) -> None:
     definition = OPS[name]
     assert {field.name for field in fields(OpDefinition)} == {*ALLOWED, "reason"}
@@ -47,7 +47,7 @@ def test_a_definition_gives_or_states_every_rule(name: str) -> None:
     assert (definition.factors is NONE) == (definition.tile is NONE)
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", sorted(OPS))
 def test_an_op_has_an_example_row(name: str) -> None:
     rows = {row.name for row in (ROWS if OPS[name].factors is not NONE else [row for row, _ in REFUSALS])}
     assert name in rows or name in NO_ROW

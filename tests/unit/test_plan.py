@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,10 +15,11 @@ from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.plan import Plan, Refusal, find_loops, make_plan, refuse_unsplit
+from exla_opt.passes.tensor_splitter.loops import Refusal, find_loops, refuse_unsplit
+from exla_opt.passes.tensor_splitter.plan import Plan, make_plan
 from exla_opt.passes.tensor_splitter.region import Region, grow
-from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_makers, find_outline, find_stages
-from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_pieces
+from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_outline, find_producers, find_stages
+from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_runs
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
@@ -53,16 +55,16 @@ def test_tiles_known_by_heart(extent: int, longest: int, tile: int) -> None:
 @given(st.sets(st.integers(0, 5000), min_size=2, max_size=6), st.integers(1, 6000))
 def test_pieces_cover_every_index_once_and_in_order(places: set[int], longest: int) -> None:
     borders = sorted(places)
-    pieces = cut_pieces(borders, longest)
+    runs = cut_runs(borders, longest)
     reached = borders[0]
-    for piece in pieces:
-        assert piece.start == reached
-        assert 1 <= piece.tile <= longest and piece.trips >= 1
-        reached += piece.tile * piece.trips
+    for run in runs:
+        assert run.start == reached
+        assert 1 <= run.tile <= longest and run.trips >= 1
+        reached += run.tile * run.trips
     assert reached == borders[-1]
-    starts = {piece.start for piece in pieces}
-    assert set(borders[:-1]) <= starts, "a piece runs across a border"
-    assert len(pieces) <= 2 * len(list(pairwise(borders)))
+    starts = {run.start for run in runs}
+    assert set(borders[:-1]) <= starts, "a run runs across a border"
+    assert len(runs) <= 2 * len(list(pairwise(borders)))
 
 
 @given(st.integers(1, 2**62), st.sampled_from([1, 10**3, 10**6, 10**9, 2**10, 2**20, 2**30]))
@@ -110,10 +112,10 @@ def is_big(graph: Graph, value: int) -> bool:
 
 
 def stages_of(graph: Graph, region: Region) -> list[Stage]:
-    makers = find_makers(graph, region)
-    copies = find_copies(graph, makers)
-    outline = find_outline(graph, region, makers, copies)
-    return find_stages(graph, region, makers, copies, outline, lambda value: is_big(graph, value))
+    producers = find_producers(graph, region)
+    copies = find_copies(graph, producers)
+    outline = find_outline(graph, region, producers, copies)
+    return find_stages(graph, region, producers, copies, outline, lambda value: is_big(graph, value))
 
 
 EXP = f"%x = stablehlo.exponential %a : {MATRIX}"
@@ -129,7 +131,7 @@ def test_a_region_follows_the_factor_to_all_readers() -> None:
         returns="tensor<32x64xf32>",
     )
     region = region_of(graph, 1, 0)
-    assert sorted(region.members) == [1, 2]
+    assert sorted(region.tiled) == [1, 2]
     assert region.mappings[graph.nodes[2].results[0]] == DimMapping(1, 64)
     assert (region.low, region.high) == (0, 64)
 
@@ -137,16 +139,16 @@ def test_a_region_follows_the_factor_to_all_readers() -> None:
 def test_a_region_ends_where_the_dimension_is_whole() -> None:
     sort = f'%y = "stablehlo.sort"(%x) <{{dimension = 0 : i64}}> ({{\n^bb0(%p: tensor<f32>, %q: tensor<f32>):\n%l = stablehlo.compare LT, %p, %q : (tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %l : tensor<i1>\n}}) : ({MATRIX}) -> {MATRIX}'
     graph = graph_of(EXP, sort)
-    assert sorted(region_of(graph, 1, 1).members) == [1, 2]
+    assert sorted(region_of(graph, 1, 1).tiled) == [1, 2]
     region = region_of(graph, 1, 0)
-    assert sorted(region.members) == [1]
+    assert sorted(region.tiled) == [1]
     assert "compares all elements" in region.blocked[2].text
 
 
 def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
     graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
     region = region_of(graph, 1, 0)
-    assert sorted(region.members) == [1, 2, 3, 4]
+    assert sorted(region.tiled) == [1, 2, 3, 4]
     (stage,) = stages_of(graph, region)
     assert stage.nodes == (1, 2, 3, 4)
     assert stage.outputs == (Output(4, 0, DimMapping(0, 64)),)
@@ -155,7 +157,7 @@ def test_a_small_tensor_that_leads_back_is_made_inside() -> None:
 def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
     graph = graph_of(EXP, ROW_SUM, SPREAD, DIVIDE)
     region = region_of(graph, 1, 1)
-    assert region.members[2].factor.kind is Kind.REDUCING
+    assert region.tiled[2].factor.kind is Kind.REDUCING
     first, second = stages_of(graph, region)
     assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
     assert second.outputs == (Output(4, 0, DimMapping(1, 32)),)
@@ -168,7 +170,7 @@ def test_a_cheap_op_of_outside_values_is_only_repeated() -> None:
         f"%t = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<64xf32>) -> {MATRIX}",
         f"%y = stablehlo.add %a, %t : {MATRIX}",
     )
-    assert find_copies(graph, find_makers(graph, region_of(graph, 2, 0))) == {1}
+    assert find_copies(graph, find_producers(graph, region_of(graph, 2, 0))) == {1}
 
 
 def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
@@ -177,9 +179,9 @@ def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
         f"%y = stablehlo.slice %x [8:64, 0:32] : ({MATRIX}) -> tensor<56x32xf32>",
         returns="tensor<56x32xf32>",
     )
-    member = region_of(graph, 1, 0).members[2]
-    assert member.results == (DimMapping(0, 56, low=8),)
-    assert member.operands == (DimMapping(0, 64),)
+    tiled = region_of(graph, 1, 0).tiled[2]
+    assert tiled.results == (DimMapping(0, 56, low=8),)
+    assert tiled.operands == (DimMapping(0, 64),)
 
 
 def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refusal:
@@ -305,3 +307,25 @@ def test_a_plan_tells_by_how_much_one_index_is_too_big() -> None:
 def test_a_result_is_refused_with_the_op_that_wants_it() -> None:
     graph = graph_of(f"%y = stablehlo.exponential %a : {MATRIX}")
     assert planned(graph, 1, 0, 1024) == Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
+
+
+@pytest.mark.parametrize(
+    ("made", "slice_bytes", "remaining"),
+    [
+        (EXP, 4096, 0),  # no larger than the argument %a
+        (EXP, 1024, 8192),  # but larger than what a loop may hold
+        ("%x = stablehlo.dot_general %r, %c, contracting_dims = [] x [] : (tensor<64xf32>, tensor<32xf32>) -> " + MATRIX, 4096, 8192),
+    ],
+)  # fmt: skip
+def test_what_is_no_larger_than_the_arguments_may_stay(made: str, slice_bytes: int, remaining: int) -> None:
+    stays = f"%u = stablehlo.sine %x : {MATRIX}"
+    call = f"%y = stablehlo.custom_call @opaque(%u, %d) : ({MATRIX}, tensor<64xf32>) -> tensor<64xf32>"
+    plan = planned(graph_of(made, stays, ROWS.replace("%y", "%d"), call, returns="tensor<64xf32>"), 1, 0, slice_bytes)
+    assert isinstance(plan, Plan)
+    assert plan.remaining == remaining
+
+
+def test_of_two_plans_that_leave_no_more_than_exists_the_faster_is_taken() -> None:
+    plan = planned(graph_of(EXP, ROWS, returns="tensor<64xf32>"), 1, 0, 1024)
+    assert isinstance(plan, Plan)
+    assert min(plan, replace(plan, seconds=plan.seconds / 2), key=lambda each: each.rank(1024)).seconds < plan.seconds

@@ -11,7 +11,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plan import LoopPlan, Plan
-from exla_opt.passes.tensor_splitter.selection import Taken
+from exla_opt.passes.tensor_splitter.selection import Selection
 from exla_opt.passes.tensor_splitter.stages import Output, Stage
 
 # Ops 0 to 6; op 2 asks which elements are at a bound. {} is EQ or LT.
@@ -51,63 +51,63 @@ def _plan(
 
 
 def test_plans_that_share_nothing_are_built_together(graph: Graph) -> None:
-    taken = Taken(graph)
-    assert taken.add(_plan(graph, {0, 1}, {1}))
-    assert taken.add(_plan(graph, {2, 3}, {3}))
-    assert len(taken.plans) == 2
+    selected = Selection(graph)
+    assert selected.add(_plan(graph, {0, 1}, {1}))
+    assert selected.add(_plan(graph, {2, 3}, {3}))
+    assert len(selected.plans) == 2
 
 
 def test_a_plan_that_makes_all_of_another_takes_its_place(graph: Graph) -> None:
-    taken = Taken(graph)
+    selected = Selection(graph)
     larger = _plan(graph, {1, 2, 3, 4}, {4})
-    assert taken.add(_plan(graph, {2, 3}, {3}))
-    assert taken.add(larger)
-    assert list(taken.plans.values()) == [larger]
+    assert selected.add(_plan(graph, {2, 3}, {3}))
+    assert selected.add(larger)
+    assert list(selected.plans.values()) == [larger]
 
 
 def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Graph) -> None:
-    taken = Taken(graph)
+    selected = Selection(graph)
     [value] = graph.nodes[1].results
-    assert taken.add(_plan(graph, {0, 1}, {0}, vanished={value}))
-    taken.add(_plan(graph, {0, 1, 3}, {3}))
-    assert value in taken.plans
+    assert selected.add(_plan(graph, {0, 1}, {0}, vanished={value}))
+    selected.add(_plan(graph, {0, 1, 3}, {3}))
+    assert value in selected.plans
 
 
 def test_two_loops_do_not_both_ask_for_equality(graph: Graph) -> None:
-    taken = Taken(graph)
-    assert taken.add(_plan(graph, {1, 2, 3}, {3}))
+    selected = Selection(graph)
+    assert selected.add(_plan(graph, {1, 2, 3}, {3}))
     # Makes 2 anew, but not 1: with LT the worst is a rounding, with EQ the two answers may differ.
-    assert taken.add(_plan(graph, {0, 2, 4}, {4})) == (not _asks(graph))
+    assert selected.add(_plan(graph, {0, 2, 4}, {4})) == (not _asks(graph))
 
 
 def test_what_only_stands_beside_the_question_makes_it_wait_too(graph: Graph) -> None:
-    taken = Taken(graph)
-    assert taken.add(_plan(graph, {0, 1, 2, 3}, {3}))
+    selected = Selection(graph)
+    assert selected.add(_plan(graph, {0, 1, 2, 3}, {3}))
     # Makes 1 anew, whose elements the other plan compares.
-    assert taken.add(_plan(graph, {1, 4}, {4})) == (not _asks(graph))
+    assert selected.add(_plan(graph, {1, 4}, {4})) == (not _asks(graph))
 
 
 def test_a_cheap_op_that_both_repeat_is_no_reason_to_wait(graph: Graph) -> None:
-    taken = Taken(graph)
-    assert taken.add(_plan(graph, {1, 2, 3}, {3}, copies={1}))
-    assert taken.add(_plan(graph, {1, 4}, {4}, copies={1}))
+    selected = Selection(graph)
+    assert selected.add(_plan(graph, {1, 2, 3}, {3}, copies={1}))
+    assert selected.add(_plan(graph, {1, 4}, {4}, copies={1}))
 
 
 def test_loops_that_would_stand_between_each_other_wait(graph: Graph) -> None:
-    taken = Taken(graph)
+    selected = Selection(graph)
     first = _plan(graph, {2, 5}, {2})
-    assert taken.add(first)
-    assert not taken.add(_plan(graph, {3, 4}, {4}))
-    assert not taken.add(_plan(graph, {0, 1, 6}, {1}))
-    assert taken.add(_plan(graph, {0, 1}, {1}))
+    assert selected.add(first)
+    assert not selected.add(_plan(graph, {3, 4}, {4}))
+    assert not selected.add(_plan(graph, {0, 1, 6}, {1}))
+    assert selected.add(_plan(graph, {0, 1}, {1}))
 
 
 def test_a_plan_that_must_wait_leaves_all_as_it_was(graph: Graph) -> None:
-    taken = Taken(graph)
+    selected = Selection(graph)
     small, other = _plan(graph, {1}, {1}), _plan(graph, {3, 4}, {3})
-    assert taken.add(small)
-    assert taken.add(other)
+    assert selected.add(small)
+    assert selected.add(other)
     # Would replace the small one, but its loop would stand around that of the other.
-    assert not taken.add(_plan(graph, {1, 5}, {1}))
-    assert sorted(taken.plans) == sorted([small.seed, other.seed])
-    assert not taken.add(_plan(graph, {0, 2}, {0}))  # meets the small one, which is still there
+    assert not selected.add(_plan(graph, {1, 5}, {1}))
+    assert sorted(selected.plans) == sorted([small.seed, other.seed])
+    assert not selected.add(_plan(graph, {0, 2}, {0}))  # meets the small one, which is still there

@@ -1,0 +1,148 @@
+"""The copies that XLA makes of what a loop carries: of what it starts from, and in each of its trips.
+
+What a body returns lies in the buffer of the argument that it replaces. A kernel that writes there must come after all
+that read the argument; where the order of the ops does not say so, the argument is copied first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exla_opt.ops.traits import Trait, traits_of
+
+from .block import Block, Operation
+from .fusion import Fusion
+
+_BROADCAST = traits_of("stablehlo.broadcast_in_dim")
+
+
+def changed_places(loop: Operation) -> list[int]:
+    """What of a loop's carry its body returns otherwise than it got it, as places in the carry."""
+    if not loop.bodies:
+        return list(range(len(loop.results)))
+    body = loop.bodies[0]
+    pairs = zip(body.returned, body.arguments, strict=True)
+    return [place for place, (new, old) in enumerate(pairs) if new != old]
+
+
+def with_copies(block: Block, owned: frozenset[int]) -> Block:
+    """The block with an op for each copy, where the first loop stands; the block itself where there is none.
+
+    owned: arguments that may be written over. A constant that is one number everywhere is filled in once, and copied
+    where several loops start from it.
+    """
+    loops = [place for place, op in enumerate(block.ops) if op.name == "while" and op.bodies]
+    if not loops:
+        return block
+    producer = {value: op for op in block.ops for value in op.results}
+    readers: dict[int, list[int]] = {}
+    for place, op in enumerate(block.ops):
+        for value in (*op.operands, *op.captures):
+            readers.setdefault(value, []).append(place)
+    for value in block.returned:
+        readers.setdefault(value, []).append(len(block.ops))
+    starts = {place: _carried_anew(block.ops[place]) for place in loops}
+    made = block.copied()
+    made.ops = []
+    filled: dict[int, int] = {}
+
+    def fresh(like: int, loop: Operation, place: int) -> int:
+        result = loop.results[place]
+        made.values[len(made.shapes)] = block.values.get(result, block.values.get(like))  # type: ignore[assignment]
+        return made.add_tensor(block.shapes[result], block.sizes[result], block.dtypes[result])
+
+    def start(position: int, loop: Operation, place: int, value: int) -> int:
+        maker = producer.get(value)
+        source = value
+        if maker is not None and maker.name == "splat":
+            if value not in filled:
+                filled[value] = fresh(value, loop, place)
+                made.ops.append(Operation("broadcast_in_dim", _BROADCAST, (), (filled[value],)))
+            source = filled[value]
+        others = [other for other in readers[value] if other != position]
+        twice = loop.operands.count(value) > 1 or value in loop.captures
+        shared = twice or any(other > position or value in starts.get(other, ()) for other in others)
+        if not shared and (maker is not None or value in owned):
+            return source
+        copied = fresh(value, loop, place)
+        made.ops.append(Operation("copy", Trait(0), (source,), (copied,)))
+        return copied
+
+    for position, op in enumerate(block.ops):
+        if position not in starts:
+            made.ops.append(op)
+            continue
+        operands = list(op.operands)
+        for place in changed_places(op):
+            operands[place] = start(position, op, place, operands[place])
+        made.ops.append(replace(op, operands=tuple(operands)))
+    return made
+
+
+def _carried_anew(loop: Operation) -> set[int]:
+    return {loop.operands[place] for place in changed_places(loop)}
+
+
+def place_carry(fusion: Fusion) -> set[int]:
+    """The tensors of a body that lie in the loop's own buffers; adds the copies that this takes as kernels."""
+    block = fusion.block
+    readers: dict[int, list[int]] = {value: [] for value in block.arguments}
+    for kernel, written in enumerate(fusion.written):
+        if written:
+            for value in fusion.inputs[kernel]:
+                if value in readers:
+                    readers[value].append(kernel)
+    resident: set[int] = set()
+    for old, new in zip(block.arguments, block.returned, strict=False):
+        if old == new:
+            continue
+        if new in readers:
+            _copy(fusion, new, ())  # one argument in the place of another
+            continue
+        if new not in fusion.producer or new in resident:
+            continue
+        resident.add(new)
+        kernel = fusion.producer[new]
+        others = [reader for reader in readers[old] if reader != kernel]
+        if not _writes_over(fusion, kernel, old) or (others and not _all_before(fusion, others, kernel)):
+            _copy(fusion, old, readers[old])
+    return resident
+
+
+def _writes_over(fusion: Fusion, kernel: int, old: int) -> bool:
+    """Whether a kernel may write its result over a tensor that it reads, or does not read it."""
+    op = fusion.block.ops[kernel]
+    if Trait.IN_PLACE in op.traits or op.name in ("while", "sort"):
+        return True
+    return fusion.inputs[kernel].get(old, True)
+
+
+def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
+    """Whether every one of some kernels has to run before `last` by what they read."""
+    missing = set(kernels)
+    seen = {last}
+    stack = [last]
+    while stack and missing:
+        for value in fusion.inputs[stack.pop()]:
+            position = fusion.producer.get(value)
+            if position is not None and position not in seen:
+                seen.add(position)
+                missing.discard(position)
+                stack.append(position)
+    return not missing
+
+
+def _copy(fusion: Fusion, value: int, readers: Sequence[int]) -> None:
+    """Add a copy of an argument, which these kernels read in its place."""
+    block = fusion.block
+    origin = block.values.get(value)
+    copied = block.add_tensor(block.shapes[value], block.sizes[value], block.dtypes[value])
+    if origin is not None:
+        block.values[copied] = origin
+    fusion.producer[copied] = len(block.ops)
+    block.ops.append(Operation("copy", Trait(0), (value,), (copied,)))
+    fusion.written.append(True)
+    fusion.inputs.append({value: False})
+    for reader in readers:
+        fusion.inputs[reader][copied] = fusion.inputs[reader].pop(value)

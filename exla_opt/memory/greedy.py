@@ -1,0 +1,255 @@
+"""Fusion as XLA:CPU does it: kernel by kernel, last first, each takes in one producer after another.
+
+The rules are those of XLA's InstructionFusion (with duplication allowed) and of its bound on duplicated code,
+FusionNodeIndexingEvaluation, found by comparing with what it compiles:
+
+- An op with several readers is computed once more in each kernel that takes it in, and written if some reader is left.
+- What is expensive is never computed twice, neither for two kernels nor for two elements.
+- What reads two or more tensors of its own rank is computed twice only if every way to every reader can be fused.
+- What would be written out as code more than fifteen times in one kernel is not taken in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+from .machine import Machine
+
+# The most copies of one op's code in a kernel.
+_MOST_COPIES = 15
+# A kernel of so many ops takes in nothing that others read as well, which keeps the whole linear.
+_LARGE_KERNEL = 64
+# Ways from an op to its readers that are longer than so many ops lead through something that is not fused.
+_LONGEST_WAY = 300
+# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
+_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
+# Rows of no more elements are put together one by one.
+_SHORT_RUN = 8
+# How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
+_IN_PLACE, _MOVED, _REUSED = 1, 2, 3
+
+Uses = list[tuple[int, int]]
+
+
+class Greedy:
+    """Decides which ops of a block are written, and what each kernel reads.
+
+    absorbs, fusible: the ops, by position (and operand), that take in what they read, and that are taken in.
+    """
+
+    def __init__(self, block: Block, machine: Machine, producer: dict[int, int], fusible: Sequence[bool]):
+        self.block = block
+        self.ops = block.ops
+        self.machine = machine
+        self.producer = producer
+        self.fusible = [able and not is_joined_in_rows(op) for able, op in zip(fusible, block.ops, strict=True)]
+        returned = set(block.returned)
+        self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
+        self.readers: list[set[int]] = [set() for _ in self.ops]
+        for position, op in enumerate(self.ops):
+            for value in (*op.operands, *op.captures):
+                if value in producer:
+                    self.readers[producer[value]].add(position)
+        self.alone = self.find_alone()
+        self.written = [False] * len(self.ops)
+        self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+
+    def run(self) -> None:
+        """Fill `written` and `inputs`."""
+        for position in range(len(self.ops) - 1, -1, -1):
+            if self.readers[position] or self.stays[position]:
+                self.written[position] = True
+                self.grow(position)
+            else:
+                self.drop(position)
+
+    def drop(self, position: int) -> None:
+        """An op that nobody reads reads nothing."""
+        for value in (*self.ops[position].operands, *self.ops[position].captures):
+            if value in self.producer:
+                self.readers[self.producer[value]].discard(position)
+
+    def absorbs(self, op: Operation, index: int) -> bool:
+        """Whether the producer of this operand may become a part of its reader."""
+        if op.name == "dynamic_update_slice":
+            return index == 1
+        if is_joined_in_rows(op):
+            return False
+        if op.name == "reduce":
+            longest = self.machine.longest_fused_reduction
+            return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
+        return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+
+    def grow(self, root: int) -> None:
+        """Take producers into the kernel of `root`, the one that stands last first."""
+        ops, producer, shapes = self.ops, self.producer, self.block.shapes
+        members = {root}
+        kind: dict[int, int] = {}  # how the kernel uses the elements of each tensor that it reads
+        copies = {root: 1}
+        indexed: dict[int, set[int]] = {}  # the members that compute an index into a tensor
+        read: dict[int, bool] = {}
+        waiting: list[int] = []
+        indexers = {root: {root}}
+
+        def take(position: int, own: int, straight: bool) -> None:
+            op = ops[position]
+            straight = straight and Trait.POINTWISE in op.traits
+            for value in op.captures:
+                read[value] = False
+            for index, value in enumerate(op.operands):
+                use = max(own, _use(op, index))
+                kind[value] = _together(kind[value], use) if value in kind else use
+                read[value] = read.get(value, True) and straight
+                same = shapes[value] == shapes[op.results[0]] or op.name == "transpose"
+                indexed.setdefault(value, set()).update(indexers[position] if same else (position,))
+                maker = producer.get(value)
+                if maker is not None and maker not in members and self.absorbs(op, index):
+                    heappush(waiting, -maker)
+
+        take(root, _IN_PLACE, True)
+        refused = {root}
+        while waiting:
+            position = -heappop(waiting)
+            if position in refused:
+                continue
+            refused.add(position)
+            op = ops[position]
+            if not self.fusible[position] or len(op.results) > 1 or self.alone[position]:
+                continue
+            [value] = op.results
+            others = len(self.readers[position]) > 1 or self.stays[position]
+            if others and (len(members) > _LARGE_KERNEL):
+                continue
+            if is_expensive(op) and (others or kind[value] == _REUSED):
+                continue
+            if not self.absorbed_everywhere(members, position, value):
+                continue
+            number = sum(copies[user] for user in indexed[value])
+            if len(members) > 1 and self.is_too_much_code(op, number, copies):
+                continue
+            members.add(position)
+            copies[position] = number
+            indexers[position] = indexed[value]
+            take(position, kind[value], read.pop(value))
+            self.readers[position].discard(root)
+            for operand in op.operands:
+                if operand in producer:
+                    self.readers[producer[operand]].add(root)
+            if not self.readers[position] and not self.stays[position]:
+                self.drop(position)
+        self.inputs[root] = read
+
+    def is_too_much_code(self, op: Operation, number: int, copies: Mapping[int, int]) -> bool:
+        """Whether the op would be written out too often. number: how often."""
+        if op.name == "broadcast_in_dim":
+            return False
+        if op.name in _STARTS_ANEW and (number > 1 or max(copies.values()) > _MOST_COPIES):
+            return True
+        return number > _MOST_COPIES
+
+    def absorbed_everywhere(self, members: set[int], position: int, value: int) -> bool:
+        """Whether each op of the kernel that reads the tensor can take its producer in."""
+        root = max(members)
+        # Only the root itself may be an op that does not take in all that it reads.
+        op = self.ops[root]
+        return value not in op.captures and all(
+            self.absorbs(op, index) for index, operand in enumerate(op.operands) if operand == value
+        )
+
+    def find_alone(self) -> list[bool]:
+        """The ops that no reader takes in: computing them twice would read more, and some way cannot be fused."""
+        alone = [False] * len(self.ops)
+        for position, op in enumerate(self.ops):
+            for value in dict.fromkeys((*op.operands, *op.captures)):
+                maker = self.producer.get(value)
+                if maker is None or alone[maker] or not self.fusible[maker] or self.is_light(self.ops[maker]):
+                    continue
+                alone[maker] = not self.fuses_on_all_ways(maker, position, alone)
+        for position, op in enumerate(self.ops):
+            if self.stays[position] and self.fusible[position] and not self.is_light(op):
+                alone[position] = True
+        return alone
+
+    def is_light(self, op: Operation) -> bool:
+        """Whether computing the op twice reads hardly more than reading it: one tensor of its rank, or small ones."""
+        shapes, sizes = self.block.shapes, self.block.sizes
+        rank = _rank(shapes[op.results[0]])
+        big = 0
+        for value in op.operands:
+            maker = self.producer.get(value)
+            if maker is not None and Trait.FREE in self.ops[maker].traits and not _is_tensor_constant(self.ops[maker]):
+                continue
+            big += _rank(shapes[value]) >= rank
+        return big <= 1 or sum(sizes[value] for value in set(op.operands)) <= sizes[op.results[0]]
+
+    def can_fuse(self, maker: int, reader: int) -> bool:
+        """Whether the one may be taken into the other, taken by themselves."""
+        op = self.ops[reader]
+        indices = [index for index, value in enumerate(op.operands) if self.producer.get(value) == maker]
+        if not self.fusible[maker] or not indices or not all(self.absorbs(op, index) for index in indices):
+            return False
+        if is_expensive(self.ops[maker]):
+            return len(self.readers[maker]) == 1 and all(_use(op, index) != _REUSED for index in indices)
+        return True
+
+    def fuses_on_all_ways(self, maker: int, reader: int, alone: Sequence[bool]) -> bool:
+        """Whether every op on a way from `maker` to `reader` can be fused with the next."""
+        if not self.can_fuse(maker, reader):
+            return False
+        if len(self.readers[maker]) == 1:
+            return True
+        seen: set[int] = set()
+        between: list[int] = []
+        stack = [reader]
+        while stack:
+            for value in self.ops[stack.pop()].operands:
+                position = self.producer.get(value, -1)
+                if position > maker and position not in seen:
+                    seen.add(position)
+                    stack.append(position)
+                    between.append(position)
+            if len(seen) > _LONGEST_WAY:
+                return False
+        reached = {maker}
+        for position in (*sorted(between), reader):
+            makers = {self.producer.get(value, -1) for value in self.ops[position].operands} & reached
+            if makers:
+                reached.add(position)
+                if any(alone[each] or not self.can_fuse(each, position) for each in makers):
+                    return False
+        return True
+
+
+def is_joined_in_rows(op: Operation) -> bool:
+    """Whether an op puts rows together, which XLA:CPU does by copying runs of memory in a kernel of its own."""
+    return op.name == "concatenate" and max(op.lengths, default=0) > _SHORT_RUN
+
+
+def is_expensive(op: Operation) -> bool:
+    """Whether XLA:CPU computes the op once where it can."""
+    return Trait.EXPENSIVE in op.traits
+
+
+def _rank(shape: Sequence[int]) -> int:
+    return sum(size != 1 for size in shape)
+
+
+def _is_tensor_constant(op: Operation) -> bool:
+    return op.name == "constant"
+
+
+def _use(op: Operation, index: int) -> int:
+    if Trait.POINTWISE in op.traits:
+        return _IN_PLACE
+    if op.name == "broadcast_in_dim" or (op.name == "pad" and index > 0):
+        return _REUSED
+    return _MOVED
+
+
+def _together(one: int, other: int) -> int:
+    """How two uses of the same elements use them."""
+    return max(one, other)

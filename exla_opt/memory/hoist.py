@@ -1,0 +1,83 @@
+"""What a compiler computes before a loop because every trip would compute the same.
+
+XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
+moves
+or repeats elements moves with an op that reads it, not on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+
+_NOT_ALONE = frozenset("broadcast_in_dim constant iota reverse slice splat transpose".split())
+_STAYS = Trait.CONTROL_FLOW | Trait.ORDERED | Trait.RANDOM | Trait.COLLECTIVE
+
+
+def with_hoisted(block: Block) -> Block:
+    """The block with what its loops need not repeat before them; the block itself where there is nothing."""
+    if not any(op.name == "while" and op.bodies for op in block.ops):
+        return block
+    made = block.copied()
+    made.ops = []
+    for op in block.ops:
+        made.ops.append(_without_invariants(made, op) if op.name == "while" and op.bodies else op)
+    return made
+
+
+def _without_invariants(around: Block, loop: Operation) -> Operation:
+    body = with_hoisted(loop.bodies[0])
+    outer = dict(loop.outside[0]) if loop.outside else {}
+    for old, new, start in zip(body.arguments, body.returned, loop.operands, strict=True):
+        if old == new:
+            outer[old] = start
+    captured = set(outer)
+    waiting: dict[int, Operation] = {}
+    kept: list[Operation] = []
+
+    def move(op: Operation) -> None:
+        for value in op.operands:
+            if value not in outer:
+                move(waiting[value])
+        results = tuple(_like(around, body, value) for value in op.results)
+        outer.update(zip(op.results, results, strict=True))
+        around.ops.append(
+            replace(
+                op,
+                operands=tuple(outer[value] for value in op.operands),
+                results=results,
+                narrow=frozenset(outer[value] for value in op.narrow if value in outer),
+            )
+        )
+
+    for op in body.ops:
+        known = all(value in outer or value in waiting for value in op.operands)
+        if not known or op.captures or op.name == "custom_call" or op.traits & _STAYS:
+            kept.append(op)
+        elif op.name in _NOT_ALONE:
+            waiting.update(dict.fromkeys(op.results, op))
+            kept.append(op)
+        else:
+            move(op)
+    if len(kept) == len(body.ops):
+        return replace(loop, bodies=(body,))
+    inside = body.copied()
+    inside.ops = kept
+    produced = {value for op in kept for value in op.results}
+    read = {value for op in kept for value in (*op.operands, *op.captures)} | set(body.returned)
+    fresh = {value: outer[value] for value in outer if value not in captured and value in read - produced}
+    return replace(
+        loop,
+        bodies=(inside,),
+        outside=({**(loop.outside[0] if loop.outside else {}), **fresh},),
+        captures=(*loop.captures, *fresh.values()),
+    )
+
+
+def _like(around: Block, body: Block, value: int) -> int:
+    if value in body.values:
+        around.values[len(around.shapes)] = body.values[value]
+    return around.add_tensor(body.shapes[value], body.sizes[value], body.dtypes[value])

@@ -1,0 +1,112 @@
+"""What one op asks: for equality, for order, for neither; the rules and their reason are in `equality`."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op
+from exla_opt.ops.reducers import selects
+from exla_opt.ops.traits import Trait, has_trait, traits_of
+
+EQUALITY = ("EQ", "NE")
+# How many ops a walk over definitions looks through: what is picked is compared near where it was.
+MOST_STEPS = 32
+
+
+def asks(op: ir.Operation) -> bool:
+    """Whether an op may ask for equality, by itself and what stands near it: not knowing what is recomputed.
+
+    Equal or not equal of floats, but not if one is itself, that is, a number; order with a picked value; a comparison,
+    a sign or a step of a value that one op has joined with a picked one.
+    """
+    traits = traits_of(op.name)
+    if Trait.COMPARES in traits and len(op.operands) > 1:
+        if op.operands[0] == op.operands[1] or not _is_float(op.operands[0]):
+            return False
+        return direction_of(op) in EQUALITY or any(map(_is_picked, op.operands)) or any(map(_is_joined, op.operands))
+    if Trait.POINTWISE not in traits or len(op.regions):
+        return Trait.POINTWISE in traits and compares_inside(op)
+    jumps = bool(traits & (Trait.COMPARES | Trait.STEPS)) or _numbers(op)
+    return jumps and _is_joined(op.operands[0])
+
+
+def asks_about(value: ir.Value, block: ir.Block) -> bool:
+    """Whether anything in a block asks, as above, for what is made of the value there."""
+    stack = [use.owner.operation for use in value.uses if _is_inside(use.owner.operation, block)]
+    seen: set[ir.Value] = set()
+    while stack:
+        op = stack.pop()
+        if asks(op):
+            return True
+        for result in op.results:
+            if result not in seen:
+                seen.add(result)
+                stack += [use.owner.operation for use in result.uses]
+    return False
+
+
+def _is_inside(op: ir.Operation, block: ir.Block) -> bool:
+    while op.block != block:
+        parent = op.parent
+        if parent is None or parent.name == "func.func":
+            return False
+        op = parent.operation
+    return True
+
+
+def compares_inside(op: ir.Operation) -> bool:
+    """Whether the scalar code of an op compares floats."""
+    inside = (view.operation for view in op.regions[0].blocks[0].operations)
+    return any(has_trait(inner, Trait.COMPARES) and _is_float(inner.operands[0]) for inner in inside)
+
+
+def _numbers(op: ir.Operation) -> bool:
+    """Whether the op makes integers of floats."""
+    kind = str(element_type(op.results[0]))
+    return kind != "i1" and not is_float_name(kind) and len(op.operands) == 1 and _is_float(op.operands[0])
+
+
+def _is_float(value: ir.Value) -> bool:
+    """Whether the numbers are floats, or the bits of such."""
+    op = defining_op(value)
+    if op is not None and has_trait(op, Trait.BITS):
+        value = op.operands[0]
+    return is_float_name(str(element_type(value)))
+
+
+def is_float_name(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf", "complex"))
+
+
+def direction_of(op: ir.Operation) -> str:
+    """Of a comparison; "" for scalar code, which may ask anything."""
+    if "comparison_direction" not in op.attributes:
+        return ""
+    attribute = op.attributes["comparison_direction"]
+    return str(attribute).partition("comparison_direction ")[2].rstrip(">")
+
+
+def _is_picked(value: ir.Value) -> bool:
+    """Whether a tensor holds elements of another one that were chosen by their order."""
+    op = _computed_by(value)
+    return op is not None and selects(op)
+
+
+def _is_joined(value: ir.Value) -> bool:
+    """Whether one op of several operands has made the tensor of a picked one."""
+    op = _computed_by(value)
+    return op is not None and has_trait(op, Trait.POINTWISE) and any(map(_is_picked, op.operands))
+
+
+def _computed_by(value: ir.Value) -> ir.Operation | None:
+    """The op that made a tensor, but for moves and pointwise ops of one operand."""
+    op = defining_op(value)
+    for _ in range(MOST_STEPS):
+        if op is None or not len(op.operands):
+            break
+        traits = traits_of(op.name)
+        if Trait.MOVES not in traits and not (Trait.POINTWISE in traits and len(op.operands) == 1):
+            break
+        op = defining_op(op.operands[0])
+    return op
