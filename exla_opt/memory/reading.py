@@ -20,13 +20,15 @@ from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.traits import traits_of
 
 from .block import Block, Operation, Shape
-from .machine import Machine
+from .machine import CPU, Machine
 
 _IMPURE = frozenset({"custom_call", "rng", "rng_bit_generator"})
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
 # What these ops leave the other operand as it is with; XLA drops them.
 _NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
+# The most elements of a row that XLA:GPU finds without sorting the row.
+_TOP_AT_ONCE = 16
 # Cumulative sums along more elements than so many are made in blocks of as many.
 _SCANNED_AT_ONCE = 16
 _MULTIPLY = traits_of("stablehlo.multiply")
@@ -43,7 +45,9 @@ def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Bloc
     return reader.read(block), reader.number
 
 
-def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types) -> Operation:
+def read_operation(
+    op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types, machine: Machine = CPU
+) -> Operation:
     """One op without control flow, as XLA simplifies it. operands, results: the numbers of its tensors, in order."""
     name, traits = op.name.rpartition(".")[2], traits_of(op.name)
     made = Operation(name, traits, operands, results)
@@ -66,15 +70,20 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
         )
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
+    if name == "reduce_window":
+        return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
     if name == "reduce":
         shape = types.of(op.operands[0]).shape
         narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
-        lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
-        return replace(made, lengths=lengths, narrow=frozenset(narrow))
+        dims = tuple(integers(op, "dimensions", []))
+        lengths = tuple(shape[dim] for dim in dims)
+        return replace(made, lengths=lengths, dims=dims, narrow=frozenset(narrow))
+    if name == "transpose":
+        return replace(made, dims=tuple(integers(op, "permutation", [])))
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
-        return replace(made, copied=_copied(op, types), narrow=frozenset(narrow))
+        return replace(made, copied=_copied(op, types, machine), narrow=frozenset(narrow))
     return made
 
 
@@ -110,7 +119,7 @@ class _Reader:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     self.number[result] = self.of(operand)
                     self.behind[result] = len(self.behind) + 1
-            elif is_view(op, self.types) or is_folded(op, self.types):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.number[op.results[0]] = self.of(op.operands[0])
                 if op.operands[0] in self.views or self.types.of(op.operands[0]) != self.types.of(op.results[0]):
                     self.views.add(op.results[0])
@@ -163,13 +172,16 @@ class _Reader:
         if op.name in CONTROL_FLOW:
             self.made.ops.append(self.with_bodies(op, operands, results))
             return
-        made = read_operation(op, operands, results, self.types)
+        made = read_operation(op, operands, results, self.types, self.machine)
         if name == "dot_general":
             made = self.with_ordered_operands(op, made)
         if self.is_cpu and name == "top_k" and not any(True for _ in op.results[1].uses):
             self.add_sort_of_all(op.results[0], made)
             return
-        if self.is_cpu and name == "select_and_scatter":
+        if self.machine.kind == "gpu" and name == "top_k" and integer(op, "k") > _TOP_AT_ONCE:
+            self.add_sort_with_places(op.results[0], made)
+            return
+        if name == "select_and_scatter" and self.machine.fitted:
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
         if self.is_cpu and name == "convolution" and self.is_function:
@@ -184,7 +196,7 @@ class _Reader:
             inner = defining_op(op.operands[0], "stablehlo.negate")
             if inner is not None:
                 made = replace(made, operands=(self.of(inner.operands[0]), *operands[1:]))
-        elif name == "sort" and self.is_top_k(op):
+        elif name == "sort" and self.is_cpu and self.is_top_k(op):
             made = replace(made, name="top_k", operands=operands[:1])
             for value, number in zip(op.results, results, strict=True):
                 read = [self.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
@@ -194,8 +206,8 @@ class _Reader:
             self.made.sizes[results[0]] = 0
         self.made.ops.append(made)
 
-    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
-        self.made.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, results))
+    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...], lengths: Shape = ()) -> None:
+        self.made.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
 
     def add_scatter_of_windows(self, origin: ir.Value, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
         """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
@@ -223,9 +235,9 @@ class _Reader:
         """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
         [operand, *_], [result] = made.operands, made.results
         blocks = self.fresh(op.results[0], self.made.shapes[result], result)
-        self.add_plain("reduce_window", (operand,), (blocks,))
+        self.add_plain("reduce_window", (operand,), (blocks,), (_SCANNED_AT_ONCE,))
         small = self.fresh(op.results[0], (self.made.sizes[result] // 4 // _SCANNED_AT_ONCE,))
-        self.add_plain("reduce_window", (blocks,), (small,))
+        self.add_plain("reduce_window", (blocks,), (small,), (_SCANNED_AT_ONCE,))
         spread = self.fresh(op.results[0], self.made.shapes[result], result)
         self.add_plain("broadcast_in_dim", (small,), (spread,))
         self.add_plain("multiply", (blocks, spread), (result,))
@@ -275,6 +287,19 @@ class _Reader:
         found = self.fresh(origin, self.made.shapes[operand], operand)
         self.add_plain("sort", (operand,), (found,))
         self.add_plain("slice", (found,), made.results[:1])
+
+    def add_sort_with_places(self, origin: ir.Value, made: Operation) -> None:
+        """Of a top_k of more than a few elements XLA:GPU makes a sort of all of them and of their places."""
+        [operand] = made.operands
+        shape = self.made.shapes[operand]
+        places = self.fresh(origin, shape)
+        self.add_plain("iota", (), (places,))
+        found = (self.fresh(origin, shape, operand), self.fresh(origin, shape))
+        if len(shape) > 2:
+            self.in_other_shape.update(found)  # a sort of the rows of a matrix
+        self.add_plain("sort", (operand, places), found)
+        for value, result in zip(found, made.results, strict=True):
+            self.add_plain("slice", (value,), (result,))
 
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
         number, shape = self.of(value), self.types.of(value).shape
@@ -344,34 +369,34 @@ def has_own_buffer(op: ir.Operation, types: Types) -> bool:
     return not (op.name == "stablehlo.optimization_barrier" or is_view(op, types) or is_folded(op, types))
 
 
-def is_folded(op: ir.Operation, types: Types) -> bool:
+def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
     """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
     if op.name != "stablehlo.transpose":
         return False
     uses = list(op.results[0].uses)
-    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types) for use in uses)
+    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types, machine) for use in uses)
 
 
-def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types) -> bool:
+def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types, machine: Machine) -> bool:
     if reader.name == "stablehlo.reduce":
         return len(reader.results) == 1 and operand == 0
     if reader.name != "stablehlo.dot_general" or reader.operands[0] == reader.operands[1]:
         return False
-    return not _is_copied(reader, operand, types, integers(transpose, "permutation", []))
+    return not _is_copied(reader, operand, types, machine, integers(transpose, "permutation", []))
 
 
-def _copied(op: ir.Operation, types: Types) -> tuple[int, ...]:
+def _copied(op: ir.Operation, types: Types, machine: Machine) -> tuple[int, ...]:
     """The operands that a dot reads in another order of dimensions than they have."""
     found = []
     for side in (0, 1):
         inner = defining_op(op.operands[side])
-        past = inner is not None and is_folded(inner, types)
-        if not past and _is_copied(op, side, types):
+        past = inner is not None and is_folded(inner, types, machine)
+        if not past and _is_copied(op, side, types, machine):
             found.append(side)
     return tuple(found)
 
 
-def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] = ()) -> bool:
+def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int] = ()) -> bool:
     """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
 
     order: the operand's dimensions as those of what is read in its place.
@@ -384,6 +409,9 @@ def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] =
     kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim in sorted(sizes) if sizes[dim] != 1]
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
+    if machine.kind == "gpu":
+        # cuBLAS takes each kind in any place, but for the batch in the last.
+        return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
         return True
     # Where several dimensions become one, they must stand as the dot wants them.

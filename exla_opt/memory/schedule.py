@@ -244,6 +244,8 @@ class Run:
 
     def is_product_on_gpu(self, value: int) -> bool:
         producer = self.fusion.producer.get(value)
+        if value in self.fusion.tuples:
+            return True
         return self.machine.workspace > 0 and producer is not None and self.block.ops[producer].name == "dot_general"
 
     def comes_from_loop(self, value: int) -> bool:
