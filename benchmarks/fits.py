@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -73,8 +74,10 @@ def ask(path: Path, arguments: argparse.Namespace) -> list[tuple[str, str, str, 
     command = [sys.executable, __file__, "--worker", f"--modules={path}", f"--of-temp={arguments.of_temp}"]
     command += [f"--least={arguments.least}", *(["--predicted"] if arguments.predicted else [])]
     command += [f"--target={arguments.target}"] if arguments.target else []
+    # Else jax's CUDA plugin, where it is installed, looks for a driver and does not load.
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout, env=environment)
     except subprocess.TimeoutExpired:
         return [("-", "| | | ", f"over {arguments.timeout:g} s", arguments.timeout)]
     if done.returncode:
