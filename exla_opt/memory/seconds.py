@@ -123,10 +123,9 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     if op.name == "convolution":
         return 2.0 * out * (right // shared) / speed
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
-    least = min(terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
-    if least < machine.full_speed_rows:
-        speed *= (least / machine.full_speed_rows) ** 0.5
-    return 2.0 * out * terms / speed
+    sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
+    slower = sum((machine.full_speed_rows / side) ** 0.5 - 1 for side in sides if side < machine.full_speed_rows)
+    return 2.0 * out * terms * (1 + slower) / speed
 
 
 @dataclass(slots=True)
