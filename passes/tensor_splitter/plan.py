@@ -10,21 +10,18 @@ from dataclasses import dataclass
 from math import log2, prod
 
 from exla_opt.memory.machine import Machine
+from exla_opt.memory.schedule import run_block
+from exla_opt.memory.seconds import seconds_to_move
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
+from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, bytes_per_index, longest_tile, short_name
 from .graph import OUTSIDE, Graph, Node
 from .loops import Loops, Refusal
 from .region import Region, TiledOp
 from .stages import Output, Stage
 from .tile_runs import TileRun, cut_runs, find_borders
 
-# Rough speeds of one core, only to compare plans with each other.
-_FLOPS_PER_SECOND = 4e10
-_BYTES_PER_SECOND = 8e9
-_SECONDS_PER_TRIP = 3e-5
-_SECONDS_PER_OP = 2e-6
 _FULL_SPEED_ROWS = 128
 _MOST_BORDERS = 6
 _SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
@@ -102,19 +99,27 @@ def _is_matrix_side(node: Node, factor: Factor) -> bool:
     return sum(mapping is not None for mapping in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
 
 
-def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> float:
-    """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
+def _seconds(graph: Graph, region: Region, loop: LoopPlan, body: Body, too_big: int) -> float:
+    """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again.
+
+    A CPU is priced by its arithmetic and by what a loop brings out, other machines by what their kernels move as well.
+    """
+    machine = body.planned.machine
     trips = loop.trips * too_big
-    seconds = trips * (_SECONDS_PER_TRIP + _SECONDS_PER_OP * len(loop.stage.nodes))
+    flops = 0.0
     for position in loop.stage.nodes:
         node, factor = graph.nodes[position], region.tiled[position].factor
-        flops = flops_of(graph, node)
-        if _is_matrix_side(node, factor):
-            flops /= min(1.0, loop.tile / _FULL_SPEED_ROWS) ** 0.5
-        seconds += flops / _FLOPS_PER_SECOND
+        slower = min(1.0, loop.tile / _FULL_SPEED_ROWS) ** 0.5 if _is_matrix_side(node, factor) else 1.0
+        flops += flops_of(graph, node) / slower
+    seconds = flops / machine.flops_of("f32")
+    if machine.kind != "cpu":
+        block = body.planned.block(body.returned, max(loop.tile // too_big, 1))
+        moved = seconds_to_move(run_block(block, machine, held=block.returned))
+        return max(seconds, trips * moved) + trips * machine.seconds_per_trip
+    seconds += trips * (machine.seconds_per_trip + machine.seconds_per_kernel * len(loop.stage.nodes))
     for output in loop.stage.outputs:
         size = graph.tensors[graph.nodes[output.node].results[output.result]].type.bytes
-        seconds += (3 * trips if output.mapping is None else 1) * size / _BYTES_PER_SECOND
+        seconds += (3 * trips if output.mapping is None else 1) * size / machine.bytes_per_second
     return seconds
 
 
@@ -184,7 +189,7 @@ def make_plan(
         loops.vanished,
         remaining,
         peak,
-        sum(_seconds(graph, region, loop, too_big) for loop in planned),
+        sum(_seconds(graph, region, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
         too_big,
     )
 
