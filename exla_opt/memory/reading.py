@@ -164,7 +164,7 @@ class _Reader:
             self.made.ops.append(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types)
-        if name == "dot_general":
+        if self.is_cpu and name == "dot_general":
             made = self.with_ordered_operands(op, made)
         if name == "top_k" and not any(True for _ in op.results[1].uses):
             self.add_sort_of_all(op.results[0], made)
@@ -172,7 +172,7 @@ class _Reader:
         if self.is_cpu and name == "select_and_scatter":
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
-        if name == "convolution" and (self.is_function or not self.is_cpu):
+        if self.is_cpu and name == "convolution" and self.is_function:
             self.add_convolution(op, made)
             return
         if name == "reduce_window" and len(results) == 1 and self.is_long_scan(op):
