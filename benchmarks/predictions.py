@@ -17,7 +17,6 @@ from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU
-from exla_opt.memory.machine import machine_of
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
