@@ -169,7 +169,7 @@ class _Reader:
             self.made.ops.append(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types)
-        if name == "dot_general":
+        if self.is_cpu and name == "dot_general":
             made = self.with_ordered_operands(op, made)
         if name == "top_k" and not any(True for _ in op.results[1].uses):
             self.add_sort_of_all(op.results[0], made)
