@@ -30,9 +30,9 @@ def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
     for plan in plans:
         dropped |= _dropped(graph, plan)
         tiled |= plan.tiled.keys()
-    dropped |= _made_of_nothing(graph, dropped | tiled)
         for loop in plan.loops:
             placed.setdefault(max(loop.stage.nodes), []).append(loop)
+    dropped |= _made_of_nothing(graph, dropped | tiled)
     planned = PlannedBlock(graph, machine)
     for node in graph.nodes:
         if node.position not in dropped and node.position != graph.terminator:
