@@ -17,8 +17,8 @@ from .machine import Machine
 
 # What is read was in the cache when one of so many kernels before wrote it.
 _LAST_KERNELS = 3
-# Operations that an element takes of a slow function and, roughly, of a sort.
-_SLOW, _SORT = 10, 20
+# Operations that an element takes of a slow function, of any other op and, roughly, of a sort.
+_SLOW, _QUICK, _SORT = 10.0, 0.5, 20.0
 # A kernel's inputs are followed through what is fused so far, as the fusion does itself.
 _MOST_INPUTS = 64
 _CUTS = frozenset({"dynamic_slice", "slice", "gather"})
@@ -51,6 +51,11 @@ def seconds_of(block: Block, machine: Machine) -> float:
     return total
 
 
+def seconds_in_cache(block: Block, machine: Machine) -> float:
+    """The seconds of a block without loops, where all that it makes stays in the cache: those of its arithmetic."""
+    return sum(_arithmetic(block, op, machine) + machine.seconds_per_kernel for op in block.ops)
+
+
 def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
     """What a trip takes to add a partial result of `size` bytes to the sum so far.
 
@@ -59,12 +64,6 @@ def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
     if contracts and machine.accumulates:
         return size / machine.bytes_per_second  # the product's kernel reads what it adds to
     return 3 * size / machine.bytes_per_second + machine.seconds_per_kernel
-
-
-def kernels_of(block: Block, machine: Machine) -> int:
-    """How many kernels one run of the block takes, those inside its loops left out."""
-    fusion = fuse(block, machine)
-    return sum(written and _is_kernel(op) for op, written in zip(block.ops, fusion.written, strict=True))
 
 
 def _is_kernel(op: Operation) -> bool:
@@ -100,16 +99,16 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     """The seconds of one op's arithmetic at the machine's speed."""
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
-    elements = float(sum(prod(block.shapes[value]) for value in op.results))
+    made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
     if op.name in ("sort", "top_k"):
-        elements = _SORT * float(sum(prod(block.shapes[value]) for value in op.operands))
+        operations = _SORT * read
     elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
-        elements *= (block.shapes[op.operands[0]] or (1,))[-1]
+        operations = made * (block.shapes[op.operands[0]] or (1,))[-1]
     elif op.name == "reduce":
-        elements = float(prod(block.shapes[op.operands[0]]))
-    elif Trait.POINTWISE not in op.traits:
-        return 0.0
-    return elements * (_SLOW if Trait.SLOW in op.traits else 1) / machine.flops_elementwise
+        operations = float(prod(block.shapes[op.operands[0]]))
+    else:
+        operations = made * (_SLOW if Trait.SLOW in op.traits else _QUICK)
+    return operations / machine.flops_elementwise
 
 
 def _product(block: Block, op: Operation, machine: Machine) -> float:

@@ -13,7 +13,7 @@ from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
 from exla_opt.memory.schedule import run_block
-from exla_opt.memory.seconds import seconds_of
+from exla_opt.memory.seconds import seconds_in_cache, seconds_of
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import traits_of
@@ -180,9 +180,14 @@ def body_peak(body: Body, tile: int) -> int:
 
 
 def body_seconds(body: Body, tile: int) -> float:
-    """The predicted seconds of one trip with tiles of one length."""
+    """The predicted seconds of one trip with tiles of one length.
+
+    The tiles of a CPU are meant for its cache; between its plans what they write there makes no difference.
+    """
     if tile not in body.seconds:
-        body.seconds[tile] = seconds_of(body.planned.block(body.returned, tile), body.planned.machine)
+        machine = body.planned.machine
+        price = seconds_in_cache if machine.kind == "cpu" else seconds_of
+        body.seconds[tile] = price(body.planned.block(body.returned, tile), machine)
     return body.seconds[tile]
 
 

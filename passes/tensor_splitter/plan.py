@@ -79,9 +79,11 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
     once_more = machine.seconds_per_trip + machine.seconds_per_kernel * len(loop.stage.nodes)
     seconds += loop.trips * (machine.seconds_per_trip + (too_big - 1) * once_more)
     for output in loop.stage.outputs:
-        if output.mapping is None:
-            node = graph.nodes[output.node]
-            size = graph.tensors[node.results[output.result]].type.bytes
+        node = graph.nodes[output.node]
+        size = graph.tensors[node.results[output.result]].type.bytes
+        if output.mapping is not None and machine.kind == "cpu":
+            seconds += size / machine.bytes_per_second
+        elif output.mapping is None:
             seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
     return seconds
 
