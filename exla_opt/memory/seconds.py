@@ -7,7 +7,7 @@ Williams, Waterman and Patterson, 2009). The figures order plans and are no prom
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isqrt, prod
+from math import isqrt, prod, sqrt
 
 from exla_opt.ops.traits import Trait
 
@@ -43,7 +43,8 @@ def seconds_of(block: Block, machine: Machine) -> float:
             continue
         if not _is_kernel(op):
             continue
-        fresh = {value for value in read.inputs[position] if kernels - written.get(value, -_LAST_KERNELS) < _LAST_KERNELS}
+        oldest = kernels - _LAST_KERNELS
+        fresh = {value for value in read.inputs[position] if written.get(value, -1) >= max(oldest, 0)}
         total += _seconds_of_kernel(read.of(position, fresh, machine), work[position], machine)
         total += sum(_seconds_of_copy(block.sizes[op.operands[side]], machine) for side in op.copied)
         written.update(dict.fromkeys(op.results, kernels))
@@ -123,8 +124,8 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 2.0 * out * (right // shared) / speed
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
-    slower = sum((machine.full_speed_rows / side) ** 0.5 - 1 for side in sides if side < machine.full_speed_rows)
-    return 2.0 * out * terms * (1 + slower) / speed
+    slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
+    return 2.0 * out * terms * (1.0 + slower) / speed
 
 
 @dataclass(slots=True)
