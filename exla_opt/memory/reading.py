@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
 from exla_opt.ir.attributes import integer, integers, is_splat
+from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
@@ -74,7 +75,11 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
-        return replace(made, copied=_copied(op, types), narrow=frozenset(narrow))
+        batches = tuple(range(len(_dot_dims(op, 0)[0])))
+        return replace(made, copied=_copied(op, types), narrow=frozenset(narrow), shared=batches)
+    if name == "convolution":
+        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+        return replace(made, shared=(numbers.output_feature_dimension,))
     return made
 
 
@@ -172,7 +177,7 @@ class _Reader:
         if self.is_cpu and name == "select_and_scatter":
             self.add_scatter_of_windows(op.results[0], operands, results)
             return
-        if self.is_cpu and name == "convolution" and self.is_function:
+        if name == "convolution" and (self.is_function or not self.is_cpu):
             self.add_convolution(op, made)
             return
         if name == "reduce_window" and len(results) == 1 and self.is_long_scan(op):
@@ -250,7 +255,7 @@ class _Reader:
         [result] = made.results
         shape = tuple(self.made.shapes[result][dim] for dim in out)
         own = self.fresh(op.results[0], shape, result)
-        self.made.ops.append(replace(made, operands=operands, results=(own,)))
+        self.made.ops.append(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
         self.add_plain("transpose", (own,), (result,))
 
     def with_ordered_operands(self, op: ir.Operation, made: Operation) -> Operation:
@@ -302,6 +307,7 @@ class _Reader:
                 for _, numbers in read
             ),
             narrow=frozenset(self.of(value) for value in _widened_before(op)) if is_loop else frozenset(),
+            trips=(trip_count(op) or 1) if is_loop else 1,
         )
 
     def is_top_k(self, op: ir.Operation) -> bool:
