@@ -43,7 +43,9 @@ def seconds_of(block: Block, machine: Machine) -> float:
             continue
         if not _is_kernel(op):
             continue
-        fresh = {value for value in read.inputs[position] if kernels - written.get(value, -_LAST_KERNELS) < _LAST_KERNELS}
+        fresh = {
+            value for value in read.inputs[position] if kernels - written.get(value, -_LAST_KERNELS) < _LAST_KERNELS
+        }
         total += _seconds_of_kernel(read.of(position, fresh, machine), work[position], machine)
         total += sum(_seconds_of_copy(block.sizes[op.operands[side]], machine) for side in op.copied)
         written.update(dict.fromkeys(op.results, kernels))
@@ -123,7 +125,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 2.0 * out * (right // shared) / speed
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
-    slower = sum((machine.full_speed_rows / side) ** 0.5 - 1 for side in sides if side < machine.full_speed_rows)
+    slower: float = sum((machine.full_speed_rows / side) ** 0.5 - 1 for side in sides if side < machine.full_speed_rows)
     return 2.0 * out * terms * (1 + slower) / speed
 
 
