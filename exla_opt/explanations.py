@@ -96,8 +96,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX305": Explanation(
         "splitting it would not lower the memory",
-        "What the tensor is made of, or what it leads to, is as big and stays; or all splits of the module together gain "
-        "nothing, and it goes out as it came.",
+        "What the tensor is made of, or what it leads to, is as big and stays; or all splits of the module together "
+        "gain nothing, and it goes out as it came.",
     ),
     "EX306": Explanation(
         "what is made of it is needed complete in the middle of the split",
