@@ -120,7 +120,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX310": Explanation(
         "--no-reassociate forbids it",
-        "A sum of floating-point numbers would be computed in pieces, or in another order.",
+        "A sum of floating-point numbers would be computed tile by tile, or in another order.",
         "Leave the option out.",
     ),
     "EX311": Explanation(

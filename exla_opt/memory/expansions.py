@@ -49,7 +49,7 @@ def _expansion(
     if made.name == "select_and_scatter" and is_cpu:
         return _scatter_of_windows
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
-    if made.name == "convolution" and is_cpu and is_function:
+    if made.name == "convolution" and (is_function or not is_cpu):
         return _convolution
     if made.name == "reduce_window" and is_long_scan(op, types):
         return _scan_in_blocks
@@ -126,7 +126,7 @@ def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None
 
 
 def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA:CPU convolves in one order of dimensions only, and copies what is in another."""
+    """XLA convolves in one order of dimensions only, and copies what is in another."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
     rhs = [
@@ -145,7 +145,7 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
     [result] = made.results
     shape = tuple(builder.block.shapes[result][dim] for dim in out)
     own = builder.fresh(op.results[0], shape, result)
-    builder.add(replace(made, operands=operands, results=(own,)))
+    builder.add(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
     builder.add_plain("transpose", (own,), (result,))
 
 

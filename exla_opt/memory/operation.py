@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
@@ -16,7 +17,7 @@ from exla_opt.ops.traits import traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, is_folded
+from .dots import copied_sides, dot_dims, is_folded
 
 _MULTIPLY = traits_of("stablehlo.multiply")
 # What these ops leave the other operand as it is with; XLA drops them.
@@ -54,7 +55,11 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
-        return replace(made, copied=copied_sides(op, types), narrow=frozenset(narrow))
+        batches = tuple(range(len(dot_dims(op, 0)[0])))
+        return replace(made, copied=copied_sides(op, types), narrow=frozenset(narrow), shared=batches)
+    if name == "convolution":
+        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+        return replace(made, shared=(numbers.output_feature_dimension,))
     return made
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
+from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
@@ -146,4 +147,5 @@ class _Reader:
                 {inner: number[value] for value, inner in numbers.items() if value in number} for _, numbers in read
             ),
             narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
+            trips=(trip_count(op) or 1) if is_loop else 1,
         )

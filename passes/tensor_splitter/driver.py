@@ -66,7 +66,11 @@ def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tup
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
-        graphs = _read(module, options, min(options.size_threshold, options.slice_bytes))
+        least = min(options.size_threshold, options.slice_bytes)
+        graphs = _read(module, options, least)
+        # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
+        if rematerialise_captures(module, graphs, options):
+            graphs = _read(module, options, least)
     return done, missed
 
 
