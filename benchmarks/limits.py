@@ -1,4 +1,4 @@
-"""Memory limits on big modules: is each met, as the compiler tells? Compiled, never run; prints a Markdown table.
+"""Memory limits on big modules: is each met, as the compiler says? Compiled, never run; prints a Markdown table.
 
     python benchmarks/limits.py --modules DIRECTORY --target=cpu
 

@@ -1,4 +1,4 @@
-"""The smallest memory limit that exla-opt tells, beside the least that any hand-chosen sizes reach; a Markdown table.
+"""The smallest memory limit that exla-opt names, and the least that any hand-chosen sizes reach; a Markdown table.
 
     python benchmarks/smallest.py --modules DIRECTORY --pattern '*_sgpr_big_*'
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--target", default="cpu", help="whose compiler plans the memory [cpu]")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for each command [600]")
     arguments = parser.parse_args()
-    print("| module | told | least by hand | slices | threshold | ratio |")
+    print("| module | named | least by hand | slices | threshold | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as directory:
         smaller = Path(directory) / "smaller.mlir"

@@ -96,7 +96,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX305": Explanation(
         "splitting it would not lower the memory",
-        "What the tensor is made of, or what it leads to, is as big and stays.",
+        "What the tensor is made of, or what it leads to, is as big and stays; or all splits of the module together "
+        "gain nothing, and it goes out as it came.",
     ),
     "EX306": Explanation(
         "what is made of it is needed complete in the middle of the split",
@@ -120,7 +121,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX310": Explanation(
         "--no-reassociate forbids it",
-        "A sum of floating-point numbers would be computed in pieces, or in another order.",
+        "A sum of floating-point numbers would be computed tile by tile, or in another order.",
         "Leave the option out.",
     ),
     "EX311": Explanation(

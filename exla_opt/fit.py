@@ -234,7 +234,7 @@ def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Optio
 def _falling(largest: int, room: int = 0) -> list[int]:
     """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes.
 
-    room: where this is smaller than the largest, they go on until they are small beside it.
+    room: where this is smaller than the largest, they go on until they are small against it.
     """
     last = min(largest, room) if room > 0 else largest
     sizes: list[int] = []
@@ -272,5 +272,5 @@ def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], li
     if _SPLITTER not in names:
         reasons = [f"not split: {_SPLITTER} is not among the passes"]
     why = f": {reasons[0]}" if reasons else ""
-    beside = f"its arguments and results ({format_size(held)}) and " if held > timeline.memory.temp else ""
-    return f"{beside}{tensor.type} ({format_size(tensor.bytes)}) at {tensor.location}{why}"
+    held_too = f"its arguments and results ({format_size(held)}) and " if held > timeline.memory.temp else ""
+    return f"{held_too}{tensor.type} ({format_size(tensor.bytes)}) at {tensor.location}{why}"

@@ -16,7 +16,7 @@ class Options:
 
     size_threshold: bytes; a tensor strictly above it is big and is to be split.
     split_size: bytes; the most that one slice of a big tensor may take; the threshold when None.
-    reassociate: whether a floating-point sum may be computed in pieces.
+    reassociate: whether a floating-point sum may be computed tile by tile.
     op_rules: sharding rules for custom calls, as (call target, rule text) pairs.
     chain_cost: what the order of a product of matrices should lower: operations, the bytes of its largest intermediate
     tensor, or operations unless that tensor is big.

@@ -15,7 +15,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something stays as it is. code: as in EX201, which `explanations` tells at length. text: the sentence."""
+    """Why something stays as it is. code: as in EX201, which `explanations` describes at length. text: the sentence."""
 
     code: str
     text: str
@@ -26,7 +26,7 @@ class Remark:
     """One sentence about one tensor.
 
     kind: whether something was done or left alone.
-    code: as in EX201; `explanations` tells it at length.
+    code: as in EX201; `explanations` describes it at length.
     pass_name: the command-line name of the pass.
     tensor: the tensor's type, as in `2x3xf32`.
     bytes: the tensor's size.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.zoo DIRECTORY --platform=cuda --half=fitting
 
-Programs of libraries that are not installed are left out, and so is what jax cannot export; each is told.
+Programs of libraries that are not installed are left out, and so is what jax cannot export; each is named.
 """
 
 from __future__ import annotations

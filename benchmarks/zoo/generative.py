@@ -221,9 +221,9 @@ def adversarial_penalty_gradient(parameters: Tree, real: Array, key: Array) -> T
         return dense(jax.nn.leaky_relu(dense(x, net[0])), net[1])[..., 0]
 
     def loss(net: Tree) -> Array:
-        maker = parameters[0]
+        generator = parameters[0]
         z = jax.random.normal(key, (2048, 100))
-        fake = jnp.tanh(dense(jax.nn.relu(dense(z, maker[0])), maker[1]))
+        fake = jnp.tanh(dense(jax.nn.relu(dense(z, generator[0])), generator[1]))
         mixed = 0.5 * (real + fake)
         slope = jax.vmap(jax.grad(critic, argnums=1), (None, 0))(net, mixed)
         penalty = ((jnp.sqrt((slope**2).sum(1) + 1e-8) - 1) ** 2).mean()

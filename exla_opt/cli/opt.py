@@ -51,7 +51,7 @@ reasons on standard error."""
     help="Fit into this device (or --memory-limit), by its real compiler: cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
-@click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum in pieces.")
+@click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")
 @click.option(
     "--chain-cost",
     type=click.Choice(["flops", "bytes", "both"]),
@@ -123,7 +123,7 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     if source == "-" and is_terminal(sys.stdin):
-        click.echo("exla-opt: reading a module from standard input (--help tells more)", err=True)
+        click.echo("exla-opt: reading a module from standard input (see --help)", err=True)
     from exla_opt.ir.write import check_writable
 
     for name in written:

@@ -171,7 +171,7 @@ def _run(
     try:
         if repeats:
             seconds, comparisons = _execute(sources, programs, arrays, device, repeats, tolerances)
-            sides = [replace(side, seconds=taken) for side, taken in zip(sides, seconds, strict=True)]
+            sides = [replace(side, seconds=median) for side, median in zip(sides, seconds, strict=True)]
     finally:
         print_measured(Console(highlight=False), sides)  # of a run that failed too: it may show why
     return _conclude(sides, comparisons, json_file)

@@ -1,7 +1,7 @@
 """Runs a command in a child process, so that even a crash of MLIR or XLA ends in a sentence.
 
 Some damaged files make the libraries abort the whole process, and the kernel may kill it for want of memory. The
-parent loads none of them, waits, and tells what became of the child.
+parent loads none of them, waits, and reports what became of the child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loops with fewer carries."""
+"""Loops: how often they run, and with fewer carries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,33 @@ from collections.abc import Collection
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import terminator
+
+
+def trip_count(loop: ir.Operation) -> int | None:
+    """How often a `while` runs that counts up by a constant to a constant; None for any other."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    test = defining_op(terminator(condition).operands[0], "stablehlo.compare")
+    if test is None or "LT" not in str(test.attributes["comparison_direction"]):
+        return None
+    counter, bound = test.operands[0], splat_value(test.operands[1])
+    if not isinstance(counter.owner, ir.Block) or not isinstance(bound, int):
+        return None
+    place = ir.BlockArgument(counter).arg_number
+    start = splat_value(loop.operands[place])
+    step = _step(body.arguments[place], terminator(body).operands[place])
+    if not isinstance(start, int) or not isinstance(step, int) or step < 1:
+        return None
+    return max(0, -((start - bound) // step))
+
+
+def _step(counter: ir.Value, following: ir.Value) -> int | float | None:
+    """What is added to the counter in a trip, where that is one number."""
+    addition = defining_op(following, "stablehlo.add")
+    if addition is None or counter not in (operands := list(addition.operands)):
+        return None
+    return splat_value(operands[1 - operands.index(counter)])
 
 
 def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:

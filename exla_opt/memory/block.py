@@ -28,6 +28,8 @@ class Operation:
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
     scratch: bytes that the op needs while it runs, as far as they are known beforehand.
     is_library: whether a custom call is one of those whose memory is in its operands and results.
+    shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
+    convolution's result features. trips: how often a loop runs; 1 where that is not known.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Operation:
     narrow: frozenset[int] = frozenset()
     scratch: int = 0
     is_library: bool = False
+    shared: Shape = ()
+    trips: int = 1
 
 
 @dataclass(slots=True)

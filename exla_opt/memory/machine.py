@@ -35,6 +35,9 @@ class Machine:
     flops_elementwise: operations a second in everything else. bytes_per_second: to and from memory.
     cache_bytes, cache_bytes_per_second: what of the last kernels is still in the cache, and how fast it is read.
     seconds_per_kernel, seconds_per_trip: what a kernel, and a trip of a loop, cost whatever they do.
+    accumulates: whether a product of matrices is added to what there is by the kernel that makes it.
+    full_speed_rows: with fewer rows, columns or terms products of matrices do not reach their speed; 0 where it is
+    not known.
     slices: the smallest and the largest bytes of a slice with which loops run well.
     """
 
@@ -56,6 +59,8 @@ class Machine:
     cache_bytes_per_second: float
     seconds_per_kernel: float
     seconds_per_trip: float
+    accumulates: bool
+    full_speed_rows: int
     slices: tuple[int, int]
 
     def flops_of(self, dtype: str) -> float:
@@ -76,12 +81,14 @@ CPU = Machine(
     sorts_in_place=True,
     unknown=frozenset("fft rng rng_bit_generator custom_call".split()),
     flops=(("f32", 4e10), ("f64", 2e10)),
-    flops_elementwise=4e9,
+    flops_elementwise=4e10,
     bytes_per_second=8e9,
     cache_bytes=4 * _MIB,
     cache_bytes_per_second=4e10,
     seconds_per_kernel=2e-6,
     seconds_per_trip=3e-5,
+    accumulates=False,
+    full_speed_rows=128,
     slices=(2**18, 4 * 10**6),
 )
 
@@ -112,6 +119,8 @@ _H200 = Machine(
     cache_bytes_per_second=7e12,
     seconds_per_kernel=2.5e-6,
     seconds_per_trip=2e-6,
+    accumulates=True,
+    full_speed_rows=0,
     slices=(256 * 10**6, 10**9),
 )
 _H100 = replace(_H200, name="cuda:h100", bytes_per_second=0.85 * 3.352e12)

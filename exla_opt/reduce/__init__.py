@@ -20,14 +20,14 @@ def reduce_module(
     text: bytes,
     context: ir.Context,
     interesting: Interesting,
-    told: Callable[[str, Search], None] = lambda step, search: None,
+    progress: Callable[[str, Search], None] = lambda step, search: None,
 ) -> Search:
     """Search for a small module that is interesting, starting from the module `text`; the answer holds it.
 
-    interesting: is given valid modules as text, and answers the same for the same. told: is called before each check
-    and after each success, with the name of the step. Raises NotInteresting when `text` is not.
+    interesting: is given valid modules as text, and answers the same for the same. progress: is called before each
+    check and after each success, with the name of the step. Raises NotInteresting when `text` is not.
     """
-    search = Search(text, context, interesting, told)
+    search = Search(text, context, interesting, progress)
     if not interesting(text):
         raise NotInteresting
     take_steps(search)

@@ -31,7 +31,7 @@ class _Chances:
 class Search:
     """The smallest interesting module so far, and what it took to find it.
 
-    text: the module. interesting: the question. told: is called when something has changed or is about to be tried,
+    text: the module. interesting: the question. progress: is called when something has changed or is about to be tried,
     with the name of the step. tidy: what is done to each candidate after a step. checks: how often the question was
     asked.
     """
@@ -39,7 +39,7 @@ class Search:
     text: bytes
     context: ir.Context
     interesting: Interesting
-    told: Callable[[str, Search], None] = lambda step, search: None
+    progress: Callable[[str, Search], None] = lambda step, search: None
     tidy: Callable[[ir.Module], None] = lambda module: None
     checks: int = 0
     _known: dict[bytes, bool] = field(default_factory=dict)
@@ -58,12 +58,12 @@ class Search:
         if text == self.text or not self._ask(text, name):
             return False
         self.text = text
-        self.told(name, self)
+        self.progress(name, self)
         return True
 
     def _ask(self, text: bytes, name: str) -> bool:
         if text not in self._known:
-            self.told(name, self)
+            self.progress(name, self)
             self.checks += 1
             self._known[text] = self.interesting(text)
         return self._known[text]

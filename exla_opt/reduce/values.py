@@ -84,18 +84,18 @@ def cut_out(module: ir.Module, take: Take) -> None:
     for function in list(changeable(module)):
         body = body_of(function)
         ops = reversed([view.operation for view in body.operations])
-        taken = [op for op in ops if _is_replaceable(op) and take()]
-        if taken:
-            _cut_out(function, taken)
+        chosen = [op for op in ops if _is_replaceable(op) and take()]
+        if chosen:
+            _cut_out(function, chosen)
 
 
-def _cut_out(function: ir.Operation, taken: list[ir.Operation]) -> None:
-    """taken: from the last op to the first."""
-    made = {result for op in taken for result in op.results}
-    read = dict.fromkeys(operand for op in reversed(taken) for operand in op.operands if operand not in made)
+def _cut_out(function: ir.Operation, chosen: list[ir.Operation]) -> None:
+    """chosen: from the last op to the first."""
+    made = {result for op in chosen for result in op.results}
+    read = dict.fromkeys(operand for op in reversed(chosen) for operand in op.operands if operand not in made)
     kept = [index for index, value in enumerate(returned(function).operands) if value not in made]
     return_values(function, kept)
-    for op in taken:
+    for op in chosen:
         for result in op.results:
             if is_used(result):  # by what is kept: of what is taken, the users went before
                 result.replace_all_uses_with(add_argument(function, result.type, op.location))

@@ -20,7 +20,7 @@ _INPUT = "<stdin>:"
 
 
 def with_places(remarks: Sequence[Remark], named: Callable[[str], str]) -> list[Remark]:
-    """The remarks with every place as `named` tells it."""
+    """The remarks with every place as `named` names it."""
     return [replace(r, location=named(r.location), stopped_at=named(r.stopped_at)) for r in remarks]
 
 
@@ -52,7 +52,7 @@ def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
     if others:
         which = f"smaller than {format_size(smallest)} or never in memory" if smallest else "never in memory"
         are = "tensor is" if others == 1 else "tensors are"
-        lines.append(f"note: {others} more {are} {which}; --remarks=missed tells of all")
+        lines.append(f"note: {others} more {are} {which}; --remarks=missed prints all")
     return lines
 
 

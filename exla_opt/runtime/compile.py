@@ -72,9 +72,9 @@ def time_programs(programs: Sequence[Program], arrays: Sequence[Array], repeats:
     """
     seconds: list[list[float]] = [[] for _ in programs]
     for _ in range(repeats):
-        for taken, program in zip(seconds, programs, strict=True):
-            taken.append(_run(program, arrays)[1])
-    return [statistics.median(taken) for taken in seconds]
+        for times, program in zip(seconds, programs, strict=True):
+            times.append(_run(program, arrays)[1])
+    return [statistics.median(times) for times in seconds]
 
 
 def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]:

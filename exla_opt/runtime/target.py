@@ -124,7 +124,7 @@ def parse_target(text: str) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What compiling for a device tells.
+    """What compiling for a device shows.
 
     memory: the bytes of one run. note: what could not be compiled although the rest could, a clause; "" as a rule.
     """

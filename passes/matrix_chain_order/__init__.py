@@ -28,8 +28,8 @@ from .product import Writer
 NAME = "matrix-chain-order"
 
 
-# A product that is made again, or no more, may open a better order for its neighbours; each round costs less than the
-# one before it, and two are nearly always enough.
+# A product that is recomputed, or no longer made, may open a better order for its neighbours; each round costs less
+# than the one before it, and two are nearly always enough.
 _ROUNDS = 8
 
 

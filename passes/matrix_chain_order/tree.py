@@ -136,8 +136,8 @@ def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
     while stack:
         value, place, depth, shared = stack.pop()
         op = defining_op(value)
-        taken = op is not None and not has_discardable_attributes(op) and depth <= _DEEPEST
-        if op is None or not taken or (op != root and (op.block != root.block or not absorbs(op, shared))):
+        joins = op is not None and not has_discardable_attributes(op) and depth <= _DEEPEST
+        if op is None or not joins or (op != root and (op.block != root.block or not absorbs(op, shared))):
             tree.leaves.append((value, place))
             continue
         parts = _parts(tree, op, place)

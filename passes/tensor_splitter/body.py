@@ -11,8 +11,10 @@ from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
+from exla_opt.memory.operation import has_own_buffer, read_operation
+from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
+from exla_opt.memory.seconds import seconds_in_cache, seconds_of
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import traits_of
@@ -25,11 +27,6 @@ from .stages import Producers, Stage
 MOST_SLICES_ALIVE = 4
 # The length at which the model looks at a body to tell what is written: neither one nor short enough to be fused.
 _NOMINAL_TILE = 64
-
-
-def short_name(node: Node) -> str:
-    """The op's name without its dialect."""
-    return node.name.rpartition(".")[2]
 
 
 def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None:
@@ -119,12 +116,14 @@ class PlannedBlock:
 class Body:
     """A loop's body for the memory model.
 
-    returned: what the loop carries. peaks: what `body_peak` has found, by the length of the tile.
+    returned: what the loop carries. peaks, seconds: what `body_peak` and `body_seconds` have found, by the length of
+    the tile.
     """
 
     planned: PlannedBlock
     returned: list[int]
     peaks: dict[int, int] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
 
 
 def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, machine: Machine) -> Body:
@@ -179,6 +178,18 @@ def body_peak(body: Body, tile: int) -> int:
         block = body.planned.block(body.returned, tile)
         body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
     return body.peaks[tile]
+
+
+def body_seconds(body: Body, tile: int) -> float:
+    """The predicted seconds of one trip with tiles of one length.
+
+    The tiles of a CPU are meant for its cache; between its plans what they write there makes no difference.
+    """
+    if tile not in body.seconds:
+        machine = body.planned.machine
+        price = seconds_in_cache if machine.kind == "cpu" else seconds_of
+        body.seconds[tile] = price(body.planned.block(body.returned, tile), machine)
+    return body.seconds[tile]
 
 
 def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
-from .graph import Graph
+from .graph import OUTSIDE, Graph
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
@@ -32,7 +32,7 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
 
 
 def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
-    """The floats below the threshold that are converted to or from floats over it.
+    """The floats below the threshold that are converted to or from floats over it, and those computed with them.
 
     The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
     fused and never written, leaves all of the bf16 in memory, and the loop's copies of it besides.
@@ -42,7 +42,29 @@ def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
         if Trait.POINTWISE | Trait.CHEAP not in node.traits or len(node.operands) != 1:
             continue
         pair = (node.operands[0], node.results[0])
-        floats = all(graph.tensors[value].type.dtype.startswith(("f", "bf")) for value in pair)
-        if floats and any(map(is_over, pair)):
+        if all(_is_float(graph, value) for value in pair) and any(map(is_over, pair)):
             twins.update(value for value in pair if not is_over(value))
+    queue = list(twins)
+    while queue:
+        shape = graph.tensors[value := queue.pop()].type.shape
+        for other in _computed_with(graph, value):
+            alike = graph.tensors[other].type.shape == shape and _is_float(graph, other)
+            if alike and other not in twins and not is_over(other):
+                twins.add(other)
+                queue.append(other)
     return frozenset(twins)
+
+
+def _is_float(graph: Graph, value: int) -> bool:
+    return graph.tensors[value].type.dtype.startswith(("f", "bf"))
+
+
+def _computed_with(graph: Graph, value: int) -> list[int]:
+    """What an elementwise op makes of a tensor, or what it makes the tensor of."""
+    tensor = graph.tensors[value]
+    found: list[int] = []
+    for position in {tensor.producer, *(user for user, _ in tensor.users)} - {OUTSIDE}:
+        node = graph.nodes[position]
+        if Trait.POINTWISE in node.traits:
+            found += [*node.operands, *node.results]
+    return found

@@ -199,9 +199,10 @@ class _Chooser:
         if not choice.plans or graph.tile:
             return
         peak = block_peak(graph, choice.plans, self.options.machine)
-        if peak <= max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes):
-            return  # no more than what a loop's own body may take
-        best = None
+        goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # what a loop's own body may take
+        if peak <= goal:
+            return
+        best: tuple[int, float, Plan] | None = None
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
         for value in seeds:
@@ -217,10 +218,12 @@ class _Chooser:
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
                 wide_peak = block_peak(graph, [plan], self.options.machine)
-                if wide_peak * _WIDE_GAIN < peak and (best is None or wide_peak < best[0]):
-                    best = (wide_peak, plan)
+                # Of those that take no more than the goal the fastest is best.
+                rank = (max(wide_peak, goal), plan.seconds)
+                if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):
+                    best = (*rank, plan)
         if best is not None:
-            choice.plans = [best[1]]
+            choice.plans = [best[2]]
 
     def is_worth_reporting(self, value: int, written: set[int]) -> bool:
         """In a body of ours, only what is still over the user's own threshold."""

@@ -10,6 +10,8 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
@@ -26,6 +28,8 @@ from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
 _MOST_ROUNDS = 64
+# A program of so few bytes is not asked whether it has gained anything.
+_NO_MATTER = 2**20
 
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
@@ -33,6 +37,18 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     if _devices(module) > 1:
         reason = Reason("EX311", f"the module is partitioned over {_devices(module)} devices")
         return _all_missed(module, options, reason)
+    if not _read(module, options, options.size_threshold):
+        return []
+    original = _copy(module)
+    done, missed = _split(module, options)
+    if not done or _lowers_peak(original, module, options.machine):
+        return done + missed
+    _restore(module, original)
+    return _nothing_gained(module, options, done, missed)
+
+
+def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Remark]]:
+    """Split until nothing changes; returns what was done, and what was not."""
     done: list[Remark] = []
     missed: list[Remark] = []
     for attempt in range(_MOST_ROUNDS):
@@ -48,7 +64,39 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             break
         done += made
         normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
-    return done + missed
+    return done, missed
+
+
+def _copy(module: ir.Module) -> ir.Module:
+    """A module with the same functions."""
+    made = ir.Module.create(ir.Location.unknown(module.context))
+    with ir.InsertionPoint(made.body):
+        for view in module.body.operations:
+            view.operation.clone()
+    return made
+
+
+def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bool:
+    """Whether all splits together lower the predicted peak: what one gains another may lose."""
+    after = predict(module, machine).peak
+    return after < _NO_MATTER or after < predict(original, machine).peak
+
+
+def _restore(module: ir.Module, original: ir.Module) -> None:
+    """Let the module be as it came."""
+    for view in list(module.body.operations):
+        view.operation.erase()
+    for view in list(original.body.operations):
+        module.body.append(view.operation.detach_from_parent())
+
+
+def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:
+    """The remarks on a module that is left as it came, for those of its tensors that the splits were asked for."""
+    reason = Reason("EX305", "all splits together would not lower the memory that the program needs")
+    known = {(each.tensor, each.location): each for each in _all_missed(module, options, reason)}
+    tried = [known[key] for each in done if (key := (each.tensor, each.location)) in known]
+    kept = [each for each in missed if (each.tensor, each.location) in known and each.code != "EX104"]
+    return list(dict.fromkeys(tried)) + kept
 
 
 def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tuple[list[Remark], list[Remark]]:
@@ -66,7 +114,11 @@ def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tup
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
-        graphs = _read(module, options, min(options.size_threshold, options.slice_bytes))
+        least = min(options.size_threshold, options.slice_bytes)
+        graphs = _read(module, options, least)
+        # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
+        if rematerialise_captures(module, graphs, options):
+            graphs = _read(module, options, least)
     return done, missed
 
 

@@ -26,10 +26,13 @@ def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
     """
     placed: dict[int, list[LoopPlan]] = {}
     dropped: set[int] = set()
+    tiled: set[int] = set()
     for plan in plans:
         dropped |= _dropped(graph, plan)
+        tiled |= plan.tiled.keys()
         for loop in plan.loops:
             placed.setdefault(max(loop.stage.nodes), []).append(loop)
+    dropped |= _made_of_nothing(graph, dropped | tiled)
     planned = PlannedBlock(graph, machine)
     for node in graph.nodes:
         if node.position not in dropped and node.position != graph.terminator:
@@ -64,6 +67,24 @@ def _dropped(graph: Graph, plan: Plan) -> set[int]:
         if not kept:
             dropped.add(position)
     return dropped
+
+
+def _made_of_nothing(graph: Graph, readers: set[int]) -> set[int]:
+    """The ops that need no tensor at all, as those of a mask, and whose results are read by `readers` alone.
+
+    The loops will make them for themselves, tile by tile.
+    """
+    found: set[int] = set()
+    for node in graph.nodes:
+        makes = Trait.GENERATES in node.traits or bool(node.traits & (Trait.POINTWISE | Trait.MOVES))
+        if makes and all(graph.tensors[value].producer in found for value in node.operands):
+            found.add(node.position)
+    kept: set[int] = set()
+    for position in sorted(found, reverse=True):
+        users = {user for value in graph.nodes[position].results for user, _ in graph.tensors[value].users}
+        if not users <= readers | (found - kept):
+            kept.add(position)
+    return found - kept
 
 
 def _in_order(ops: list[Operation]) -> list[Operation]:

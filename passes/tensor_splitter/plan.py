@@ -7,27 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log2, prod
+from math import log2
 
 from exla_opt.memory.machine import Machine
-from exla_opt.ops.rules import DimMapping, Factor, Kind
+from exla_opt.memory.seconds import seconds_of_sum
+from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, body_of, body_peak, bytes_per_index, longest_tile, short_name
-from .graph import OUTSIDE, Graph, Node
+from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, body_seconds, bytes_per_index, longest_tile
+from .graph import OUTSIDE, Graph
 from .loops import Loops, Refusal
 from .region import Region, TiledOp
 from .stages import Output, Stage
 from .tile_runs import TileRun, cut_runs, find_borders
 
-# Rough speeds of one core, only to compare plans with each other.
-_FLOPS_PER_SECOND = 4e10
-_BYTES_PER_SECOND = 8e9
-_SECONDS_PER_TRIP = 3e-5
-_SECONDS_PER_OP = 2e-6
-_FULL_SPEED_ROWS = 128
 _MOST_BORDERS = 6
-_SLOW = frozenset("exponential log tanh power logistic sine cosine erf erfc atan2 divide sqrt rsqrt".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,44 +72,19 @@ class Plan:
         return (self.remaining, round(log2(room)), self.seconds)
 
 
-def flops_of(graph: Graph, node: Node) -> float:
-    """A rough count of an op's arithmetic, for comparison only."""
-    elements = sum(prod(graph.tensors[value].type.shape) for value in node.results)
-    name = short_name(node)
-    if name in ("dot_general", "dot", "convolution"):
-        return 2.0 * elements * prod(f.size for f in node.rule.factors if f.kind is Kind.REDUCING)
-    if name in ("triangular_solve", "custom_call"):
-        return 1.0 * elements * (graph.tensors[node.operands[0]].type.shape or (1,))[-1]
-    if name in ("sort", "top_k"):
-        return 20.0 * sum(prod(graph.tensors[value].type.shape) for value in node.operands)
-    if name == "reduce":
-        return 1.0 * prod(graph.tensors[node.operands[0]].type.shape)
-    return elements * (10.0 if name in _SLOW else 0.5)
-
-
-def _is_matrix_side(node: Node, factor: Factor) -> bool:
-    """Whether a tile is the number of rows, columns or terms of a matrix product, which is slow where there are few."""
-    name = short_name(node)
-    if name == "convolution":
-        return factor.operands[1] is not None
-    if name not in ("dot_general", "dot", "triangular_solve"):
-        return False
-    return sum(mapping is not None for mapping in factor.operands) == 1 or factor.kind is not Kind.INDEPENDENT
-
-
-def _seconds(graph: Graph, region: Region, loop: LoopPlan, too_big: int) -> float:
+def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
     """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
-    trips = loop.trips * too_big
-    seconds = trips * (_SECONDS_PER_TRIP + _SECONDS_PER_OP * len(loop.stage.nodes))
-    for position in loop.stage.nodes:
-        node, factor = graph.nodes[position], region.tiled[position].factor
-        flops = flops_of(graph, node)
-        if _is_matrix_side(node, factor):
-            flops /= min(1.0, loop.tile / _FULL_SPEED_ROWS) ** 0.5
-        seconds += flops / _FLOPS_PER_SECOND
+    machine = body.planned.machine
+    seconds = sum(run.trips * body_seconds(body, run.tile) for run in loop.runs)
+    once_more = machine.seconds_per_trip + machine.seconds_per_kernel * len(loop.stage.nodes)
+    seconds += loop.trips * (machine.seconds_per_trip + (too_big - 1) * once_more)
     for output in loop.stage.outputs:
-        size = graph.tensors[graph.nodes[output.node].results[output.result]].type.bytes
-        seconds += (3 * trips if output.mapping is None else 1) * size / _BYTES_PER_SECOND
+        node = graph.nodes[output.node]
+        size = graph.tensors[node.results[output.result]].type.bytes
+        if output.mapping is not None and machine.kind == "cpu":
+            seconds += size / machine.bytes_per_second
+        elif output.mapping is None:
+            seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
     return seconds
 
 
@@ -184,7 +154,7 @@ def make_plan(
         loops.vanished,
         remaining,
         peak,
-        sum(_seconds(graph, region, loop, too_big) for loop in planned),
+        sum(_seconds(graph, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
         too_big,
     )
 

@@ -154,7 +154,7 @@ class _Growth:
             self.region.blocked.setdefault(node.position, node.rule.reason)
             return False
         if not self.allowed(node, tiled.factor):
-            reason = Reason("EX310", "--no-reassociate forbids to sum in pieces")
+            reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
             self.region.blocked.setdefault(node.position, reason)
             return False
         self.region.tiled[node.position] = tiled

@@ -190,7 +190,7 @@ XY = "401x5xf32 307x5xf32"
 XYZ = "401x5xf32 307x5xf32 257x5xf32"
 PROGRAMS: list[Program] = [
     *both("returned_and_used", returned_and_used, XY),
-    Program("returned_twice", returned_twice, XY, 1.0, "it is needed whole"),
+    Program("returned_twice", returned_twice, XY, 1.0, "it is a result of this block"),
     *both("argument_big", argument_big, "400x300xf32 300xf32"),
     Program("argument_to_result", argument_to_result, "400x300xf32 300xf32", 1.0),
     Program("softmax_both", softmax_both, "400x300xf32", 1.1),

@@ -24,7 +24,7 @@ def block_of(ops: list[Operation], returned: set[int], other: dict[str, tuple[in
     """other: shapes as t3=(64,); sizes are numbers of elements."""
     count = max(value for one in ops for value in (*one.operands, *one.results)) + 1
     shapes = [other.get(f"t{value}", SQUARE) for value in range(count)]
-    return Block(ops, shapes, [prod(shape) for shape in shapes], returned=sorted(returned))
+    return Block(ops, shapes, [prod(shape) for shape in shapes], returned=sorted(returned), dtypes=["f32"] * count)
 
 
 def written(ops: list[Operation], returned: set[int], **other: tuple[int, ...]) -> set[int]:

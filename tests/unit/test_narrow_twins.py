@@ -34,9 +34,9 @@ func.func @main(%q: {ROWS}, %k: {ROWS}) -> {ROWS} {{
 """.encode()
 
 
-def rewritten(threshold: int, machine: str = "cpu") -> str:
+def rewritten(threshold: int, machine: str = "cpu", text: bytes = TEXT) -> str:
     with new_context() as context:
-        module = parse_module("test", TEXT, context).module
+        module = parse_module("test", text, context).module
         run_pipeline(module, DEFAULT_PASSES, Options(threshold, 100_000, machine=machine_of(machine)))
         return serialise(module, "text").decode()
 
@@ -58,3 +58,21 @@ def test_the_narrow_tensor_is_split_with_the_wide_one(threshold: int) -> None:
 def test_what_a_gpu_never_writes_is_no_reason_to_split() -> None:
     after = rewritten(800_000, "cuda:h200")
     assert "stablehlo.while" not in after
+
+
+# The scores and their powers are computed in bf16; only the sum is f32.
+NARROW_POWERS = TEXT.replace(
+    f"""  %wide = stablehlo.convert %scores : ({NARROW}) -> {WIDE}
+  %power = stablehlo.exponential %wide : {WIDE}
+""".encode(),
+    f"""  %powers = stablehlo.exponential %scores : {NARROW}
+  %power = stablehlo.convert %powers : ({NARROW}) -> {WIDE}
+""".encode(),
+)
+
+
+def test_what_is_computed_with_the_narrow_tensor_is_split_as_well() -> None:
+    assert NARROW_POWERS != TEXT
+    after = rewritten(800_000, text=NARROW_POWERS)
+    assert after.count("stablehlo.while") == 1
+    assert NARROW not in after

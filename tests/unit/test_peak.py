@@ -122,6 +122,32 @@ RULES = {
         f"%5 = stablehlo.dot_general %4, %v, contracting_dims = [1] x [0] : ({BIG}, {ROW}) -> {ROW}\n%r = stablehlo.add %2, %5 : {ROW}"
     ),
     "a loop costs its body": program(SPLIT),
+    "what dies before the result is written lies in its buffer": program(
+        f"%0 = stablehlo.dot_general %a, %b, {DOT}\n%1 = {reduced('%0')}\n"
+        "%2 = stablehlo.broadcast_in_dim %1, dims = [0] : (tensor<512xf32>) -> tensor<512x512xf32>\n"
+        f"%r = stablehlo.add %a, %2 : {BIG}",
+        BIG,
+    ),
+    "a result is sorted in place": program(
+        f'%0 = stablehlo.sine %a : {BIG}\n%r = "stablehlo.sort"(%0) <{{dimension = 1 : i64}}> ({{\n'
+        "^bb0(%x: tensor<f32>, %y: tensor<f32>):\n%p = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> "
+        f"tensor<i1>\nstablehlo.return %p : tensor<i1>\n}}) : ({BIG}) -> {BIG}",
+        BIG,
+    ),
+    "another element type is no place to write over": program(
+        f"%0 = stablehlo.dot_general %a, %b, {DOT}\n%1 = stablehlo.bitcast_convert %0 : ({BIG}) -> tensor<512x512xi32>\n"
+        "%2 = stablehlo.popcnt %1 : tensor<512x512xi32>\n"
+        f"%3 = stablehlo.convert %2 : (tensor<512x512xi32>) -> {BIG}\n%4 = stablehlo.convert %3 : ({BIG}) -> "
+        "tensor<512x512xf64>\n%5 = stablehlo.constant dense<0.0> : tensor<f64>\n"
+        "%6 = stablehlo.reduce(%4 init: %5) applies stablehlo.add across dimensions = [1] : (tensor<512x512xf64>, "
+        "tensor<f64>) -> tensor<512xf64>\n%r = stablehlo.convert %6 : (tensor<512xf64>) -> tensor<512xf32>"
+    ),
+    "a division by what is read twice stays one": program(
+        f"%0 = stablehlo.dot_general %a, %b, {DOT}\n%1 = stablehlo.exponential %0 : {BIG}\n"
+        "%2 = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<512xf32>) -> tensor<512x512xf32>\n"
+        f"%3 = stablehlo.divide %1, %2 : {BIG}\n%4 = stablehlo.divide %b, %2 : {BIG}\n"
+        f"%5 = stablehlo.dot_general %3, %4, {DOT}\n%r = {reduced('%5')}"
+    ),
     "a loop that reads slices of bfloat16 has a float32 copy of it all": program(
         NARROW_SPLIT, arguments=f"%a: {NARROW}, %b: {BIG}, %v: {ROW}"
     ),

@@ -92,7 +92,10 @@ def test_what_a_loop_writes_has_the_place_of_the_op_that_made_it() -> None:
     text = """
 func.func @main(%x: tensor<40x4xf32>, %y: tensor<4x30xf32>) -> (tensor<40xf32>, tensor<40x30xf32>) {
   %k = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<40x4xf32>, tensor<4x30xf32>) -> tensor<40x30xf32> loc("product")
-  %s = "stablehlo.sort"(%k) <{dimension = 1 : i64}> ({
+  %z = stablehlo.multiply %y, %y : tensor<4x30xf32>
+  %l = stablehlo.dot_general %x, %z, contracting_dims = [1] x [0] : (tensor<40x4xf32>, tensor<4x30xf32>) -> tensor<40x30xf32> loc("another")
+  %both = stablehlo.add %k, %l : tensor<40x30xf32>
+  %s = "stablehlo.sort"(%both) <{dimension = 1 : i64}> ({
   ^bb0(%a: tensor<f32>, %b: tensor<f32>):
     %less = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
     stablehlo.return %less : tensor<i1>

@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
-// A sum of bf16 in pieces is kept in f32 and converted once, at the end.
+// A sum of bf16 tile by tile is kept in f32 and converted once, at the end.
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<65536xbf16>

@@ -1,0 +1,182 @@
+"""How long a machine takes for a block, whether it stands in a module or is only planned: kernel by kernel.
+
+A kernel takes as long as its arithmetic or its traffic, whichever is more, and its fixed cost (the roofline model of
+Williams, Waterman and Patterson, 2009). The figures order plans and are no promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt, prod, sqrt
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+from .fusion import Fusion, fuse
+from .machine import Machine
+
+# What is read was in the cache when one of so many kernels before wrote it.
+_LAST_KERNELS = 3
+# Operations that an element takes of a slow function, of any other op and, roughly, of a sort.
+_SLOW, _QUICK, _SORT = 10.0, 0.5, 20.0
+# A kernel's inputs are followed through what is fused so far, as the fusion does itself.
+_MOST_INPUTS = 64
+_CUTS = frozenset({"dynamic_slice", "slice", "gather"})
+_UPDATES = frozenset({"dynamic_update_slice", "scatter"})
+
+
+def seconds_of(block: Block, machine: Machine) -> float:
+    """The seconds that the block's kernels take, with those in its loops as often as they run.
+
+    Of the bodies of a branch the slowest counts. Linear in the number of ops.
+    """
+    fusion = fuse(block, machine)
+    work, read = _work(fusion), _Traffic(fusion)
+    total = 0.0
+    written: dict[int, int] = {}  # the kernel, by number, that wrote a tensor
+    kernels = 0
+    for position, op in enumerate(block.ops):
+        if not fusion.written[position]:
+            continue
+        if op.bodies:
+            total += _seconds_of_bodies(op, machine)
+            continue
+        if not _is_kernel(op):
+            continue
+        oldest = kernels - _LAST_KERNELS
+        fresh = {value for value in read.inputs[position] if written.get(value, -1) >= max(oldest, 0)}
+        total += _seconds_of_kernel(read.of(position, fresh, machine), work[position], machine)
+        total += sum(_seconds_of_copy(block.sizes[op.operands[side]], machine) for side in op.copied)
+        written.update(dict.fromkeys(op.results, kernels))
+        kernels += 1
+    return total
+
+
+def seconds_in_cache(block: Block, machine: Machine) -> float:
+    """The seconds of a block without loops, where all that it makes stays in the cache: those of its arithmetic."""
+    return sum(_arithmetic(block, op, machine) + machine.seconds_per_kernel for op in block.ops)
+
+
+def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
+    """What a trip takes to add a partial result of `size` bytes to the sum so far.
+
+    contracts: whether the partial result is a product of matrices.
+    """
+    if contracts and machine.accumulates:
+        return size / machine.bytes_per_second  # the product's kernel reads what it adds to
+    return 3 * size / machine.bytes_per_second + machine.seconds_per_kernel
+
+
+def _is_kernel(op: Operation) -> bool:
+    return op.name not in ("constant", "splat")
+
+
+def _seconds_of_bodies(op: Operation, machine: Machine) -> float:
+    longest = max(seconds_of(body, machine) for body in op.bodies)
+    return op.trips * (longest + machine.seconds_per_trip) if op.name == "while" else longest
+
+
+def _seconds_of_copy(size: int, machine: Machine) -> float:
+    return 2 * size / machine.bytes_per_second + machine.seconds_per_kernel
+
+
+def _seconds_of_kernel(traffic: float, work: float, machine: Machine) -> float:
+    return max(traffic, work) + machine.seconds_per_kernel
+
+
+def _work(fusion: Fusion) -> list[float]:
+    """For each op the seconds of the arithmetic of its kernel; what several kernels repeat counts for the first."""
+    block, machine = fusion.block, fusion.machine
+    work = [0.0] * len(block.ops)
+    kernel = list(range(len(block.ops)))
+    for position in range(len(block.ops) - 1, -1, -1):
+        if not fusion.written[position] and fusion.into[position]:
+            kernel[position] = kernel[min(fusion.into[position])]
+        work[kernel[position]] += _arithmetic(block, block.ops[position], machine)
+    return work
+
+
+def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
+    """The seconds of one op's arithmetic at the machine's speed."""
+    if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
+        return _product(block, op, machine)
+    made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
+    if op.name in ("sort", "top_k"):
+        operations = _SORT * read
+    elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
+        operations = made * (block.shapes[op.operands[0]] or (1,))[-1]
+    elif op.name == "reduce":
+        operations = float(prod(block.shapes[op.operands[0]]))
+    else:
+        operations = made * (_SLOW if Trait.SLOW in op.traits else _QUICK)
+    return operations / machine.flops_elementwise
+
+
+def _product(block: Block, op: Operation, machine: Machine) -> float:
+    """Twice the multiplications of a dot of b matrices of m x k and k x n, or of a convolution."""
+    left, right, out = (prod(block.shapes[value]) for value in (*op.operands[:2], op.results[0]))
+    shape = block.shapes[op.results[0]]
+    shared = prod(shape[dim] for dim in op.shared)
+    if not left * right * out * shared:
+        return 0.0
+    speed = machine.flops_of(block.dtypes[op.operands[0]])
+    if op.name == "convolution":
+        return 2.0 * out * (right // shared) / speed
+    terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
+    sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
+    slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
+    return 2.0 * out * terms * (1.0 + slower) / speed
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """For each op the bytes that its kernel reads of each tensor; what is cut from a tensor on the way counts alone."""
+
+    fusion: Fusion
+    inputs: list[dict[int, int]]
+
+    def __init__(self, fusion: Fusion):
+        self.fusion = fusion
+        self.inputs = []
+        for position, op in enumerate(fusion.block.ops):
+            self.inputs.append(self.read_by(position, op))
+
+    def read_by(self, position: int, op: Operation) -> dict[int, int]:
+        block, fusion = self.fusion.block, self.fusion
+        if op.name == "dynamic_slice" and not op.operands:  # of a planned loop: cut from somewhere outside
+            return {op.results[0]: block.sizes[op.results[0]]}
+        cut = sum(block.sizes[value] for value in op.results) if op.name in _CUTS else None
+        read: dict[int, int] = {}
+        for index, value in enumerate(op.operands):
+            if op.name in _UPDATES and index == 0:
+                continue
+            producer = fusion.producer.get(value)
+            if producer is not None and not _is_kernel(block.ops[producer]):
+                continue
+            if producer is not None and position in fusion.into[producer] and len(read) < _MOST_INPUTS:
+                for other, size in self.inputs[producer].items():
+                    size = size if cut is None else min(size, cut)
+                    read[other] = max(read.get(other, 0), size)
+                continue
+            size = block.sizes[value] if cut is None or index > 0 else min(block.sizes[value], cut)
+            read[value] = max(read.get(value, 0), size)
+        return read
+
+    def of(self, position: int, cached: set[int], machine: Machine) -> float:
+        """The seconds of what the kernel of an op reads and writes. cached: what was written just before."""
+        block, op = self.fusion.block, self.fusion.block.ops[position]
+        far, near = self.written(op), 0
+        for value, size in self.inputs[position].items():
+            if value in cached and block.sizes[value] < machine.cache_bytes:
+                near += size
+            else:
+                far += size
+        return far / machine.bytes_per_second + near / machine.cache_bytes_per_second
+
+    def written(self, op: Operation) -> int:
+        sizes = self.fusion.block.sizes
+        if op.name == "dynamic_update_slice":
+            return sizes[op.operands[1]]
+        if op.name == "scatter":
+            return min(sum(sizes[value] for value in op.results), sizes[op.operands[-1]] * len(op.results))
+        return sum(sizes[value] for value in op.results)

@@ -1,0 +1,51 @@
+"""A module whose splits would take more memory, all together, goes out as it came."""
+
+from __future__ import annotations
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.memory.peak import predict
+from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.driver import split_module
+from exla_opt.remarks import Kind
+
+SQUARE, WIDE = "tensor<600x600xf32>", "tensor<600x700xf32>"
+# The loop's result is as large as what is split, and a Cholesky factor besides is alive to the end.
+TEXT = f"""
+func.func @main(%x: {SQUARE}, %y: {WIDE}) -> {SQUARE} {{
+  %many = stablehlo.constant dense<900.0> : {SQUARE}
+  %tanh = stablehlo.tanh %x : {SQUARE}
+  %sum = stablehlo.add %tanh, %many : {SQUARE}
+  %factor = stablehlo.cholesky %sum, lower = true : {SQUARE}
+  %big = stablehlo.dot_general %factor, %y, contracting_dims = [1] x [0] : ({SQUARE}, {WIDE}) -> {WIDE}
+  %exp = stablehlo.tanh %big : {WIDE}
+  %back = stablehlo.dot_general %exp, %y, contracting_dims = [1] x [1] : ({WIDE}, {WIDE}) -> {SQUARE}
+  return %back : {SQUARE}
+}}
+""".encode()
+
+
+def split(text: bytes, threshold: int, slice_bytes: int) -> tuple[str, str, list[tuple[Kind, str, str]], list[int]]:
+    """The module before and after, its remarks, and the predicted peaks."""
+    with new_context() as context:
+        module = parse_module("test", text, context).module
+        before, peak = serialise(module, "text").decode(), predict(module).peak
+        remarks = split_module(module, Options(threshold, slice_bytes))
+        assert module.operation.verify()
+        after = serialise(module, "text").decode()
+        return before, after, [(each.kind, each.code, each.tensor) for each in remarks], [peak, predict(module).peak]
+
+
+def test_a_module_that_gains_nothing_goes_out_as_it_came_and_the_remarks_say_so() -> None:
+    before, after, remarks, _ = split(TEXT, 1_500_000, 200_000)
+    assert after == before
+    assert (Kind.MISSED, "EX305", "600x700xf32") in remarks
+    assert all(kind is Kind.MISSED for kind, _, _ in remarks)
+
+
+def test_a_module_that_gains_is_split() -> None:
+    before, after, remarks, (peak, less) = split(TEXT.replace(b"600x700", b"600x2400"), 1_500_000, 200_000)
+    assert "stablehlo.while" in after and "stablehlo.while" not in before
+    assert (Kind.PASSED, "EX001", "600x2400xf32") in remarks
+    assert less < peak

@@ -1,0 +1,120 @@
+"""The seconds of a block, by figures that were worked out by hand."""
+
+from __future__ import annotations
+
+from math import isclose
+
+import pytest
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import main_function
+from exla_opt.memory.machine import CPU, Machine, machine_of
+from exla_opt.memory.reading import read_block
+from exla_opt.memory.seconds import seconds_of, seconds_of_sum
+
+H200 = machine_of("cuda:h200")
+BANDWIDTH, KERNEL = 0.85 * 4.8e12, 2.5e-6
+
+
+def seconds(text: str, machine: Machine = H200) -> float:
+    with new_context() as context:
+        module = parse_module("test", text.encode(), context).module
+        block = main_function(module).regions[0].blocks[0]
+        return seconds_of(read_block(block, Types(), machine), machine)
+
+
+WIDE, NARROW, ROWS = "tensor<8192x8192xf32>", "tensor<8192x8192xbf16>", "tensor<8192xf32>"
+SOFTMAX = f"""func.func @main(%x: {NARROW}) -> {NARROW} {{
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %w = stablehlo.convert %x : ({NARROW}) -> {WIDE}
+  %m = stablehlo.reduce(%w init: %low) applies stablehlo.maximum across dimensions = [1] : ({WIDE}, tensor<f32>) -> {ROWS}
+  %n = stablehlo.broadcast_in_dim %m, dims = [0] : ({ROWS}) -> {WIDE}
+  %d = stablehlo.subtract %w, %n : {WIDE}
+  %e = stablehlo.exponential %d : {WIDE}
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1] : ({WIDE}, tensor<f32>) -> {ROWS}
+  %t = stablehlo.broadcast_in_dim %s, dims = [0] : ({ROWS}) -> {WIDE}
+  %q = stablehlo.divide %e, %t : {WIDE}
+  %r = stablehlo.convert %q : ({WIDE}) -> {NARROW}
+  return %r : {NARROW}
+}}"""
+
+
+def product(dtype: str, rows: int = 4096) -> str:
+    left, kind = f"tensor<{rows}x4096x{dtype}>", f"tensor<4096x4096x{dtype}>"
+    return (
+        f"func.func @main(%a: {left}, %b: {kind}) -> {left} {{\n"
+        f"%r = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : ({left}, {kind}) -> {left}\n"
+        f"return %r : {left}\n}}"
+    )
+
+
+def loop(trips: int, part: int = 2**12) -> str:
+    """Slices of 4 x part bytes, each negated and written to its place."""
+    whole, tile, number = f"tensor<{2**22}xf32>", f"tensor<{part}xf32>", "tensor<i32>"
+    return f"""func.func @main(%x: {whole}, %y: {whole}) -> {whole} {{
+  %zero = stablehlo.constant dense<0> : {number}
+  %one = stablehlo.constant dense<1> : {number}
+  %trips = stablehlo.constant dense<{trips}> : {number}
+  %r:2 = stablehlo.while(%i = %zero, %z = %y) : {number}, {whole}
+  cond {{
+    %more = stablehlo.compare LT, %i, %trips : ({number}, {number}) -> tensor<i1>
+    stablehlo.return %more : tensor<i1>
+  }} do {{
+    %s = stablehlo.dynamic_slice %x, %i, sizes = [{part}] : ({whole}, {number}) -> {tile}
+    %n = stablehlo.sine %s : {tile}
+    %u = stablehlo.dynamic_update_slice %z, %n, %i : ({whole}, {tile}, {number}) -> {whole}
+    %next = stablehlo.add %i, %one : {number}
+    stablehlo.return %next, %u : {number}, {whole}
+  }}
+  return %r#1 : {whole}
+}}"""
+
+
+def test_a_row_softmax_of_bf16_is_one_kernel_that_reads_and_writes_two_bytes_an_element() -> None:
+    assert isclose(seconds(SOFTMAX), 4 * 8192**2 / BANDWIDTH + KERNEL, rel_tol=0.01)
+
+
+@pytest.mark.parametrize(("dtype", "peak"), [("bf16", 0.65 * 989e12), ("f64", 0.65 * 67e12)])
+def test_a_product_takes_its_operations_at_the_speed_of_its_type(dtype: str, peak: float) -> None:
+    assert isclose(seconds(product(dtype)), 2 * 4096**3 / peak + KERNEL)
+
+
+def test_a_product_with_few_rows_takes_the_time_to_read_the_matrix() -> None:
+    moved = 2 * (4096 * 4096 + 2 * 16 * 4096)
+    assert isclose(seconds(product("bf16", rows=16)), moved / BANDWIDTH + KERNEL)
+
+
+def test_a_cpu_multiplies_few_rows_at_a_part_of_its_speed() -> None:
+    work = 2 * 32 * 4096**2 / 4e10
+    assert isclose(seconds(product("f32", rows=32), CPU), 2 * work + 2e-6)
+
+
+def test_a_slice_and_an_update_move_their_own_part() -> None:
+    part = 2**20
+    once = seconds(loop(1, part))
+    # Slice, sine and update: one kernel that reads 4 MiB and writes them; and the counter's.
+    assert isclose(once, 2 * 4 * part / BANDWIDTH + 2 * KERNEL + 2e-6, rel_tol=0.01)
+    assert isclose(seconds(loop(7, part)), 7 * once)
+
+
+def test_what_was_just_written_is_read_from_the_cache() -> None:
+    kind = "tensor<1024x1024xf32>"
+    text = (
+        f"func.func @main(%a: {kind}) -> {kind} {{\n"
+        f"%s = stablehlo.transpose %a, dims = [1, 0] : ({kind}) -> {kind}\n"
+        f"%p = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}\n"
+        f"%r = stablehlo.sine %p : {kind}\n"
+        f"return %r : {kind}\n}}"
+    )
+    size = 4 * 1024**2
+    product_of = max(2 * 1024**3 / (0.65 * 494e12), 2 * size / BANDWIDTH)
+    assert isclose(seconds(text), product_of + size / BANDWIDTH + size / 7e12 + 2 * KERNEL, rel_tol=0.01)
+
+
+def test_a_product_on_a_gpu_is_added_to_the_sum_by_its_own_kernel() -> None:
+    assert isclose(seconds_of_sum(10**9, True, H200), 10**9 / BANDWIDTH)
+    assert isclose(seconds_of_sum(10**9, False, H200), 3 * 10**9 / BANDWIDTH + KERNEL)
+    assert isclose(seconds_of_sum(10**9, True, CPU), 3 * 10**9 / 8e9 + 2e-6)
