@@ -106,8 +106,7 @@ class Buffers:
         """Whether a library wrote the tensor together with its workspace."""
         if value in self.fusion.tuples:
             return True
-        producer = self.producer(value)
-        return self.machine.workspace > 0 and producer is not None and Trait.CONTRACTS in producer.traits
+        return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 
     def is_column_major(self, value: int) -> bool:
         """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""

@@ -24,7 +24,7 @@ from .dots import dot_dims, merged_sides
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
 # Cumulative sums along more elements than so many are made in blocks of as many.
-_SCANNED_AT_ONCE = 16
+SCANNED_AT_ONCE = 16
 
 
 def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is_function: bool) -> bool:
@@ -75,7 +75,7 @@ def is_long_scan(op: ir.Operation, types: Types) -> bool:
         return False
     shape, windows = types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
     long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
-    return shape == types.of(op.results[0]).shape and all(size == window > _SCANNED_AT_ONCE for size, window in long)
+    return shape == types.of(op.results[0]).shape and all(size == window > SCANNED_AT_ONCE for size, window in long)
 
 
 def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -117,9 +117,9 @@ def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
     blocks = builder.fresh(origin, shape, result)
-    builder.add_plain("reduce_window", (operand,), (blocks,), (_SCANNED_AT_ONCE,))
-    ends = builder.fresh(origin, (prod(shape) // _SCANNED_AT_ONCE,), result)
-    builder.add_plain("reduce_window", (blocks,), (ends,), (_SCANNED_AT_ONCE,))
+    builder.add_plain("reduce_window", (operand,), (blocks,), (SCANNED_AT_ONCE,))
+    ends = builder.fresh(origin, (prod(shape) // SCANNED_AT_ONCE,), result)
+    builder.add_plain("reduce_window", (blocks,), (ends,), (SCANNED_AT_ONCE,))
     spread = builder.fresh(origin, shape, result)
     builder.add_plain("broadcast_in_dim", (ends,), (spread,))
     builder.add_plain("multiply", (blocks, spread), (result,))

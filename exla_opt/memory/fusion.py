@@ -73,6 +73,7 @@ def fuse(block: Block, machine: Machine) -> Fusion:
         priority = PriorityFusion(block, machine, fusion.producer, able)
         priority.run()
         fusion.written, fusion.inputs = priority.written, priority.inputs
+        priority.find_normalised()
         fusion.tuples = priority.find_tuples()
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):

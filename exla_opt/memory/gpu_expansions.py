@@ -16,11 +16,11 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait
-from exla_opt.ops.window_geometry import Window, windows_of
+from exla_opt.ops.window_geometry import windows_of
 
 from .block import Block, Operation
 from .builder import Builder
-from .expansions import is_long_scan, make_dot, scan_in_blocks, scatter_of_windows
+from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
@@ -37,7 +37,7 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
     elif made.name == "convolution":
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
-        scan_in_blocks(builder, op, made)
+        _scan(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
     else:
@@ -58,41 +58,51 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
         builder.add_plain("slice", (value,), (result,))
 
 
+def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A cumulative sum is one of blocks, and of the last elements of the blocks, which are added to the blocks."""
+    [operand, *_], [result] = made.operands, made.results
+    origin, shape = op.results[0], builder.block.shapes[result]
+    blocks = builder.fresh(origin, shape, result)
+    builder.add_plain("reduce_window", (operand,), (blocks,), (SCANNED_AT_ONCE,))
+    ends, summed = (builder.fresh(origin, (prod(shape) // SCANNED_AT_ONCE,), result) for _ in range(2))
+    builder.add_plain("slice", (blocks,), (ends,))
+    builder.add_plain("reduce_window", (ends,), (summed,), (SCANNED_AT_ONCE,))
+    spread = builder.fresh(origin, shape, result)
+    builder.add_plain("broadcast_in_dim", (summed,), (spread,))
+    builder.add_plain("multiply", (blocks, spread), (result,))
+
+
 def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """cuDNN has convolutions and both their gradients; what it cannot read as it is is written in another form."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    block, [result] = builder.block, made.results
-    lhs, rhs = made.operands
+    image, weights, found = (builder.types.of(value).shape for value in (*op.operands, op.results[0]))
     spatial = list(numbers.input_spatial_dimensions)
-    kernel = [block.shapes[rhs][dim] for dim in numbers.kernel_spatial_dimensions]
-    out = [block.shapes[result][dim] for dim in numbers.output_spatial_dimensions]
+    kernel = [weights[dim] for dim in numbers.kernel_spatial_dimensions]
     windows = windows_of(op, kernel)
     has_gaps = any(window.base > 1 for window in windows)
     is_uneven = any(window.low != max(window.high, 0) for window in windows)
-    if prod(kernel) > prod(out):  # the gradient of a kernel
+    is_reversed = defining_op(op.operands[1], "stablehlo.reverse") is not None
+    padded = list(image)
+    for dim, window in zip(spatial, windows, strict=True):
+        padded[dim] = (image[dim] - 1) * window.base + 1 + window.low + window.high
+    lhs, rhs = made.operands
+    if prod(kernel) > prod(found[dim] for dim in numbers.output_spatial_dimensions):  # the gradient of a kernel
         if has_gaps:
-            lhs = _padded(builder, op, lhs, spatial, windows if is_uneven else [])
-            rhs = _padded(builder, op, rhs, [], [])
+            lhs, rhs = _copied(builder, op, lhs, padded if is_uneven else image), _copied(builder, op, rhs, weights)
         elif any(max(window.high, 0) > window.low for window in windows):
-            lhs = _padded(builder, op, lhs, spatial, windows)
-    elif not (has_gaps and defining_op(op.operands[1], "stablehlo.reverse") is not None):
-        if has_gaps or is_uneven:
-            lhs = _padded(builder, op, lhs, spatial, windows)
-    last = len(block.shapes[lhs]) - 1
-    if len(spatial) == _CHANNELS_LAST and last in spatial:
-        operands = zip((lhs, rhs), op.operands, strict=True)
-        lhs, rhs = (
-            _padded(builder, op, number, [], []) if isinstance(value.owner, ir.Block) else number
-            for number, value in operands
-        )
+            lhs = _copied(builder, op, lhs, padded)
+    elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
+        lhs = _copied(builder, op, lhs, padded)
+    if len(spatial) == _CHANNELS_LAST and len(image) - 1 in spatial:
+        if isinstance(op.operands[0].owner, ir.Block):
+            lhs = _copied(builder, op, lhs, image)
+        if isinstance(op.operands[1].owner, ir.Block):
+            rhs = _copied(builder, op, rhs, weights)
     builder.add(replace(made, operands=(lhs, rhs)))
 
 
-def _padded(builder: Builder, op: ir.Operation, value: int, dims: Sequence[int], windows: Sequence[Window]) -> int:
-    """The number of a copy of a tensor, with the padding and the gaps that windows read along some dimensions."""
-    shape = list(builder.block.shapes[value])
-    for dim, window in zip(dims, windows, strict=False):
-        shape[dim] = (shape[dim] - 1) * window.base + 1 + window.low + window.high
+def _copied(builder: Builder, op: ir.Operation, value: int, shape: Sequence[int]) -> int:
+    """The number of a copy of a tensor, in another order or with padding; shape: that of the copy."""
     copied = builder.fresh(op.results[0], tuple(shape), value)
     builder.add_plain("pad", (value,), (copied,))
     return copied
@@ -126,7 +136,13 @@ def add_epilogues(block: Block) -> None:
             if user.name == "maximum" and not _is_number(producer, other):
                 break
             gone.add(at)
-            ops[users[0]] = replace(ops[at], operands=(*ops[at].operands, other), results=user.results)
+            spread = producer.get(other)
+            added = (other,)
+            if spread is not None and spread.name == "broadcast_in_dim":
+                added = spread.operands
+            if user.name == "maximum":
+                added = ()
+            ops[users[0]] = replace(ops[at], operands=(*ops[at].operands, *added), results=user.results)
             at = users[0]
     block.ops = [op for position, op in enumerate(ops) if position not in gone]
 
@@ -135,7 +151,7 @@ def _may_be_added(block: Block, producer: dict[int, Operation], op: Operation, o
     """Whether a library adds a tensor to what it computes: along the last dimension, or one at each place."""
     made = producer.get(other)
     if made is not None and made.name == "broadcast_in_dim":
-        return prod(block.shapes[made.operands[0]]) in (1, block.shapes[other][-1])
+        return prod(block.shapes[made.operands[0]]) in (1, *block.shapes[other][-1:])
     return op.name == "dot_general"
 
 

@@ -55,11 +55,12 @@ def read_operation(
         narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
         dims = tuple(integers(op, "dimensions", []))
         lengths = tuple(shape[dim] for dim in dims)
-        return replace(made, lengths=lengths, dims=dims, narrow=frozenset(narrow))
+        return replace(made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow))
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
     if name == "transpose":
-        return replace(made, dims=tuple(integers(op, "permutation", [])))
+        shape, order = types.of(op.operands[0]).shape, integers(op, "permutation", [])
+        return replace(made, together=shape[-1] if order and order[-1] == len(order) - 1 else 1)
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)

@@ -181,6 +181,23 @@ class PriorityFusion:
                     value: list(ways) == [_STRAIGHT] and value not in kernel.across for value, ways in kernel.reads.items()
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
+    def find_normalised(self) -> None:
+        """Note what a kernel reads together with sums over rows of it: they become one kernel, which needs two buffers."""
+        summed: dict[int, set[int]] = {}
+        for position, kernel in enumerate(self.kernels):
+            if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
+                continue
+            op, read = self.ops[position], self.inputs[position]
+            [result] = op.results
+            sources = set().union(*(summed.get(value, ()) for value in read))
+            for value in sources & read.keys():
+                read[value] = False
+            large = {value for value in read if self.elements[value] > self.elements[result]}
+            if kernel.ends_in_reduce and op.together == 1:
+                summed[result] = large | sources
+            elif sources and all(self.elements[value] > self.elements[result] for value in sources):
+                summed[result] = sources
+
     def find_tuples(self) -> set[int]:
         """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.
 
@@ -273,7 +290,7 @@ class PriorityFusion:
                 continue
             made.ways += 1
             ways[made.ways] = self.use(op, index, work)
-            if op.name == "transpose" and self.is_across(op):
+            if op.name == "transpose" and op.together == 1:
                 made.across.add(value)
         return made
 
@@ -290,17 +307,12 @@ class PriorityFusion:
         """How many elements are computed at once."""
         if op.name != "reduce":
             return count
-        shape = self.block.shapes[op.operands[0]]
-        if not shape or not op.dims or len(shape) - 1 in op.dims or work // max(count, 1) < _LONG_REDUCE:
+        length, columns = work // max(count, 1), op.together
+        if columns == 1 or length < _LONG_REDUCE:
             return work
         # Columns are added up by a block for so many of them, in one part unless they are very long.
-        columns = prod(size for dim, size in enumerate(shape) if dim > max(op.dims))
-        parts = 1 if work <= _LONGEST_COLUMN * count else isqrt(work // count)
+        parts = 1 if length <= _LONGEST_COLUMN else isqrt(length)
         return -(-columns // _COLUMNS) * (count // max(columns, 1)) * parts * _THREADS
-
-    def is_across(self, op: Operation) -> bool:
-        """Whether a transpose moves the dimension along which elements lie side by side."""
-        return len(op.dims) > 0 and op.dims[-1] != len(op.dims) - 1
 
     def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
         """The kernel of a reader with the producer of one of its operands."""
