@@ -103,7 +103,7 @@ _H200 = Machine(
     breadth_first=False,
     widens=False,
     workspace=4 * _MIB,
-    sorts_in_place=False,
+    sorts_in_place=True,
     unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator sort triangular_solve".split()),
     flops=(
         ("f32", 0.65 * 494e12),
