@@ -104,7 +104,7 @@ _H200 = Machine(
     widens=False,
     workspace=4 * _MIB,
     sorts_in_place=True,
-    unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator sort triangular_solve".split()),
+    unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator triangular_solve".split()),
     flops=(
         ("f32", 0.65 * 494e12),
         ("bf16", 0.65 * 989e12),
