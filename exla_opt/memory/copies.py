@@ -53,9 +53,9 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
         return made.add_tensor(block.shapes[result], block.sizes[result], block.dtypes[result])
 
     def start(position: int, loop: Operation, place: int, value: int) -> int:
-        maker = producer.get(value)
+        origin = producer.get(value)
         source = value
-        if maker is not None and maker.name == "splat":
+        if origin is not None and origin.name == "splat":
             if value not in filled:
                 filled[value] = fresh(value, loop, place)
                 made.ops.append(Operation("broadcast_in_dim", _BROADCAST, (), (filled[value],)))
@@ -68,7 +68,7 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
             or value in loop.captures
             or any(other > position or value in starts.get(other, ()) for other in others)
         )
-        if not shared and (maker is not None or value in owned):
+        if not shared and (origin is not None or value in owned):
             return source
         copied = fresh(value, loop, place)
         made.ops.append(Operation("copy", Trait(0), (source,), (copied,)))

@@ -106,9 +106,9 @@ class Greedy:
                 read[value] = read.get(value, True) and straight
                 same = shapes[value] == shapes[op.results[0]] or op.name == "transpose"
                 indexed.setdefault(value, set()).update(indexers[position] if same else (position,))
-                maker = producer.get(value)
-                if maker is not None and maker not in members and self.absorbs(op, index):
-                    heappush(waiting, -maker)
+                source = producer.get(value)
+                if source is not None and source not in members and self.absorbs(op, index):
+                    heappush(waiting, -source)
 
         take(root, _IN_PLACE, True)
         refused = {root}
@@ -165,10 +165,10 @@ class Greedy:
         alone = [False] * len(self.ops)
         for position, op in enumerate(self.ops):
             for value in dict.fromkeys((*op.operands, *op.captures)):
-                maker = self.producer.get(value)
-                if maker is None or alone[maker] or not self.fusible[maker] or self.is_light(self.ops[maker]):
+                source = self.producer.get(value)
+                if source is None or alone[source] or not self.fusible[source] or self.is_light(self.ops[source]):
                     continue
-                alone[maker] = not self.fuses_on_all_ways(maker, position, alone)
+                alone[source] = not self.fuses_on_all_ways(source, position, alone)
         for position, op in enumerate(self.ops):
             if self.stays[position] and self.fusible[position] and not self.is_light(op):
                 alone[position] = True
@@ -180,27 +180,31 @@ class Greedy:
         rank = _rank(shapes[op.results[0]])
         big = 0
         for value in op.operands:
-            maker = self.producer.get(value)
-            if maker is not None and Trait.FREE in self.ops[maker].traits and not _is_tensor_constant(self.ops[maker]):
+            source = self.producer.get(value)
+            if (
+                source is not None
+                and Trait.FREE in self.ops[source].traits
+                and not _is_tensor_constant(self.ops[source])
+            ):
                 continue
             big += _rank(shapes[value]) >= rank
         return big <= 1 or sum(sizes[value] for value in set(op.operands)) <= sizes[op.results[0]]
 
-    def can_fuse(self, maker: int, reader: int) -> bool:
+    def can_fuse(self, source: int, reader: int) -> bool:
         """Whether the one may be taken into the other, taken by themselves."""
         op = self.ops[reader]
-        indices = [index for index, value in enumerate(op.operands) if self.producer.get(value) == maker]
-        if not self.fusible[maker] or not indices or not all(self.absorbs(op, index) for index in indices):
+        indices = [index for index, value in enumerate(op.operands) if self.producer.get(value) == source]
+        if not self.fusible[source] or not indices or not all(self.absorbs(op, index) for index in indices):
             return False
-        if is_expensive(self.ops[maker]):
-            return len(self.readers[maker]) == 1 and all(_use(op, index) != _REUSED for index in indices)
+        if is_expensive(self.ops[source]):
+            return len(self.readers[source]) == 1 and all(_use(op, index) != _REUSED for index in indices)
         return True
 
-    def fuses_on_all_ways(self, maker: int, reader: int, alone: Sequence[bool]) -> bool:
-        """Whether every op on a way from `maker` to `reader` can be fused with the next."""
-        if not self.can_fuse(maker, reader):
+    def fuses_on_all_ways(self, source: int, reader: int, alone: Sequence[bool]) -> bool:
+        """Whether every op on a way from `source` to `reader` can be fused with the next."""
+        if not self.can_fuse(source, reader):
             return False
-        if len(self.readers[maker]) == 1:
+        if len(self.readers[source]) == 1:
             return True
         seen: set[int] = set()
         between: list[int] = []
@@ -208,18 +212,18 @@ class Greedy:
         while stack:
             for value in self.ops[stack.pop()].operands:
                 position = self.producer.get(value, -1)
-                if position > maker and position not in seen:
+                if position > source and position not in seen:
                     seen.add(position)
                     stack.append(position)
                     between.append(position)
             if len(seen) > _LONGEST_WAY:
                 return False
-        reached = {maker}
+        reached = {source}
         for position in (*sorted(between), reader):
-            makers = {self.producer.get(value, -1) for value in self.ops[position].operands} & reached
-            if makers:
+            producers = {self.producer.get(value, -1) for value in self.ops[position].operands} & reached
+            if producers:
                 reached.add(position)
-                if any(alone[each] or not self.can_fuse(each, position) for each in makers):
+                if any(alone[each] or not self.can_fuse(each, position) for each in producers):
                     return False
         return True
 

@@ -21,6 +21,9 @@ def is_view(op: ir.Operation, types: Types) -> bool:
     before, after = types.of(op.operands[0]), types.of(op.results[0])
     if name in ("stablehlo.convert", "stablehlo.slice", "stablehlo.dynamic_slice"):
         return before == after
+    if name == "stablehlo.pad":
+        paddings = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        return before == after and not any(any(integers(op, padding, [])) for padding in paddings)
     if name == "stablehlo.transpose":
         moved = [dim for dim in integers(op, "permutation", []) if before.shape[dim] != 1]
         return moved == sorted(moved)

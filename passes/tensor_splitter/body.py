@@ -11,7 +11,8 @@ from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.reading import has_own_buffer, read_block, read_operation
+from exla_opt.memory.operation import has_own_buffer, read_operation
+from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of
 from exla_opt.ops.rules import DimMapping

@@ -1,0 +1,185 @@
+"""Whose buffer a tensor may lie in: which results take over an operand's, and which temporaries lie in a result's.
+
+Fitted to XLA's own buffer assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from exla_opt.ops.traits import Trait
+
+from .block import Operation
+from .fusion import Fusion
+
+# So many results, the largest, lend their buffers to so many tensors.
+_MOST_BUFFERS, _MOST_LENT = 8, 2000
+# What is written into the program, and not while it runs.
+_STORED = ("constant", "splat")
+
+
+class Buffers:
+    """What is known of the buffers of a block once the order of its kernels is.
+
+    order: the kernels as they run, as places in the block's ops; a step is a place in it.
+    last: the step in which each tensor is read last; that of what is returned comes behind all of them.
+    """
+
+    def __init__(self, fusion: Fusion, order: list[int]):
+        self.fusion = fusion
+        self.block = fusion.block
+        self.machine = fusion.machine
+        self.order = order
+        self.last = {value: step for step, kernel in enumerate(order) for value in fusion.inputs[kernel]}
+        self.last.update(dict.fromkeys(self.block.returned, len(order)))
+
+    def with_updated(self, held: Collection[int]) -> set[int]:
+        """These tensors, those that became one of them by updates in place, and those that were there before."""
+        found = set(held)
+        for step in range(len(self.order) - 1, -1, -1):
+            op = self.block.ops[self.order[step]]
+            found.update(old for new, old in self.in_place(op) if new in found and self.dies(old, step))
+        return found
+
+    def in_place(self, op: Operation) -> list[tuple[int, int]]:
+        """The results of an op with the operands whose buffers they take, if nobody reads those later."""
+        pairs = list(zip(op.results, op.operands, strict=False))
+        if op.name == "while":
+            return pairs
+        if Trait.IN_PLACE in op.traits or self.sorts_in_place(op):
+            return [(new, old) for new, old in pairs if self.block.sizes[new] == self.block.sizes[old]]
+        if op.name == "custom_call":
+            return [(new, old) for new, old in pairs if self.has_type_of(old, new)]
+        return []
+
+    def sorts_in_place(self, op: Operation) -> bool:
+        """Whether the op is a sort that writes over what it sorts."""
+        return op.name == "sort" and self.machine.sorts_in_place
+
+    def dies(self, value: int, step: int) -> bool:
+        """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
+        producer = self.producer(value)
+        return producer is not None and producer.name not in _STORED and self.last.get(value) == step
+
+    def producer(self, value: int) -> Operation | None:
+        """The op of this block that makes a tensor."""
+        position = self.fusion.producer.get(value)
+        return None if position is None else self.block.ops[position]
+
+    def is_made_by(self, value: int, name: str) -> bool:
+        """Whether an op of this name, in this block, makes the tensor."""
+        producer = self.producer(value)
+        return producer is not None and producer.name == name
+
+    def reusable(self, kernel: int, result: int) -> Collection[int]:
+        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later."""
+        op = self.block.ops[kernel]
+        if op.name == "while":
+            index = op.results.index(result)
+            return op.operands[index : index + 1]
+        if op.name == "custom_call":
+            return op.operands
+        if Trait.IN_PLACE in op.traits:
+            found: Collection[int] = op.operands[:1]
+        elif op.name == "cholesky" or self.sorts_in_place(op):
+            found = op.operands
+        elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
+            read = self.fusion.inputs[kernel].items()
+            found = [value for value, straight in read if straight and self.is_like(value, result)]
+        else:
+            return ()
+        return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+
+    def is_like(self, value: int, result: int) -> bool:
+        """Whether a kernel may write the result over the tensor element by element."""
+        # The buffer of what a loop has carried is not written over by other kernels.
+        from_loop = self.machine.breadth_first and self.is_made_by(value, "while")
+        return self.has_type_of(value, result) and not from_loop
+
+    def has_type_of(self, one: int, other: int) -> bool:
+        """Whether two tensors have the same shape and element type."""
+        shapes, dtypes = self.block.shapes, self.block.dtypes
+        same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
+        return same and one not in self.block.merged
+
+    def is_product_on_gpu(self, value: int) -> bool:
+        """Whether a library wrote the tensor together with its workspace."""
+        return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
+
+    def is_column_major(self, value: int) -> bool:
+        """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
+        return self.is_made_by(value, "custom_call")
+
+
+def find_lent(buffers: Buffers, held: Collection[int], elsewhere: Collection[int]) -> set[int]:
+    """The tensors that lie in the buffer of a result before that is written, largest first.
+
+    held: the results. elsewhere: all that lies in somebody else's memory.
+    """
+    return _Lending(buffers, held, elsewhere).run()
+
+
+class _Lending:
+    """spans: the first and the last step of each tensor; a buffer is needed from its first to the end."""
+
+    def __init__(self, buffers: Buffers, held: Collection[int], elsewhere: Collection[int]):
+        self.buffers = buffers
+        self.elsewhere = elsewhere
+        self.sizes = buffers.block.sizes
+        self.born = _steps_of_birth(buffers)
+        self.spans = {value: (step, buffers.last.get(value, step)) for value, step in self.born.items()}
+        self.found = self.largest(held)
+        self.spans.update({value: (first, len(buffers.order)) for _, first, value in self.found})
+
+    def run(self) -> set[int]:
+        sizes, ops = self.sizes, self.buffers.block.ops
+        chained = {
+            value
+            for op in ops
+            if op.name == "while" or Trait.IN_PLACE in op.traits
+            for value in (*op.results, *op.operands[: len(op.results)])
+        }
+        wanted = [value for value in self.born if value not in self.elsewhere and value not in chained and sizes[value]]
+        lent: set[int] = set()
+        occupied = [[value] for _, _, value in self.found]
+        for value in sorted(wanted, key=lambda value: (-sizes[value], self.born[value]))[:_MOST_LENT]:
+            for (size, _, _), taken in zip(self.found, occupied, strict=True):
+                if sizes[value] <= size and all(self.are_apart(value, other) for other in taken):
+                    taken.append(value)
+                    lent.add(value)
+                    break
+        return lent
+
+    def largest(self, held: Collection[int]) -> list[tuple[int, int, int]]:
+        """The largest buffers of results: the bytes of each, the step from which it is needed, and the result."""
+        buffers = self.buffers
+        first = {value: self.born[value] for value in self.elsewhere if value in self.born}
+        for step, kernel in enumerate(buffers.order):
+            for new, old in buffers.in_place(buffers.block.ops[kernel]):
+                if new in first and old in first and buffers.dies(old, step):
+                    first[new] = min(first[new], first[old])
+        found = [(self.sizes[value], first[value], value) for value in set(held) if value in first]
+        return sorted(found, reverse=True)[:_MOST_BUFFERS]
+
+    def are_apart(self, one: int, other: int) -> bool:
+        """Whether one buffer serves two tensors: one is dead before the other is born, or is written over by it."""
+        (first, last), (begin, end) = self.spans[one], self.spans[other]
+        if last < begin or end < first:
+            return True
+        if last == begin:
+            return self.writes_over(one, other, begin)
+        return end == first and self.writes_over(other, one, first)
+
+    def writes_over(self, old: int, new: int, step: int) -> bool:
+        kernel = self.buffers.order[step]
+        return new in self.buffers.block.ops[kernel].results and old in self.buffers.reusable(kernel, new)
+
+
+def _steps_of_birth(buffers: Buffers) -> Mapping[int, int]:
+    """The step in which each tensor of the block is written."""
+    step_of = {kernel: step for step, kernel in enumerate(buffers.order)}
+    return {
+        value: step_of[position]
+        for value, position in buffers.fusion.producer.items()
+        if position in step_of and buffers.block.ops[position].name not in _STORED
+    }

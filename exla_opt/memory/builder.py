@@ -1,0 +1,74 @@
+"""Builds a `Block`: numbers tensors, those of IR and those that only XLA makes, and appends ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import Types
+from exla_opt.ops.traits import traits_of
+
+from .block import Block, Operation, Shape
+
+_INDEX_BYTES = 4
+
+
+class Builder:
+    """A block that grows. number: that of every tensor of IR met so far.
+
+    plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
+    """
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+        self.block = Block()
+        self.number: dict[ir.Value, int] = {}
+        self.plain: set[int] = set()
+        self.viewed: set[int] = set()
+        self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def of(self, value: ir.Value) -> int:
+        """The tensor's number; what was not met before comes from outside the block."""
+        known = self.number.get(value)
+        if known is None:
+            kind = self.types.of(value)
+            known = self.number[value] = self.block.add_tensor(kind.shape, kind.bytes, kind.dtype)
+            self.block.values[known] = value
+        return known
+
+    def all_of(self, values: Iterable[ir.Value]) -> tuple[int, ...]:
+        """Their numbers."""
+        return tuple(map(self.of, values))
+
+    def fresh(self, origin: ir.Value, shape: Shape, like: int = -1) -> int:
+        """The number of a tensor that XLA makes for `origin`: of i32, or of another's element type.
+
+        One with as many elements as the other has its bytes.
+        """
+        block = self.block
+        size, dtype = _INDEX_BYTES * prod(shape), "i32"
+        if like >= 0:
+            size, dtype = block.sizes[like], block.dtypes[like]
+            if prod(block.shapes[like]) != prod(shape):
+                size = size // max(prod(block.shapes[like]), 1) * prod(shape)
+        block.values[len(block.shapes)] = origin
+        return block.add_tensor(shape, size, dtype)
+
+    def add(self, op: Operation) -> None:
+        """Append an op."""
+        self.block.ops.append(op)
+
+    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+        """Append an op of StableHLO that has nothing but operands and results."""
+        self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results))
+
+    def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
+        """The number of a copy of a tensor with its dimensions in this order; one copy serves all its readers."""
+        number, shape = self.of(value), self.types.of(value).shape
+        key = (number, tuple(order))
+        if key not in self._transposed:
+            self._transposed[key] = self.fresh(origin, tuple(shape[dim] for dim in order), number)
+            self.add_plain("transpose", (number,), (self._transposed[key],))
+        return self._transposed[key]

@@ -1,0 +1,86 @@
+"""Products of matrices as XLA wants them: in which orders it reads dimensions, and what it copies if not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+
+
+def is_folded(op: ir.Operation, types: Types) -> bool:
+    """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
+    if op.name != "stablehlo.transpose":
+        return False
+    uses = list(op.results[0].uses)
+    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types) for use in uses)
+
+
+def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types) -> bool:
+    if reader.name == "stablehlo.reduce":
+        return len(reader.results) == 1 and operand == 0
+    if reader.name != "stablehlo.dot_general" or reader.operands[0] == reader.operands[1]:
+        return False
+    return not _is_copied(reader, operand, types, integers(transpose, "permutation", []))
+
+
+def copied_sides(op: ir.Operation, types: Types) -> tuple[int, ...]:
+    """The operands that a dot reads in another order of dimensions than they have."""
+    found = []
+    for side in (0, 1):
+        inner = defining_op(op.operands[side])
+        past = inner is not None and is_folded(inner, types)
+        if not past and _is_copied(op, side, types):
+            found.append(side)
+    return tuple(found)
+
+
+def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] = ()) -> bool:
+    """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
+
+    order: the operand's dimensions as those of what is read in its place.
+    """
+    batches, sums = dot_dims(op, side)
+    shape = types.of(op.operands[side]).shape
+    order = order or range(len(shape))
+    sizes = {order[dim]: size for dim, size in enumerate(shape)}
+    batch, contracted = [order[dim] for dim in batches], {order[dim] for dim in sums}
+    kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim in sorted(sizes) if sizes[dim] != 1]
+    runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
+    if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
+        return True
+    # Where several dimensions become one, they must stand as the dot wants them.
+    several = any(kinds.count(kind) > 1 for kind in (1, 2))
+    return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
+    """The batch and the contracted dimensions of a dot's operand."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    batches = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[side]
+    sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[side]
+    return list(batches), list(sums)
+
+
+def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[int, ...]:
+    """The operands of a dot of which XLA makes matrices: several dimensions of one kind become one.
+
+    summed: whether the dimensions that are contracted count as well.
+    """
+    found = []
+    for side in (0, 1):
+        batch, contracted = dot_dims(op, side)
+        shape = types.of(op.operands[side]).shape
+        free = [dim for dim in range(len(shape)) if dim not in {*batch, *contracted}]
+        if len(free) > 1 or (summed and len(contracted) > 1):
+            found.append(side)
+    return tuple(found)
+
+
+def _real(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]

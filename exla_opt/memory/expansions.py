@@ -1,0 +1,178 @@
+"""The ops of which XLA makes several: what each becomes, as ops of a `Block`.
+
+Found in what XLA:CPU compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import captured_values
+
+from .block import Operation
+from .builder import Builder
+from .dots import dot_dims, merged_sides
+
+# A sort of which so small a part is read is a top-k to XLA.
+_TOP_PART = 4
+# Cumulative sums along more elements than so many are made in blocks of as many.
+_SCANNED_AT_ONCE = 16
+
+
+def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is_function: bool) -> bool:
+    """Append what XLA makes of an op; False, and nothing is appended, if that is the op itself.
+
+    made: the op as it stands. is_function: whether it stands in a function, not in a body of control flow.
+    """
+    found = _expansion(op, made, builder.types, is_cpu, is_function)
+    if found is not None:
+        found(builder, op, made)
+    return found is not None
+
+
+def _expansion(
+    op: ir.Operation, made: Operation, types: Types, is_cpu: bool, is_function: bool
+) -> Callable[[Builder, ir.Operation, Operation], None] | None:
+    """The function that appends what XLA makes of an op."""
+    if made.name == "top_k" and not any(True for _ in op.results[1].uses):
+        return _sort_all
+    if made.name == "sort" and is_top_k(op, types):
+        return _take_top
+    if made.name == "select_and_scatter" and is_cpu:
+        return _scatter_of_windows
+    # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
+    if made.name == "convolution" and (is_function or not is_cpu):
+        return _convolution
+    if made.name == "reduce_window" and is_long_scan(op, types):
+        return _scan_in_blocks
+    if made.name == "dot_general" and is_cpu:
+        return _dot
+    return None
+
+
+def is_top_k(op: ir.Operation, types: Types) -> bool:
+    """Whether a sort also sorts the places of its elements, and only a small part of both is read."""
+    if len(op.operands) != 2 or not _counts(op.operands[1]):
+        return False
+    readers = [(use.owner.operation, result) for result in op.results for use in result.uses]
+    return all(
+        user.name == "stablehlo.slice" and _TOP_PART * types.of(user.results[0]).bytes <= types.of(result).bytes
+        for user, result in readers
+    )
+
+
+def is_long_scan(op: ir.Operation, types: Types) -> bool:
+    """Whether windows that each begin at the first element, or end at the last, make a cumulative sum."""
+    if len(op.results) != 1:
+        return False
+    shape, windows = types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
+    long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
+    return shape == types.of(op.results[0]).shape and all(size == window > _SCANNED_AT_ONCE for size, window in long)
+
+
+def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """Of a top_k only whose values are read XLA makes a sort of all of them."""
+    [operand] = made.operands
+    found = builder.fresh(op.results[0], builder.block.shapes[operand], operand)
+    builder.add_plain("sort", (operand,), (found,))
+    builder.add_plain("slice", (found,), made.results[:1])
+
+
+def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """Of a sort with its places, of which only the first few are read, XLA makes a top_k."""
+    for value, number in zip(op.results, made.results, strict=True):
+        read = [builder.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
+        builder.block.sizes[number] = max(read, default=0)
+    captures = builder.all_of(captured_values(op))
+    builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
+
+
+def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
+    origin, block = op.results[0], builder.block
+    operand, updates, *init = made.operands
+    shape, source = block.shapes[operand], block.shapes[updates]
+    counters = tuple(builder.fresh(origin, shape) for _ in shape)
+    for counter in counters:
+        builder.add_plain("iota", (), (counter,))
+    found = (builder.fresh(origin, source, updates), *(builder.fresh(origin, source) for _ in shape))
+    builder.add_plain("reduce_window", (operand, *counters), found)
+    places = builder.fresh(origin, (prod(source), len(shape)))
+    builder.add_plain("concatenate", found[1:], (places,))
+    start = builder.fresh(origin, shape, made.results[0])
+    builder.add_plain("broadcast_in_dim", tuple(init), (start,))
+    builder.add_plain("scatter", (start, places, updates), made.results)
+
+
+def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
+    [operand, *_], [result] = made.operands, made.results
+    origin, shape = op.results[0], builder.block.shapes[result]
+    blocks = builder.fresh(origin, shape, result)
+    builder.add_plain("reduce_window", (operand,), (blocks,))
+    ends = builder.fresh(origin, (prod(shape) // _SCANNED_AT_ONCE,), result)
+    builder.add_plain("reduce_window", (blocks,), (ends,))
+    spread = builder.fresh(origin, shape, result)
+    builder.add_plain("broadcast_in_dim", (ends,), (spread,))
+    builder.add_plain("multiply", (blocks, spread), (result,))
+
+
+def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA convolves in one order of dimensions only, and copies what is in another."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
+    rhs = [
+        *numbers.kernel_spatial_dimensions,
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_output_feature_dimension,
+    ]
+    out = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
+    operands = tuple(
+        number if order == sorted(order) else builder.transposed(op.results[0], value, order)
+        for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
+    )
+    if out == sorted(out):
+        builder.add(replace(made, operands=operands))
+        return
+    [result] = made.results
+    shape = tuple(builder.block.shapes[result][dim] for dim in out)
+    own = builder.fresh(op.results[0], shape, result)
+    builder.add(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
+    builder.add_plain("transpose", (own,), (result,))
+
+
+def _dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A dot reads copies of the operands whose dimensions it cannot read in their order."""
+    if merged_sides(op, builder.types, summed=False):
+        builder.block.merged.add(made.results[0])
+    operands, narrow = list(made.operands), set(made.narrow)
+    for side in made.copied:
+        batch, contracted = dot_dims(op, side)
+        rank = len(builder.types.of(op.operands[side]).shape)
+        rest = [dim for dim in range(rank) if dim not in {*batch, *contracted}]
+        order = [*batch, *rest, *contracted] if side == 0 else [*batch, *contracted, *rest]
+        operands[side] = builder.transposed(op.results[0], op.operands[side], order)
+        if made.operands[side] in narrow:
+            narrow.add(operands[side])
+    kept = frozenset(narrow & {*operands, *made.results})
+    builder.add(replace(made, operands=tuple(operands), copied=(), narrow=kept))
+
+
+def _counts(value: ir.Value) -> bool:
+    """Whether a tensor counts along a dimension, repeated along the others or not."""
+    while True:
+        for name in ("broadcast_in_dim", "reshape", "convert"):
+            inner = defining_op(value, f"stablehlo.{name}")
+            if inner is not None:
+                break
+        if inner is None:
+            return defining_op(value, "stablehlo.iota") is not None
+        value = inner.operands[0]

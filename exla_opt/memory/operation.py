@@ -1,0 +1,135 @@
+"""One op of IR as XLA simplifies it by itself: a square is a multiplication, a division by one number is one too."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.attributes import integer, integers, is_splat
+from exla_opt.ir.types import Types, element_type, float_bits
+from exla_opt.ir.values import defining_op, splat_value
+from exla_opt.ir.walk import captured_values
+from exla_opt.ops.traits import traits_of
+from exla_opt.ops.views import is_view
+
+from .block import Operation
+from .dots import copied_sides, dot_dims, is_folded
+
+_MULTIPLY = traits_of("stablehlo.multiply")
+# What these ops leave the other operand as it is with; XLA drops them.
+_NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
+
+
+def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types) -> Operation:
+    """One op without control flow, as XLA simplifies it. operands, results: the numbers of its tensors, in order."""
+    name, traits = op.name.rpartition(".")[2], traits_of(op.name)
+    made = Operation(name, traits, operands, results)
+    if name == "constant" and is_splat(op):
+        return replace(made, name="splat")
+    if (name == "power" and splat_value(op.operands[1]) == 2) or (name == "divide" and _is_cheap_divisor(op, types)):
+        return replace(made, name="multiply", traits=_MULTIPLY)
+    if name == "square":
+        return replace(made, name="multiply", traits=_MULTIPLY, operands=operands * 2)
+    if name == "concatenate":
+        shapes = [types.of(value).shape for value in op.operands]
+        if integer(op, "dimension") != len(shapes[0]) - 1:
+            return made
+        return replace(made, lengths=tuple(shape[-1] for shape in shapes))
+    if name == "custom_call" and "operand_layouts" in op.attributes:
+        layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
+        copied = tuple(side for side, layout in layouts if not _is_row_major(layout))
+        return replace(
+            made, copied=copied, is_library=ir.StringAttr(op.attributes["call_target_name"]).value.startswith("lapack_")
+        )
+    if name == "triangular_solve":
+        return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
+    if name == "reduce":
+        shape = types.of(op.operands[0]).shape
+        narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
+        lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
+        return replace(made, lengths=lengths, narrow=frozenset(narrow))
+    if name == "dot_general":
+        values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
+        narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
+        batches = tuple(range(len(dot_dims(op, 0)[0])))
+        return replace(made, copied=copied_sides(op, types), narrow=frozenset(narrow), shared=batches)
+    if name == "convolution":
+        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+        return replace(made, shared=(numbers.output_feature_dimension,))
+    return made
+
+
+def has_own_buffer(op: ir.Operation, types: Types) -> bool:
+    """Whether the op makes tensors of its own, for all that this block knows."""
+    return not (is_view(op, types) or is_folded(op, types))
+
+
+def identity_side(op: ir.Operation) -> int | None:
+    """The operand that the result equals, where the other is the op's neutral element everywhere."""
+    neutral = _NEUTRAL.get(op.name)
+    if neutral is None or (op.name == "stablehlo.and" and str(element_type(op.results[0])) != "i1"):
+        return None
+    return next((1 - side for side in (1, 0) if splat_value(op.operands[side]) == neutral), None)
+
+
+def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
+    """What two equal ops have in common. The bindings cannot read the value of a complex constant."""
+    kinds = tuple(result.type for result in op.results)
+    if name == "constant" and isinstance(ir.RankedTensorType(kinds[0]).element_type, ir.ComplexType):
+        return None
+    attributes = tuple((op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes)))
+    return name, operands, barriers, attributes, kinds
+
+
+def widened_before(loop: ir.Operation) -> set[ir.Value]:
+    """What a loop captures and reads slices of, in a type that XLA:CPU cannot slice: it widens all of it beforehand."""
+    narrow = {value for value in captured_values(loop) if _is_bfloat16(value) or float_bits(element_type(value)) == 8}
+    read: set[ir.Value] = set()
+    stack = [block for region in loop.regions for block in region.blocks] if narrow else []
+    while stack:
+        for view in stack.pop().operations:
+            inner = view.operation
+            if inner.name in ("stablehlo.dynamic_slice", "stablehlo.gather"):
+                read.add(inner.operands[0])
+            stack.extend(block for region in inner.regions for block in region.blocks)
+    return narrow & read
+
+
+def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
+    """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
+    spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
+    if spread is None:
+        return splat_value(op.operands[1]) is not None
+    repeated = prod(types.of(spread.operands[0]).shape) > 1 and len(list(spread.results[0].uses)) == 1
+    return repeated or _is_constant(spread.operands[0])
+
+
+def _is_constant(value: ir.Value, depth: int = 8) -> bool:
+    """Whether a number is computed from constants alone, so that XLA computes it beforehand."""
+    op = defining_op(value)
+    if op is None or not depth or len(op.regions):
+        return False
+    return op.name == "stablehlo.constant" or (
+        len(op.operands) > 0 and all(_is_constant(operand, depth - 1) for operand in op.operands)
+    )
+
+
+def _is_row_major(layout: ir.Attribute) -> bool:
+    order = ir.DenseIntElementsAttr(layout)
+    dims = [int(order[place]) for place in range(len(order))]
+    return dims == sorted(dims, reverse=True)
+
+
+def _bits(kind: ir.Type) -> int:
+    """The width of a real number, float or integer; 0 for others and for booleans."""
+    if isinstance(kind, ir.IntegerType):
+        return kind.width if kind.width > 1 else 0
+    return float_bits(kind)
+
+
+def _is_bfloat16(value: ir.Value) -> bool:
+    return isinstance(element_type(value), ir.BF16Type)

@@ -1,0 +1,67 @@
+"""The bytes that an op needs only while it runs: partial sums, copies in another order, floats made wider."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+from .block import Operation
+from .buffers import Buffers
+from .fusion import is_short
+
+# A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
+_SOLVED_AT_ONCE = 128
+# The bytes of a float32: the type in which narrower floats are multiplied, and bfloat16 summed, by some machines.
+_WIDE = 4
+
+
+def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
+    """The bytes that an op without bodies needs only while it runs, in this step.
+
+    mine: the tensors that lie in buffers of this block.
+    """
+    sizes, machine = buffers.block.sizes, buffers.machine
+    if machine.kind != "cpu":
+        workspace = machine.workspace if op.name == "dot_general" else 0
+        return sum(sizes[op.operands[side]] for side in op.copied) + workspace
+    if op.name == "reduce" and not is_short(op, machine):
+        return _partial_sums(buffers, op) + _widened(buffers, op, step, mine)
+    if op.name == "triangular_solve":
+        if len(buffers.block.shapes[op.operands[0]]) > 2:
+            return sizes[op.operands[0]] + sizes[op.results[0]]
+        return sizes[op.results[0]] if op.lengths[0] > _SOLVED_AT_ONCE else 0
+    if op.name == "custom_call":
+        copied = {op.operands[side] for side in op.copied} - {old for _, old in buffers.in_place(op)}
+        return sum(sizes[value] for value in copied if value not in buffers.fusion.producer)
+    if op.name != "dot_general":
+        return 0
+    copied = {op.operands[side] for side in op.copied}
+    copied |= {value for value in op.operands if buffers.is_column_major(value)}
+    return sum(sizes[value] for value in copied - op.narrow) + _widened(buffers, op, step, mine)
+
+
+def widened_before(buffers: Buffers, op: Operation) -> int:
+    """The bytes of what XLA:CPU widens before a loop that reads slices of it: twice those of the narrow floats."""
+    if op.name != "while" or not buffers.machine.widens:
+        return 0
+    # What an outer loop captures is widened before that one.
+    block = buffers.block
+    own = (value for value in op.narrow if value in buffers.fusion.producer or value in block.arguments)
+    return sum(2 * block.sizes[value] for value in own)
+
+
+def _partial_sums(buffers: Buffers, op: Operation) -> int:
+    """The bytes of the sums over windows of which a long reduce is made."""
+    block, longest = buffers.block, buffers.machine.longest_fused_reduction
+    first = op.operands[0]
+    size = _WIDE * prod(block.shapes[first]) if first in op.narrow else block.sizes[first]
+    return size // max(prod(min(longest or length, length) for length in op.lengths), 1)
+
+
+def _widened(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
+    """The bytes of the float32 tensors that XLA:CPU makes of narrower ones for this op, if not in their place."""
+    block, needed = buffers.block, 0
+    for value in op.narrow:
+        in_place = value in mine and (value in op.results or buffers.last.get(value) == step)
+        needed += _WIDE * prod(block.shapes[value]) - (block.sizes[value] if in_place else 0)
+    return needed
