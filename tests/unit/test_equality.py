@@ -28,14 +28,16 @@ def scores(a: Array, b: Array) -> Array:
     return jnp.exp(a @ b.T) / jnp.abs(a[:, :1])
 
 
-def rewritten(function: Callable[..., Array]) -> tuple[bytes, bytes, list[Remark], list[np.ndarray]]:
+def rewritten(
+    function: Callable[..., Array], options: Options = _OPTIONS
+) -> tuple[bytes, bytes, list[Remark], list[np.ndarray]]:
     """The module of a function of two matrices, as it was and as it is rewritten, the remarks, and arguments."""
     random = np.random.default_rng(0)
     arguments = [random.standard_normal((size, _DEPTH), np.float32) / 3 for size in (_ROWS, _COLUMNS)]
     text = jax.export.export(jax.jit(function))(*arguments).mlir_module().encode()
     with new_context() as context:
         module = parse_module("test", text, context).module
-        remarks = list(run_pipeline(module, DEFAULT_PASSES, _OPTIONS).remarks)
+        remarks = list(run_pipeline(module, DEFAULT_PASSES, options).remarks)
         return text, serialise(module, "bytecode"), remarks, arguments
 
 
@@ -131,3 +133,16 @@ def test_an_argmax_taken_by_hand() -> None:
     [found] = run_program(compile_program(after), arguments)
     assert expected < _ROWS * _COLUMNS
     assert found == expected
+
+
+def test_what_a_loop_of_the_program_has_picked_is_compared_with_the_same_numbers() -> None:
+    def function(a: Array, b: Array) -> Array:
+        x = jnp.exp(a @ b.T * 1.3) * jnp.sin(a[:, :1]) + jnp.cos(b[:, 1])
+        largest = jax.lax.fori_loop(0, _ROWS, lambda i, found: jnp.maximum(found, jnp.max(x[i])), 0.0)
+        return count(lambda _: x == largest)(a, b)
+
+    before, after, _, arguments = rewritten(function, Options(100_000, 20_000))
+    [expected] = run_program(compile_program(before), arguments)
+    [found] = run_program(compile_program(after), arguments)
+    assert expected.sum() == 2
+    np.testing.assert_array_equal(found, expected)
