@@ -24,7 +24,7 @@ from .dots import dot_dims, merged_sides
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
 # Cumulative sums along more elements than so many are made in blocks of as many.
-_SCANNED_AT_ONCE = 16
+SCANNED_AT_ONCE = 16
 
 
 def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is_function: bool) -> bool:
@@ -47,14 +47,14 @@ def _expansion(
     if made.name == "sort" and is_top_k(op, types):
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
-        return _scatter_of_windows
+        return scatter_of_windows
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution" and (is_function or not is_cpu):
         return _convolution
     if made.name == "reduce_window" and is_long_scan(op, types):
-        return _scan_in_blocks
+        return scan_in_blocks
     if made.name == "dot_general" and is_cpu:
-        return _dot
+        return make_dot
     return None
 
 
@@ -75,7 +75,7 @@ def is_long_scan(op: ir.Operation, types: Types) -> bool:
         return False
     shape, windows = types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
     long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
-    return shape == types.of(op.results[0]).shape and all(size == window > _SCANNED_AT_ONCE for size, window in long)
+    return shape == types.of(op.results[0]).shape and all(size == window > SCANNED_AT_ONCE for size, window in long)
 
 
 def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -95,7 +95,7 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 
 
-def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
     origin, block = op.results[0], builder.block
     operand, updates, *init = made.operands
@@ -112,14 +112,14 @@ def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> 
     builder.add_plain("scatter", (start, places, updates), made.results)
 
 
-def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
     blocks = builder.fresh(origin, shape, result)
-    builder.add_plain("reduce_window", (operand,), (blocks,))
-    ends = builder.fresh(origin, (prod(shape) // _SCANNED_AT_ONCE,), result)
-    builder.add_plain("reduce_window", (blocks,), (ends,))
+    builder.add_plain("reduce_window", (operand,), (blocks,), (SCANNED_AT_ONCE,))
+    ends = builder.fresh(origin, (prod(shape) // SCANNED_AT_ONCE,), result)
+    builder.add_plain("reduce_window", (blocks,), (ends,), (SCANNED_AT_ONCE,))
     spread = builder.fresh(origin, shape, result)
     builder.add_plain("broadcast_in_dim", (ends,), (spread,))
     builder.add_plain("multiply", (blocks, spread), (result,))
@@ -149,7 +149,7 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add_plain("transpose", (own,), (result,))
 
 
-def _dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """A dot reads copies of the operands whose dimensions it cannot read in their order."""
     if merged_sides(op, builder.types, summed=False):
         builder.block.merged.add(made.results[0])
