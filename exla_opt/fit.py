@@ -54,7 +54,8 @@ class Fit:
 
     options: the sizes with which it was made. peak: its bytes, as a compiler plans them if `compiled`, else what is
     predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak when it
-    is not. why_predicted: why it was not compiled although it should have been.
+    is not. why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory a
+    prediction leaves out, in order; with any, the peak is "at least".
     """
 
     module: ir.Module
@@ -65,6 +66,7 @@ class Fit:
     compiled: bool = False
     held_by: str = ""
     why_predicted: str = ""
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -130,6 +132,7 @@ def fit(
         compiled=found.measured is not None,
         held_by="" if fits else _holder(found, names, said, limit),
         why_predicted=search.refusal,
+        unknown=() if found.measured is not None else tuple(sorted(found.predicted.unknown)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
 from exla_opt.runtime.memory import measure_memory
 from exla_opt.runtime.target import Compiled
-from exla_opt.sizes import parse_size
+from exla_opt.sizes import format_size, parse_size
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 SORTED = Path(__file__).parents[2] / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
@@ -228,9 +229,18 @@ def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
     path = tmp_path / "call.mlir"
     call = "%x = stablehlo.custom_call @nobody(%1) : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>"
     path.write_text(SAMPLE.read_text().replace("%4 = stablehlo.divide %1,", f"{call}\n%4 = stablehlo.divide %x,"))
-    code, told = run(str(path), "--memory-limit=300MB")
-    assert code == 0 and "fits into 300MB, without a split: " in told
-    assert "(predicted for this machine's CPU, with a margin: XLA cannot compile this module: " in told
+    report = tmp_path / "r.json"
+    code, told = run(str(path), "--memory-limit=300MB", f"--report={report}")
+    assert code == 0 and "fits into 300MB, without a split: at least " in told
+    missing = "the memory of stablehlo.custom_call is not known"
+    assert f"(predicted for this machine's CPU, with a margin; {missing}: XLA cannot compile this module: " in told
+    data = json.loads(report.read_text())
+    assert data["fit"]["unknown"] == data["before"]["unknown"] == ["stablehlo.custom_call"]
+    page = tmp_path / "r.html"
+    run(str(path), "--memory-limit=300MB", f"--report={page}")
+    text = page.read_text()
+    assert f"at least {format_size(data['fit']['peak'])} (predicted, with a margin; {missing})" in text
+    assert f"at least {format_size(data['before']['memory']['peak'])}" in text
 
 
 def test_a_gpu_needs_no_plugin_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
