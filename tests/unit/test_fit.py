@@ -16,7 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine
-from exla_opt.memory.peak import Memory
+from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
@@ -144,6 +144,16 @@ def test_the_same_program_is_compiled_once() -> None:
     found = fit(read(SORTED), DEFAULT_PASSES, Options(), 900_000, compiler)
     assert not found.fits and found.peak == 10**9
     assert len(set(compiler.asked)) == len(compiler.asked)
+
+
+def test_what_needs_more_than_predicted_is_not_the_last_that_is_compiled() -> None:
+    def compiler(data: bytes) -> int:
+        predicted = predict(parse_module("", data, new_context()).module).peak
+        return predicted if predicted > 6_000_000 else 30_000_000
+
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 1, compiler)
+    assert not found.fits and 6_000_000 < found.peak < 30_000_000
+    assert fit(read(SAMPLE), DEFAULT_PASSES, Options(), found.peak, compiler).fits
 
 
 def test_without_a_compiler_the_figure_is_a_prediction() -> None:
