@@ -229,9 +229,17 @@ def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_jax_the_command_line_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "exla_opt.runtime.target", None)
+    monkeypatch.setitem(sys.modules, "jax", None)
     code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
     assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in told
+
+
+@pytest.mark.parametrize("options", [["--target=cpu"], ["--target=cuda:h200"], ["--check"]], ids=" ".join)
+def test_what_needs_jax_says_so_without_it(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    code, told = run(str(SAMPLE), *options)
+    assert code == 1 and told.startswith("Error: jax cannot be loaded: "), told
+    assert told.count("\n") == 1
 
 
 def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
