@@ -37,7 +37,7 @@ def check(
     uses_gpu: bool,
     quiet: bool,
 ) -> None:
-    """Compare what the module `read` computes now with what it computed before the passes; tell how it was done.
+    """Compare what the module `read` computes now with what it computed before the passes; print how it was done.
 
     remarks: what the passes said. limit: the memory that a run may take; None for what is free. Raises InputError when
     a result differs, or the rewritten module cannot be run and the original one can.

@@ -79,7 +79,7 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 )
 @click.option("--no-run", is_flag=True, help="Only compile, and print the memory.")
 @click.option(
-    "--target", metavar="TARGET", help="Only compile, for TARGET, and tell whether FILE would fit: see below."
+    "--target", metavar="TARGET", help="Only compile, for TARGET, and print whether FILE would fit: see below."
 )
 @click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
