@@ -55,7 +55,8 @@ class Fit:
 
     options: the sizes with which it was made. peak: its bytes, as a compiler plans them if `compiled`, else what is
     predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak when it
-    is not. why_predicted: why it was not compiled although it should have been.
+    is not. why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory the
+    prediction leaves out; none of what was compiled.
     """
 
     module: ir.Module
@@ -66,6 +67,7 @@ class Fit:
     compiled: bool = False
     held_by: str = ""
     why_predicted: str = ""
+    unknown: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -131,6 +133,7 @@ def fit(
         compiled=found.measured is not None,
         held_by="" if fits else _holder(found, names, said, limit),
         why_predicted=search.refusal,
+        unknown=found.predicted.unknown if found.measured is None else frozenset(),
     )
 
 

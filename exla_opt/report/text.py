@@ -95,13 +95,16 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     """
     why = f": {no_compiler}" if no_compiler else ""
     who = f"as XLA compiles it for {machine}" if found.compiled else f"predicted for {machine}, with a margin{why}"
+    least = "at least " if found.unknown else ""
+    if found.unknown:
+        who += f"; not counted: what {' and '.join(sorted(found.unknown))} may need while it runs"
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} ({who})"]
+        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {least}{format_size(found.peak)} ({who})"]
     return [
         f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
+        f"{least}{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
     ]
 
 
