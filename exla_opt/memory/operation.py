@@ -55,7 +55,9 @@ def read_operation(
         narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
         dims = tuple(integers(op, "dimensions", []))
         lengths = tuple(shape[dim] for dim in dims)
-        return replace(made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow))
+        return replace(
+            made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow)
+        )
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
     if name == "transpose":

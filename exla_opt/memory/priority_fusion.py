@@ -178,7 +178,8 @@ class PriorityFusion:
                 self.written[position] = False
             elif kernel is not None:
                 self.inputs[position] = {
-                    value: list(ways) == [_STRAIGHT] and value not in kernel.across for value, ways in kernel.reads.items()
+                    value: list(ways) == [_STRAIGHT] and value not in kernel.across
+                    for value, ways in kernel.reads.items()
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def find_normalised(self) -> None:
