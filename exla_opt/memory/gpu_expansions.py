@@ -137,7 +137,7 @@ def add_epilogues(block: Block) -> None:
                 break
             gone.add(at)
             spread = producer.get(other)
-            added = (other,)
+            added: tuple[int, ...] = (other,)
             if spread is not None and spread.name == "broadcast_in_dim":
                 added = spread.operands
             if user.name == "maximum":

@@ -183,7 +183,7 @@ class PriorityFusion:
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def find_normalised(self) -> None:
-        """Note what a kernel reads together with sums over rows of it: they become one kernel, which needs two buffers."""
+        """Note what a kernel reads together with sums over its rows: they become one kernel with two buffers."""
         summed: dict[int, set[int]] = {}
         for position, kernel in enumerate(self.kernels):
             if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
