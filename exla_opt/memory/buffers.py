@@ -1,21 +1,16 @@
-"""Whose buffer a tensor may lie in: which results take over an operand's, and which temporaries lie in a result's.
-
-Fitted to XLA's own buffer assignment.
-"""
+"""Which results of ops take over the buffer of an operand. Fitted to XLA's own buffer assignment."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from exla_opt.ops.traits import Trait
 
 from .block import Operation
 from .fusion import Fusion
 
-# So many results, the largest, lend their buffers to so many tensors.
-_MOST_BUFFERS, _MOST_LENT = 8, 2000
 # What is written into the program, and not while it runs.
-_STORED = ("constant", "splat")
+STORED = ("constant", "splat")
 
 
 class Buffers:
@@ -63,7 +58,7 @@ class Buffers:
     def dies(self, value: int, step: int) -> bool:
         """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
         producer = self.producer(value)
-        return producer is not None and producer.name not in _STORED and self.last.get(value) == step
+        return producer is not None and producer.name not in STORED and self.last.get(value) == step
 
     def producer(self, value: int) -> Operation | None:
         """The op of this block that makes a tensor."""
@@ -116,77 +111,3 @@ class Buffers:
     def is_column_major(self, value: int) -> bool:
         """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
         return self.is_made_by(value, "custom_call")
-
-
-def find_lent(buffers: Buffers, held: Collection[int], elsewhere: Collection[int]) -> set[int]:
-    """The tensors that lie in the buffer of a result before that is written, largest first.
-
-    held: the results. elsewhere: all that lies in somebody else's memory.
-    """
-    return _Lending(buffers, held, elsewhere).run()
-
-
-class _Lending:
-    """spans: the first and the last step of each tensor; a buffer is needed from its first to the end."""
-
-    def __init__(self, buffers: Buffers, held: Collection[int], elsewhere: Collection[int]):
-        self.buffers = buffers
-        self.elsewhere = elsewhere
-        self.sizes = buffers.block.sizes
-        self.born = _steps_of_birth(buffers)
-        self.spans = {value: (step, buffers.last.get(value, step)) for value, step in self.born.items()}
-        self.found = self.largest(held)
-        self.spans.update({value: (first, len(buffers.order)) for _, first, value in self.found})
-
-    def run(self) -> set[int]:
-        sizes, ops = self.sizes, self.buffers.block.ops
-        chained = {
-            value
-            for op in ops
-            if op.name == "while" or Trait.IN_PLACE in op.traits
-            for value in (*op.results, *op.operands[: len(op.results)])
-        }
-        wanted = [value for value in self.born if value not in self.elsewhere and value not in chained and sizes[value]]
-        lent: set[int] = set()
-        occupied = [[value] for _, _, value in self.found]
-        for value in sorted(wanted, key=lambda value: (-sizes[value], self.born[value]))[:_MOST_LENT]:
-            for (size, _, _), taken in zip(self.found, occupied, strict=True):
-                if sizes[value] <= size and all(self.are_apart(value, other) for other in taken):
-                    taken.append(value)
-                    lent.add(value)
-                    break
-        return lent
-
-    def largest(self, held: Collection[int]) -> list[tuple[int, int, int]]:
-        """The largest buffers of results: the bytes of each, the step from which it is needed, and the result."""
-        buffers = self.buffers
-        first = {value: self.born[value] for value in self.elsewhere if value in self.born}
-        for step, kernel in enumerate(buffers.order):
-            for new, old in buffers.in_place(buffers.block.ops[kernel]):
-                if new in first and old in first and buffers.dies(old, step):
-                    first[new] = min(first[new], first[old])
-        found = [(self.sizes[value], first[value], value) for value in set(held) if value in first]
-        return sorted(found, reverse=True)[:_MOST_BUFFERS]
-
-    def are_apart(self, one: int, other: int) -> bool:
-        """Whether one buffer serves two tensors: one is dead before the other is born, or is written over by it."""
-        (first, last), (begin, end) = self.spans[one], self.spans[other]
-        if last < begin or end < first:
-            return True
-        if last == begin:
-            return self.writes_over(one, other, begin)
-        return end == first and self.writes_over(other, one, first)
-
-    def writes_over(self, old: int, new: int, step: int) -> bool:
-        kernel = self.buffers.order[step]
-        return new in self.buffers.block.ops[kernel].results and old in self.buffers.reusable(kernel, new)
-
-
-def _steps_of_birth(buffers: Buffers) -> Mapping[int, int]:
-    """The step in which each tensor of the block is written."""
-    step_of = {kernel: step for step, kernel in enumerate(buffers.order)}
-    return {
-        value: step_of[position]
-        for value, position in buffers.fusion.producer.items()
-        if position in step_of and buffers.block.ops[position].name not in _STORED
-    }

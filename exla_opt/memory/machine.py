@@ -28,7 +28,8 @@ class Machine:
     widens: whether it multiplies narrow floats as float32, sums bfloat16 so, and slices them so in loops.
     workspace: bytes that a product of matrices is given for its own use.
     sorts_in_place: whether a sort writes over what it sorts.
-    unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least".
+    unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least". What has
+    no traits is not known either, on any machine, but for a few (`peak.py`).
 
     Speeds:
     flops: operations a second in products of matrices, by element type; the first stands for those not named.
@@ -79,7 +80,7 @@ CPU = Machine(
     widens=True,
     workspace=0,
     sorts_in_place=True,
-    unknown=frozenset("fft rng rng_bit_generator custom_call".split()),
+    unknown=frozenset("rng rng_bit_generator custom_call".split()),
     flops=(("f32", 4e10), ("f64", 2e10)),
     flops_elementwise=4e10,
     bytes_per_second=8e9,

@@ -13,12 +13,20 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 
+from .block import Operation
 from .machine import CPU, Machine
 from .reading import read_block
 from .schedule import Run, run_block
 
 # Several results are found through a table of addresses.
 _POINTER = 8
+# Ops without traits that need no memory for themselves, or whose need the model knows.
+_MODELLED = frozenset(
+    (
+        "after_all broadcast cholesky copy create_token fft get_dimension_size get_tuple_element partition_id "
+        "replica_id select_and_scatter splat triangular_solve tuple"
+    ).split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class Memory:
     arguments, results: what goes in and what comes out.
     aliased: the results that are written into donated arguments.
     temp: what exists only while the program runs.
-    unknown: ops, without the dialect, whose own memory is not known: where there are any, temp is "at least".
+    unknown: ops, by their full names, whose own memory is not known: where there are any, temp is "at least".
     gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
     """
 
@@ -66,10 +74,17 @@ def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
 def _unknown(run: Run) -> frozenset[str]:
     """The ops of a run, and of those inside it, whose own memory is not known."""
     machine = run.machine
-    known = {op.name for op in run.block.ops if op.name in machine.unknown and not op.is_library}
+    found = {f"stablehlo.{op.name}" for op in run.block.ops if _is_unknown(op, machine)}
     if not machine.fitted:
-        known.add(machine.name)
-    return frozenset(known).union(*(_unknown(inner) for runs in run.inner.values() for inner in runs))
+        found.add(f"programs on {machine.name}")
+    return frozenset(found).union(*(_unknown(inner) for runs in run.inner.values() for inner in runs))
+
+
+def _is_unknown(op: Operation, machine: Machine) -> bool:
+    """Whether the op needs memory for itself that the model does not know."""
+    if op.is_library:
+        return False
+    return op.name in machine.unknown or not (op.traits or op.bodies or op.name in _MODELLED)
 
 
 def _aliased(function: ir.Operation, arguments: Sequence[int]) -> int:

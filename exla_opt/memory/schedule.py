@@ -5,13 +5,18 @@ A tensor is freed after its last reader.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import accumulate
+from operator import add
+
+from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
-from .buffers import Buffers, find_lent
+from .buffers import Buffers
 from .copies import changed_places, place_carry, with_copies
 from .fusion import fuse
 from .hoist import with_hoisted
+from .lending import lend
 from .machine import Machine
 from .order import order_kernels
 from .scratch import scratch_of, widened_before
@@ -25,6 +30,7 @@ class Run:
     lives, scratches: for each step the bytes alive, and those that the kernel needs beside them while it runs.
     born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
     inner: the runs of the bodies of control flow, by step.
+    updated: the tensors that have to take over the buffer of another, and that one.
     peak: the most bytes alive at once, beyond those that the block was given.
     """
 
@@ -43,8 +49,6 @@ class Run:
         self.order = order_kernels(self.fusion)
         self.buffers = Buffers(self.fusion, self.order)
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
-        if held is not None:
-            self.elsewhere |= find_lent(self.buffers, held, self.elsewhere)
         self.mine: set[int] = set()
         self.live = self.peak = 0
         self.lives: list[int] = []
@@ -52,6 +56,7 @@ class Run:
         self.born: dict[int, int] = {}
         self.died: dict[int, int] = {}
         self.inner: dict[int, list[Run]] = {}
+        self.updated: dict[int, int] = {}
 
     def simulate(self) -> None:
         """Fill what is known step by step."""
@@ -86,13 +91,42 @@ class Run:
 
     def take_buffer(self, kernel: int, result: int, step: int) -> None:
         """Give the result the buffer of an operand that dies, where XLA does so."""
-        sizes = self.block.sizes
+        sizes, op = self.block.sizes, self.block.ops[kernel]
         for value in self.buffers.reusable(kernel, result):
             if value in self.mine and self.buffers.last.get(value) == step and sizes[value] == sizes[result]:
                 self.mine.discard(value)
                 self.live -= sizes[value]
                 self.died[value] = step - 1
+                if Trait.IN_PLACE in op.traits:
+                    self.updated[result] = value
                 return
+
+    def chains(self) -> list[list[int]]:
+        """The tensors made here, by the buffer that they must share, in the order in which they are made."""
+        chain_of: dict[int, list[int]] = {}
+        chains = []
+        for value in self.born:
+            if value in self.updated and self.updated[value] in chain_of:
+                chain_of[value] = chain_of[self.updated[value]]
+                chain_of[value].append(value)
+            elif self.block.sizes[value]:
+                chain_of[value] = [value]
+                chains.append(chain_of[value])
+        return chains
+
+    def without(self, lent: Mapping[Run, Collection[int]]) -> None:
+        """Count these tensors, of this run and of those inside it, no more."""
+        change = [0] * (len(self.order) + 1)
+        for value in lent.get(self, ()):
+            change[self.born.pop(value)] -= self.block.sizes[value]
+            change[self.died.pop(value, len(self.order) - 1) + 1] += self.block.sizes[value]
+        for step, (moved, inners) in enumerate(zip(accumulate(change), self.inner.values(), strict=False)):
+            self.lives[step] += moved
+            before = max((inner.peak for inner in inners), default=0)
+            for inner in inners:
+                inner.without(lent)
+            self.scratches[step] += max((inner.peak for inner in inners), default=0) - before
+        self.peak = max(map(add, self.lives, self.scratches), default=0)
 
     def widened_before(self, op: Operation) -> int:
         """The bytes of what is made wider before a loop that reads slices of it."""
@@ -107,4 +141,6 @@ def run_block(block: Block, machine: Machine, held: Collection[int] | None = Non
     """
     run = Run(block, machine, held)
     run.simulate()
+    if held is not None:
+        run.without(lend(run, held))
     return run

@@ -49,7 +49,13 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
     options, fit = run.options, run.fit
     found = None
     if fit is not None:
-        found = {"peak": fit.peak, "compiled": fit.compiled, "fits": fit.fits, "held_by": fit.held_by or None}
+        found = {
+            "peak": fit.peak,
+            "compiled": fit.compiled,
+            "fits": fit.fits,
+            "held_by": fit.held_by or None,
+            "unknown": list(fit.unknown),
+        }
     return {
         "format": _FORMAT,
         "version": __version__,
@@ -80,6 +86,7 @@ def _side(summary: Summary, timeline: Timeline, name_place: Callable[[str], str]
         "largest_tensor": None if largest is None else {"type": str(largest), "bytes": largest.bytes},
         "loops": summary.loops,
         "memory": {key: getattr(timeline.memory, key) for key in _MEMORY},
+        "unknown": sorted(timeline.memory.unknown),
         "peak_point": timeline.peak,
         "points": [{**point, "location": name_place(point["location"])} for point in points],
         "tensors": [{**tensor, "location": name_place(tensor["location"])} for tensor in tensors],

@@ -15,6 +15,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from exla_opt.report.text import not_known
 from exla_opt.sizes import format_size
 
 _PLACE = re.compile(r"@@(\w+)@@")
@@ -57,23 +58,33 @@ def _settings(data: dict[str, Any]) -> str:
         held = f", held up by {fit['held_by']}" if fit["held_by"] else ""
         device = f" of {options['target']}" if options["target"] else ""
         who = "as XLA compiles it" if fit["compiled"] else "predicted, with a margin"
-        need = f"it needs {format_size(fit['peak'])} ({who})"
+        at_least, missing = _unknown(fit["unknown"])
+        need = f"it needs {at_least}{format_size(fit['peak'])} ({who}{missing})"
         sizes = f"{verdict} into {format_size(options['memory_limit'])}{device}: {need}{held}"
     return f"exla-opt {data['version']}; {sizes}; {passes}"
 
 
 def _cards(data: dict[str, Any]) -> str:
     sides = data["before"], data["after"]
-    memories = [side["memory"] for side in sides]
-    peaks, temps = ([format_size(memory[key]) for memory in memories] for key in ("peak", "temp"))
-    held = format_size(memories[1]["peak"] - memories[1]["temp"])
+    peaks, temps = ([_predicted(side, key) for side in sides] for key in ("peak", "temp"))
+    held = format_size(sides[1]["memory"]["peak"] - sides[1]["memory"]["temp"])
+    missing = _unknown(sides[1]["unknown"])[1]
     rows = [
-        ("Predicted peak", *peaks, f"of it {held} of arguments and results"),
+        ("Predicted peak", *peaks, f"of it {held} of arguments and results{missing}"),
         ("Temporary memory", *temps, "at the peak"),
         ("Largest tensor", *(_largest(side, "bytes") for side in sides), _largest_note(*sides)),
         ("Loops", *(str(side["loops"]) for side in sides), ""),
     ]
     return "".join(_card(*row) for row in rows)
+
+
+def _predicted(side: dict[str, Any], key: str) -> str:
+    return _unknown(side["unknown"])[0] + format_size(side["memory"][key])
+
+
+def _unknown(names: Sequence[str]) -> tuple[str, str]:
+    """What stands before and behind a predicted figure that leaves out the memory of these ops."""
+    return ("at least ", f"; {not_known(names)}") if names else ("", "")
 
 
 def _largest(side: dict[str, Any], key: str) -> str:

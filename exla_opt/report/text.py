@@ -94,15 +94,26 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     machine: whose memory it is, as in "this machine's CPU". no_compiler: why the figure is only predicted, if it is.
     """
     why = f": {no_compiler}" if no_compiler else ""
-    who = f"as XLA compiles it for {machine}" if found.compiled else f"predicted for {machine}, with a margin{why}"
+    missing = f"; {not_known(found.unknown)}" if found.unknown else ""
+    at_least = "at least " if found.unknown else ""
+    who = f"predicted for {machine}, with a margin{missing}{why}"
+    if found.compiled:
+        who = f"as XLA compiles it for {machine}"
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {format_size(found.peak)} ({who})"]
+        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
     return [
         f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
+        f"{at_least}{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
     ]
+
+
+def not_known(unknown: Sequence[str]) -> str:
+    """A clause for ops, one or more, whose own memory a prediction leaves out."""
+    *most, last = unknown
+    names = f"{', '.join(most)} and {last}" if most else last
+    return f"the memory of {names} is not known"
 
 
 def write_remarks(remarks: Sequence[Remark], name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine
-from exla_opt.memory.peak import Memory
+from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
 from exla_opt.runtime.memory import measure_memory
 from exla_opt.runtime.target import Compiled
-from exla_opt.sizes import parse_size
+from exla_opt.sizes import format_size, parse_size
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 SORTED = Path(__file__).parents[2] / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
@@ -146,6 +147,16 @@ def test_the_same_program_is_compiled_once() -> None:
     assert len(set(compiler.asked)) == len(compiler.asked)
 
 
+def test_what_needs_more_than_predicted_is_not_the_last_that_is_compiled() -> None:
+    def compiler(data: bytes) -> int:
+        predicted = predict(parse_module("", data, new_context()).module).peak
+        return predicted if predicted > 6_000_000 else 30_000_000
+
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 1, compiler)
+    assert not found.fits and 6_000_000 < found.peak < 30_000_000
+    assert fit(read(SAMPLE), DEFAULT_PASSES, Options(), found.peak, compiler).fits
+
+
 def test_without_a_compiler_the_figure_is_a_prediction() -> None:
     for limit in (20_000_000, 1):
         found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), limit, Compiler("no such call"))
@@ -219,18 +230,35 @@ def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_jax_the_command_line_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "exla_opt.runtime.target", None)
+    monkeypatch.setitem(sys.modules, "jax", None)
     code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
     assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in told
+
+
+@pytest.mark.parametrize("options", [["--target=cpu"], ["--target=cuda:h200"], ["--check"]], ids=" ".join)
+def test_what_needs_jax_says_so_without_it(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    code, told = run(str(SAMPLE), *options)
+    assert code == 1 and told.startswith("Error: jax cannot be loaded: "), told
+    assert told.count("\n") == 1
 
 
 def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
     path = tmp_path / "call.mlir"
     call = "%x = stablehlo.custom_call @nobody(%1) : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>"
     path.write_text(SAMPLE.read_text().replace("%4 = stablehlo.divide %1,", f"{call}\n%4 = stablehlo.divide %x,"))
-    code, told = run(str(path), "--memory-limit=300MB")
-    assert code == 0 and "fits into 300MB, without a split: " in told
-    assert "(predicted for this machine's CPU, with a margin: XLA cannot compile this module: " in told
+    report = tmp_path / "r.json"
+    code, told = run(str(path), "--memory-limit=300MB", f"--report={report}")
+    assert code == 0 and "fits into 300MB, without a split: at least " in told
+    missing = "the memory of stablehlo.custom_call is not known"
+    assert f"(predicted for this machine's CPU, with a margin; {missing}: XLA cannot compile this module: " in told
+    data = json.loads(report.read_text())
+    assert data["fit"]["unknown"] == data["before"]["unknown"] == ["stablehlo.custom_call"]
+    page = tmp_path / "r.html"
+    run(str(path), "--memory-limit=300MB", f"--report={page}")
+    text = page.read_text()
+    assert f"at least {format_size(data['fit']['peak'])} (predicted, with a margin; {missing})" in text
+    assert f"at least {format_size(data['before']['memory']['peak'])}" in text
 
 
 def test_a_gpu_needs_no_plugin_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:

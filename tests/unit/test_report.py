@@ -116,6 +116,7 @@ def test_data_with_a_memory_limit(tmp_path: Path) -> None:
         assert (data["fit"]["peak"] <= data["options"]["memory_limit"]) == fits
         assert data["options"]["split_size"] <= data["options"]["size_threshold"]
         assert data["before"]["memory"]["peak"] > 6_000_000
+        assert data["fit"]["unknown"] == data["before"]["unknown"] == []
 
 
 def test_data_of_remarks_and_times(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Which temporaries lie in the buffer of a result that is not yet written; they take no memory of their own.
+
+XLA assigns buffers by decreasing size, those of results first: a temporary goes into one of them where it fits and
+where nobody else is alive in it, whether it stands in the function itself or in the body of one of its loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .buffers import STORED
+
+if TYPE_CHECKING:
+    from .schedule import Run
+
+# So many results, the largest, lend their buffers to so many tensors.
+_MOST_BUFFERS, _MOST_LENT = 8, 2000
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """Tensors that share a buffer. first, last: the points between which it is theirs, those of inner runs counted.
+
+    run: where they stand. tensors: in the order in which they are made. kernel: the one that first writes the buffer.
+    """
+
+    size: int
+    first: int
+    last: int
+    run: Run
+    tensors: list[int]
+    kernel: int
+
+
+@dataclass(slots=True)
+class _Buffer:
+    size: int
+    tenants: list[_Tenant] = field(default_factory=list)
+
+
+def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
+    """The temporaries of a run, and of those inside it, that lie in the buffers of the function's results `held`."""
+    found: dict[Run, set[int]] = {}
+    buffers = _buffers(run, held, _starts(run, 0))
+    if not buffers:
+        return found
+    tenants = [tenant for tenant in _tenants(run, 0) if tenant.size <= buffers[0].size]
+    for tenant in sorted(tenants, key=lambda tenant: (-tenant.size, tenant.first))[:_MOST_LENT]:
+        for buffer in buffers:
+            if tenant.size <= buffer.size and all(_are_apart(tenant, other) for other in buffer.tenants):
+                buffer.tenants.append(tenant)
+                found.setdefault(tenant.run, set()).update(tenant.tensors)
+                break
+    return found
+
+
+def _length(run: Run) -> int:
+    """The number of points of a run: one a step, and those of the runs inside it."""
+    return len(run.order) + sum(_length(inner) for inners in run.inner.values() for inner in inners)
+
+
+def _starts(run: Run, start: int) -> list[int]:
+    """The point of every step, and the one behind the last."""
+    points = [start]
+    for step in range(len(run.order)):
+        points.append(points[-1] + 1 + sum(map(_length, run.inner[step])))
+    return points
+
+
+def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer]:
+    """The buffers of the largest results, each with the result in it from the step in which it is first needed."""
+    step_of = {kernel: step for step, kernel in enumerate(run.order)}
+    first = {
+        value: step_of[position]
+        for value, position in run.fusion.producer.items()
+        if value in run.elsewhere and position in step_of and run.block.ops[position].name not in STORED
+    }
+    for step, kernel in enumerate(run.order):
+        for new, old in run.buffers.in_place(run.block.ops[kernel]):
+            if new in first and old in first and run.buffers.dies(old, step):
+                first[new] = min(first[new], first[old])
+    sizes = run.block.sizes
+    largest = sorted(((sizes[value], first[value], value) for value in set(held) if value in first), reverse=True)
+    return [
+        _Buffer(size, [_Tenant(size, points[step], points[-1], run, [value], run.order[step])])
+        for size, step, value in largest[:_MOST_BUFFERS]
+    ]
+
+
+def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
+    """The temporaries of a run and of those inside it; those that must share a buffer are one."""
+    points = _starts(run, start)
+    for chain in run.chains():
+        last = max(run.died.get(value, len(run.order) - 1) for value in chain)
+        born = run.born[chain[0]]
+        last = max(last, max(run.born[value] for value in chain))
+        yield _Tenant(run.block.sizes[chain[0]], points[born], points[last + 1] - 1, run, chain, run.order[born])
+    for step, inners in run.inner.items():
+        begin = points[step] + 1
+        for inner in inners:
+            yield from _tenants(inner, begin)
+            begin += _length(inner)
+
+
+def _are_apart(one: _Tenant, other: _Tenant) -> bool:
+    """Whether one buffer serves both: one is dead before the other is made, or is written over by it."""
+    if one.last < other.first or other.last < one.first:
+        return True
+    if one.run is not other.run:
+        return False
+    if one.last == other.first:
+        return _writes_over(one, other)
+    return other.last == one.first and _writes_over(other, one)
+
+
+def _writes_over(old: _Tenant, new: _Tenant) -> bool:
+    result = new.tensors[0]
+    written = result in new.run.block.ops[new.kernel].results
+    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result)
