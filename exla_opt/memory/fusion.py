@@ -73,6 +73,10 @@ def fuse(block: Block, machine: Machine) -> Fusion:
         priority = PriorityFusion(block, machine, fusion.producer, able)
         priority.run()
         fusion.written, fusion.inputs = priority.written, priority.inputs
+        for position, op in enumerate(block.ops):
+            if not priority.written[position]:
+                users = (use for value in op.results for use in decision.users.get(value, ()))
+                fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
         priority.find_normalised()
         fusion.tuples = priority.find_tuples()
         return fusion

@@ -39,7 +39,8 @@ class PriorityFusion:
         self.able = able
         self.readers: list[dict[int, None]] = [{} for _ in self.ops]
         self.kept = set(block.returned)
-        self.written = self.find_used()
+        self.used = self.find_used()
+        self.written = list(self.used)
         self.sunk = self.find_sunk()
         for op in self.ops:
             self.kept.update(value for value in op.captures if value not in self.sunk)
