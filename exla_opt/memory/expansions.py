@@ -5,14 +5,14 @@ Found in what XLA:CPU compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.ir.attributes import integers
+from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
@@ -48,6 +48,8 @@ def _expansion(
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
         return _scatter_of_windows
+    if made.name == "scatter" and is_cpu and len(op.results) == 1 and _is_one_window(op, types):
+        return _update
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution" and (is_function or not is_cpu):
         return _convolution
@@ -95,6 +97,19 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 
 
+def _is_one_window(op: ir.Operation, types: Types) -> bool:
+    """Whether a scatter writes at one place only."""
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    shape = types.of(op.operands[1]).shape
+    return prod(size for dim, size in enumerate(shape) if dim != numbers.index_vector_dim) == 1
+
+
+def _update(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A scatter at one place is an update of a slice to XLA:CPU."""
+    operand, indices, updates = made.operands
+    builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
+
+
 def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
     origin, block = op.results[0], builder.block
@@ -116,8 +131,18 @@ def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None
     """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
-    blocks = builder.fresh(origin, shape, result)
+    windows = integers(op, "window_dimensions", [])
+    padded = tuple(
+        size if window == 1 else -(-size // _SCANNED_AT_ONCE) * _SCANNED_AT_ONCE
+        for size, window in zip(builder.types.of(origin).shape, windows, strict=True)
+    )
+    if padded != builder.types.of(origin).shape:
+        filled = builder.fresh(origin, padded, result)
+        builder.add_plain("pad", (operand,), (filled,))
+        operand = filled
+    blocks = builder.fresh(origin, padded, result)
     builder.add_plain("reduce_window", (operand,), (blocks,))
+    builder.block.merged.add(blocks)  # a row for each block
     ends = builder.fresh(origin, (prod(shape) // _SCANNED_AT_ONCE,), result)
     builder.add_plain("reduce_window", (blocks,), (ends,))
     spread = builder.fresh(origin, shape, result)
@@ -136,17 +161,34 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
     ]
     out = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
     operands = tuple(
-        number if order == sorted(order) else builder.transposed(op.results[0], value, order)
+        number if is_in_order(order, builder.types.of(value).shape) else builder.transposed(op.results[0], value, order)
         for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
     )
-    if out == sorted(out):
+    [result] = made.results
+    if is_dot(op, builder.types):
+        builder.block.merged.add(result)
+    if is_in_order(out, builder.types.of(op.results[0]).shape):
         builder.add(replace(made, operands=operands))
         return
-    [result] = made.results
-    shape = tuple(builder.block.shapes[result][dim] for dim in out)
+    shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
     own = builder.fresh(op.results[0], shape, result)
     builder.add(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
     builder.add_plain("transpose", (own,), (result,))
+
+
+def is_in_order(order: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether dimensions stand in this order, those of one element aside."""
+    longer = [dim for dim in order if shape[dim] != 1]
+    return longer == sorted(longer)
+
+
+def is_dot(op: ir.Operation, types: Types) -> bool:
+    """Whether a convolution looks at one place at a time: XLA makes a product of matrices of it."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    kernel = types.of(op.operands[1]).shape
+    spans = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
+    same = all(set(integers(op, name, [1])) == {1} for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
+    return spans == 1 and same and integer(op, "feature_group_count", 1) == integer(op, "batch_group_count", 1) == 1
 
 
 def _dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
