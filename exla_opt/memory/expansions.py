@@ -55,6 +55,8 @@ def _expansion(
         return _convolution
     if made.name == "reduce_window" and is_long_scan(op, types):
         return _scan_in_blocks
+    if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
+        return _sum_parts
     if made.name == "dot_general" and is_cpu:
         return _dot
     return None
@@ -125,6 +127,38 @@ def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> 
     start = builder.fresh(origin, shape, made.results[0])
     builder.add_plain("broadcast_in_dim", tuple(init), (start,))
     builder.add_plain("scatter", (start, places, updates), made.results)
+
+
+def _is_sum_of_parts(op: ir.Operation) -> bool:
+    """Whether one tensor is reduced along the dimension in which it was put together."""
+    joined = defining_op(op.operands[0], "stablehlo.concatenate")
+    return (
+        len(op.results) == 1 and joined is not None and integer(joined, "dimension") in integers(op, "dimensions", [])
+    )
+
+
+def _sum_parts(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA reduces the parts of a concatenation, and combines what comes out."""
+    joined = defining_op(op.operands[0])
+    assert joined is not None
+    origin, [result] = op.results[0], made.results
+    dims, shape = integers(op, "dimensions", []), builder.block.shapes[result]
+    total = -1
+    for number, value in zip(builder.all_of(joined.operands), joined.operands, strict=True):
+        sizes = builder.types.of(value).shape
+        part = builder.fresh(origin, shape, result)
+        lengths = tuple(sizes[dim] for dim in dims)
+        if prod(lengths) == 1:
+            builder.add_plain("negate", (number,), (part,))
+        else:
+            builder.add(replace(made, operands=(number, *made.operands[1:]), results=(part,), lengths=lengths))
+        if total >= 0:
+            added = builder.fresh(origin, shape, result)
+            builder.add_plain("add", (total, part), (added,))
+            part = added
+        total = part
+    last = builder.block.ops.pop()
+    builder.add(replace(last, results=(result,)))
 
 
 def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:

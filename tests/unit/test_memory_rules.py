@@ -33,22 +33,26 @@ convolve = partial(lax.conv_general_dilated, window_strides=(1, 1), padding="SAM
 convolve_first = partial(lax.conv_general_dilated, window_strides=(1, 1), padding="SAME")
 
 
-def pooled(x: jax.Array) -> jax.Array:
+def pooled(x: Any) -> Any:
     return lax.reduce_window(jnp.tanh(x), -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
-def scans(a: jax.Array) -> jax.Array:
+def step(factor: float, s: Any, row: Any) -> Any:
+    return (s * factor + row, s * factor + row)
+
+
+def scans(a: Any) -> Any:
     """Several scans over the same rows, each followed by a sum."""
     factors = (0.5, 0.7, 0.9)
-    return sum(lax.scan(lambda s, r, c=c: (s * c + r,) * 2, jnp.zeros(SIZE), a)[1].sum() for c in factors)  # type: ignore[misc]
+    return sum(lax.scan(partial(step, c), jnp.zeros(SIZE), a)[1].sum() for c in factors)
 
 
-def layers(w: jax.Array, x: jax.Array) -> jax.Array:
+def layers(w: Any, x: Any) -> Any:
     layer = jax.checkpoint(lambda x: jnp.tanh(jnp.tanh(x @ w) @ w))
     return layer(layer(x)).sum()
 
 
-def stencil(_: int, x: jax.Array) -> jax.Array:
+def stencil(_: int, x: Any) -> Any:
     return x.at[1:-1, 1:-1].set(0.25 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]))
 
 
@@ -81,6 +85,8 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
     "gradient of pooling": (jax.grad(lambda x: pooled(x).sum()), (IMAGES,)),
     "cumulative sum": (jnp.cumsum, (LONG,)),
     "cumulative sum of rows": (lambda a: jnp.cumsum(a[:, :310], 1) @ a[:310], (MATRIX,)),
+    "a sum of what is put together": (lambda a: jnp.stack([a * i for i in range(4)]).std(0), (MATRIX,)),
+    "a sum of what is padded with its edges": (lambda a: jnp.pad(a, 5, mode="edge").sum(1), (MATRIX,)),
     "several scans": (scans, (MATRIX,)),
     "a loop that carries two tensors crosswise": (
         lambda a, b: lax.fori_loop(0, 9, lambda i, s: (jnp.sin(s[0]) + s[1], jnp.cos(s[1]) * s[0]), (a, b))[0].sum(1),
