@@ -1,4 +1,4 @@
-# `make` alone tells what there is. `demo` and `test` set up the virtual environment by themselves.
+# `make` alone lists what there is. `demo` and `test` set up the virtual environment by themselves.
 
 VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -14,7 +14,7 @@ DEMO_OUTPUT := build/attention.smaller.mlir
 .PHONY: help demo test test-newest corpus mutations large fuzz lint format clean
 .DEFAULT_GOAL := help
 
-help: ## Tell what there is
+help: ## List what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
 demo: $(INSTALLED) ## Split a sample, run both modules, compare

@@ -23,13 +23,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from jaxlib import xla_client  # noqa: E402
 
 import exla_opt  # noqa: E402
 from exla_opt.ir.context import new_context  # noqa: E402
 from exla_opt.ir.read import parse_module  # noqa: E402
 from exla_opt.options import Options  # noqa: E402
 from exla_opt.passes.tensor_splitter import driver  # noqa: E402
+from exla_opt.runtime import pjrt  # noqa: E402
 from exla_opt.runtime.inputs import random_inputs, read_signature  # noqa: E402
 from exla_opt.sizes import parse_size  # noqa: E402
 
@@ -80,19 +80,15 @@ def row(name: str, tile: str, repeats: int) -> str:
 
 def compile_module(module: str | bytes, disabled: list[str]) -> Any:
     """PJRT's executable of a module, without the passes named."""
-    options = xla_client.CompileOptions()
-    options.env_option_overrides = [("xla_disable_hlo_passes", name) for name in disabled]
-    device = jax.local_devices()[0]
-    return device.client.compile_and_load(module, [device], options)
+    return pjrt.compile_here("cpu", module, [("xla_disable_hlo_passes", name) for name in disabled])[0]
 
 
 def run(program: Any, inputs: list[jax.Array]) -> tuple[list[Any], float]:
     """The results, and the seconds."""
     start = time.perf_counter()
-    shards = program.execute_sharded(inputs).disassemble_into_single_device_arrays()
-    jax.block_until_ready(shards)
+    results = jax.block_until_ready(pjrt.execute(program, inputs))
     seconds = time.perf_counter() - start
-    return [np.asarray(shard[0]) for shard in shards], seconds
+    return [np.asarray(result) for result in results], seconds
 
 
 def gaussian_times_vector(x: jax.Array, y: jax.Array, vector: jax.Array) -> jax.Array:

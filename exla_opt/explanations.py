@@ -65,7 +65,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX202": Explanation(
         "no splitting rule for the op",
         "exla-opt does not know how slices of this op make up the whole, so it leaves it alone.",
-        "For a custom call of yours tell it: --op-rule='name=([i,j],[j])->([i])'.",
+        "For a custom call of yours give the rule: --op-rule='name=([i,j],[j])->([i])'.",
     ),
     "EX203": Explanation(
         "the op must not be cut",
@@ -81,14 +81,14 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX301": Explanation(
         "control flow carries it from one step to the next, or returns it whole",
         "A loop of the program carries the tensor.",
-        "Carry what it is made of instead, and make it again in each step.",
+        "Carry what it is made of instead, and recompute it in each step.",
     ),
     "EX302": Explanation(
         "the op updates what the loop carries",
         "The tensor is an accumulator of a loop: it is as large as the result that it becomes.",
     ),
     "EX303": Explanation(
-        "the body of a loop uses it whole", "A loop's body reads the tensor, and could not make it in slices either."
+        "the body of a loop uses it whole", "A loop's body reads the tensor, and could not compute it in slices either."
     ),
     "EX304": Explanation(
         "an op uses it whole as well",
@@ -109,12 +109,12 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX308": Explanation(
         "it would take N loops, one after the other",
-        "The reductions depend on each other, and each loop would make the big tensors again.",
+        "The reductions depend on each other, and each loop would recompute the big tensors.",
     ),
     "EX309": Explanation(
         "a comparison for equality would need the very bits that another loop has made",
         "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
-        "dimension, a second loop makes the elements again, and XLA may round them otherwise. Two loops that both ask "
+        "dimension, a second loop recomputes the elements, and XLA may round them otherwise. Two loops that both ask "
         "may not agree, either: the gradient of a clip asks which elements are at its bound. Which elements are "
         "not below their own maximum is the same question.",
         "Take the maximum along one dimension only, or use argmax and a gather.",

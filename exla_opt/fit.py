@@ -31,7 +31,8 @@ _HALVINGS = 12
 _MARGIN = 1.2
 # Without this pass no size changes anything.
 _SPLITTER = "tensor-splitter"
-# Where nothing fits, so many of the first programs that are about as good as the best, and of the best, are compiled.
+# Where nothing fits, so many of the first programs that are about as good as the best, of the best, and of those that
+# should need less than these turned out to need, are compiled.
 _COMPILED = 3
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
@@ -198,11 +199,27 @@ class _Search:
             self.ratio = temp / found.predicted.temp
 
     def least(self) -> _Attempt:
-        """The attempt with the lowest peak, by the compiler where there is one."""
+        """The attempt with the lowest peak, by the compiler where there is one.
+
+        Where it says more than predicted, the others that should need less than that follow, larger slices first: they
+        split fewer tensors, while smaller ones give the same loops with shorter tiles.
+        """
         for found in _nearest(self.attempts):
             self.compile(found)
-        asked = [found for found in self.attempts if found.measured is not None]
-        return min(asked if self.measure else self.attempts, key=lambda found: found.peak)
+        if self.measure is None:
+            return min(self.attempts, key=lambda found: found.peak)
+        for _ in range(_COMPILED):
+            asked = {found.predicted.peak for found in self.attempts if found.measured is not None}
+            best = self._least_measured()
+            others = [found for found in self.attempts if found.predicted.peak not in asked]
+            others = [found for found in others if found.predicted.peak < best.peak]
+            if not others:
+                break
+            self.compile(max(others, key=lambda found: found.options.slice_bytes))
+        return self._least_measured()
+
+    def _least_measured(self) -> _Attempt:
+        return min((found for found in self.attempts if found.measured is not None), key=lambda found: found.peak)
 
 
 def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import quieten
+from exla_opt.cli.common import load_jax
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
@@ -37,12 +37,12 @@ def check(
     uses_gpu: bool,
     quiet: bool,
 ) -> None:
-    """Compare what the module `read` computes now with what it computed before the passes; tell how it was done.
+    """Compare what the module `read` computes now with what it computed before the passes; print how it was done.
 
     remarks: what the passes said. limit: the memory that a run may take; None for what is free. Raises InputError when
     a result differs, or the rewritten module cannot be run and the original one can.
     """
-    quieten(uses_gpu=uses_gpu)
+    load_jax(uses_gpu=uses_gpu)
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.resize.shrink import CannotShrink, needed_bytes
     from exla_opt.runtime.check import CannotRun, compare_modules

@@ -81,13 +81,21 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def quieten(*, uses_gpu: bool) -> None:
-    """Tell XLA and jax, before they load, to keep their own messages: errors reach us as exceptions."""
+def load_jax(*, uses_gpu: bool) -> None:
+    """Import jax so that it and XLA keep their own messages: errors reach us as exceptions.
+
+    Raises click's ClickException when it cannot be loaded.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("jax").setLevel(logging.CRITICAL)
     if not uses_gpu:
         # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
         os.environ["JAX_PLATFORMS"] = "cpu"
+    try:
+        import jax  # noqa: F401
+    except (ImportError, RuntimeError) as error:  # the latter where jaxlib is of another version
+        reason = " ".join(str(error).split())
+        raise click.ClickException(f"jax cannot be loaded: {reason}") from None
 
 
 class Command(click.Command):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from exla_opt.cli.common import quieten
+import click
+
+from exla_opt.cli.common import load_jax
 from exla_opt.cli.supervise import COMPILING, doing
 
 _THIS_CPU = "this machine's CPU"
@@ -32,18 +34,18 @@ def judge_of(target: str | None, source: str) -> Judge:
     """The judge for a target as it stands on the command line; None stands for this machine's CPU.
 
     source: what the module is called. Only of a GPU that is named, a fault of the compiler is one of the run; else
-    the prediction takes its place. Raises TargetError for an unknown target.
+    the prediction takes its place. Raises TargetError for an unknown target, and click's ClickException when jax
+    cannot be loaded for one.
     """
-    quieten(uses_gpu=target == "cuda")
-    from exla_opt.fit import CannotCompile
-    from exla_opt.ir.diagnostics import InputError
-
     try:
-        from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
-    except ImportError as error:
+        load_jax(uses_gpu=target == "cuda")
+    except click.ClickException as error:
         if target is not None:
             raise
-        return Judge(_THIS_CPU, 0, None, f"jax cannot be loaded: {error}")
+        return Judge(_THIS_CPU, 0, None, error.message)
+    from exla_opt.fit import CannotCompile
+    from exla_opt.ir.diagnostics import InputError
+    from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
 
     machine = parse_target(target or "cpu")
     is_gpu = bool(machine.description)

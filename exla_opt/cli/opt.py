@@ -88,7 +88,7 @@ reasons on standard error."""
     is_eager=True,
     expose_value=False,
     callback=values.explain_code,
-    help="Tell what a remark means.",
+    help="Print what a remark means.",
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
-from exla_opt.cli.common import Command, Size, naming, quieten, read_source, write_json
+from exla_opt.cli.common import Command, Size, load_jax, naming, read_source, write_json
 from exla_opt.cli.fit import print_fit
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
@@ -79,7 +79,7 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 )
 @click.option("--no-run", is_flag=True, help="Only compile, and print the memory.")
 @click.option(
-    "--target", metavar="TARGET", help="Only compile, for TARGET, and tell whether FILE would fit: see below."
+    "--target", metavar="TARGET", help="Only compile, for TARGET, and print whether FILE would fit: see below."
 )
 @click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
@@ -120,9 +120,9 @@ def main(
         given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
-        quieten(uses_gpu=target == "cuda")
+        load_jax(uses_gpu=target == "cuda")
         context.exit(print_fit(names, target, limit, json_file))
-    quieten(uses_gpu=device == "cuda")
+    load_jax(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
     context.exit(0 if passed else 1)
 

@@ -26,11 +26,6 @@ def boolean(op: ir.Operation, name: str, default: bool = False) -> bool:
     return ir.BoolAttr(op.attributes[name]).value if name in op.attributes else default
 
 
-def booleans(op: ir.Operation, name: str, default: list[bool]) -> list[bool]:
-    """An attribute that holds a list of truth values."""
-    return [bool(value) for value in ir.DenseBoolArrayAttr(op.attributes[name])] if name in op.attributes else default
-
-
 def string(op: ir.Operation, name: str, default: str = "") -> str:
     """An attribute that holds text."""
     return ir.StringAttr(op.attributes[name]).value if name in op.attributes else default

@@ -65,12 +65,6 @@ def error_at(location: ir.Location, message: str, help: str = "") -> InputError:
     return InputError(message, file=position[1], line=int(position[2]), col=int(position[3]), help=help)
 
 
-def location_text(location: ir.Location) -> str:
-    """`file:line:col` of the first file position in `location`, or ""."""
-    position = _POSITION.search(str(location))
-    return "" if position is None else f"{position[1]}:{position[2]}:{position[3]}"
-
-
 def _quote(data: bytes, line: int, col: int | None) -> str:
     """The line and a caret under column `col`; a long line (a constant's hex data) is cut around the column."""
     rows = data.split(b"\n", line)

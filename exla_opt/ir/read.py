@@ -1,4 +1,4 @@
-"""Reading a module: text, MLIR bytecode or a StableHLO portable artifact, gzipped or not, told apart by content."""
+"""Reading a module: text, MLIR bytecode or a StableHLO portable artifact, gzipped or not, recognised by content."""
 
 from __future__ import annotations
 

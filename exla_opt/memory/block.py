@@ -22,6 +22,7 @@ class Operation:
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
     rows that a concatenate puts together.
+    together: how many elements that lie side by side a reduce or a transpose leaves so.
     copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
@@ -38,6 +39,7 @@ class Operation:
     captures: tuple[int, ...] = ()
     lengths: Shape = ()
     copied: tuple[int, ...] = ()
+    together: int = 1
     bodies: tuple[Block, ...] = ()
     outside: tuple[dict[int, int], ...] = ()
     narrow: frozenset[int] = frozenset()

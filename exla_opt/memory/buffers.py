@@ -99,6 +99,8 @@ class Buffers:
 
     def is_product_on_gpu(self, value: int) -> bool:
         """Whether a library wrote the tensor together with its workspace."""
+        if value in self.fusion.tuples:
+            return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 
     def is_column_major(self, value: int) -> bool:

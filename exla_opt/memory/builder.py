@@ -60,9 +60,9 @@ class Builder:
         """Append an op."""
         self.block.ops.append(op)
 
-    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
-        """Append an op of StableHLO that has nothing but operands and results."""
-        self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results))
+    def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...], lengths: Shape = ()) -> None:
+        """Append an op of StableHLO that has nothing but operands and results, and windows of these lengths."""
+        self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
 
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
         """The number of a copy of a tensor with its dimensions in this order; one copy serves all its readers."""

@@ -11,35 +11,37 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 
+from .machine import CPU, Machine
 
-def is_folded(op: ir.Operation, types: Types) -> bool:
+
+def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
     """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
     if op.name != "stablehlo.transpose":
         return False
     uses = list(op.results[0].uses)
-    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types) for use in uses)
+    return bool(uses) and all(_reads_past(use.owner.operation, use.operand_number, op, types, machine) for use in uses)
 
 
-def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types) -> bool:
+def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, types: Types, machine: Machine) -> bool:
     if reader.name == "stablehlo.reduce":
         return len(reader.results) == 1 and operand == 0
     if reader.name != "stablehlo.dot_general" or reader.operands[0] == reader.operands[1]:
         return False
-    return not _is_copied(reader, operand, types, integers(transpose, "permutation", []))
+    return not _is_copied(reader, operand, types, machine, integers(transpose, "permutation", []))
 
 
-def copied_sides(op: ir.Operation, types: Types) -> tuple[int, ...]:
+def copied_sides(op: ir.Operation, types: Types, machine: Machine = CPU) -> tuple[int, ...]:
     """The operands that a dot reads in another order of dimensions than they have."""
     found = []
     for side in (0, 1):
         inner = defining_op(op.operands[side])
-        past = inner is not None and is_folded(inner, types)
-        if not past and _is_copied(op, side, types):
+        past = inner is not None and is_folded(inner, types, machine)
+        if not past and _is_copied(op, side, types, machine):
             found.append(side)
     return tuple(found)
 
 
-def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] = ()) -> bool:
+def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int] = ()) -> bool:
     """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
 
     order: the operand's dimensions as those of what is read in its place.
@@ -52,6 +54,9 @@ def _is_copied(op: ir.Operation, side: int, types: Types, order: Sequence[int] =
     kinds = [0 if dim in batch else 1 if dim in contracted else 2 for dim in sorted(sizes) if sizes[dim] != 1]
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
+    if machine.kind == "gpu":
+        # cuBLAS takes each kind in any place, but for the batch in the last.
+        return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
         return True
     if side == 1 and not _is_paired_in_order(op, sizes, order):

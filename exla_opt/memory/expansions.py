@@ -24,7 +24,7 @@ from .dots import dot_dims, merged_sides
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
 # Cumulative sums along more elements than so many are made in blocks of as many.
-_SCANNED_AT_ONCE = 16
+SCANNED_AT_ONCE = 16
 
 
 def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is_function: bool) -> bool:
@@ -47,18 +47,18 @@ def _expansion(
     if made.name == "sort" and is_top_k(op, types):
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
-        return _scatter_of_windows
+        return scatter_of_windows
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and _is_one_window(op, types):
         return _update
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution" and (is_function or not is_cpu):
         return _convolution
     if made.name == "reduce_window" and is_long_scan(op, types):
-        return _scan_in_blocks
+        return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
         return _sum_parts
     if made.name == "dot_general" and is_cpu:
-        return _dot
+        return make_dot
     return None
 
 
@@ -79,7 +79,7 @@ def is_long_scan(op: ir.Operation, types: Types) -> bool:
         return False
     shape, windows = types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
     long = [(size, window) for size, window in zip(shape, windows, strict=True) if window != 1]
-    return shape == types.of(op.results[0]).shape and all(size == window > _SCANNED_AT_ONCE for size, window in long)
+    return shape == types.of(op.results[0]).shape and all(size == window > SCANNED_AT_ONCE for size, window in long)
 
 
 def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -112,7 +112,7 @@ def _update(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
 
 
-def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
     origin, block = op.results[0], builder.block
     operand, updates, *init = made.operands
@@ -132,9 +132,9 @@ def _scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> 
 def _is_sum_of_parts(op: ir.Operation) -> bool:
     """Whether one tensor is reduced along the dimension in which it was put together."""
     joined = defining_op(op.operands[0], "stablehlo.concatenate")
-    return (
-        len(op.results) == 1 and joined is not None and integer(joined, "dimension") in integers(op, "dimensions", [])
-    )
+    if len(op.results) != 1 or joined is None:
+        return False
+    return integer(joined, "dimension") in integers(op, "dimensions", [])
 
 
 def _sum_parts(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -161,13 +161,13 @@ def _sum_parts(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add(replace(last, results=(result,)))
 
 
-def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
     windows = integers(op, "window_dimensions", [])
     padded = tuple(
-        size if window == 1 else -(-size // _SCANNED_AT_ONCE) * _SCANNED_AT_ONCE
+        size if window == 1 else -(-size // SCANNED_AT_ONCE) * SCANNED_AT_ONCE
         for size, window in zip(builder.types.of(origin).shape, windows, strict=True)
     )
     if padded != builder.types.of(origin).shape:
@@ -175,10 +175,10 @@ def _scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None
         builder.add_plain("pad", (operand,), (filled,))
         operand = filled
     blocks = builder.fresh(origin, padded, result)
-    builder.add_plain("reduce_window", (operand,), (blocks,))
+    builder.add_plain("reduce_window", (operand,), (blocks,), (SCANNED_AT_ONCE,))
     builder.block.merged.add(blocks)  # a row for each block
-    ends = builder.fresh(origin, (prod(shape) // _SCANNED_AT_ONCE,), result)
-    builder.add_plain("reduce_window", (blocks,), (ends,))
+    ends = builder.fresh(origin, (prod(shape) // SCANNED_AT_ONCE,), result)
+    builder.add_plain("reduce_window", (blocks,), (ends,), (SCANNED_AT_ONCE,))
     spread = builder.fresh(origin, shape, result)
     builder.add_plain("broadcast_in_dim", (ends,), (spread,))
     builder.add_plain("multiply", (blocks, spread), (result,))
@@ -225,7 +225,7 @@ def is_dot(op: ir.Operation, types: Types) -> bool:
     return spans == 1 and same and integer(op, "feature_group_count", 1) == integer(op, "batch_group_count", 1) == 1
 
 
-def _dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """A dot reads copies of the operands whose dimensions it cannot read in their order."""
     if merged_sides(op, builder.types, summed=False):
         builder.block.merged.add(made.results[0])

@@ -13,6 +13,7 @@ from exla_opt.ops.traits import Trait
 from .block import Block, Operation
 from .greedy import Greedy
 from .machine import Machine
+from .priority_fusion import PriorityFusion
 
 # A kernel reads no more tensors than so many: what would add to them is written instead.
 _MOST_INPUTS = 64
@@ -40,6 +41,7 @@ class Fusion:
     producer: the op of each tensor. An op that is neither written nor fused is dead.
     inputs: for every op the tensors that its kernel reads, through what is fused into it; True for those that are read
     element by element all the way, and in no other way.
+    tuples: the tensors that are written together with others, so that nothing else takes their place.
     """
 
     block: Block
@@ -48,6 +50,7 @@ class Fusion:
     written: list[bool] = field(default_factory=list)
     into: list[frozenset[int]] = field(default_factory=list)
     inputs: list[dict[int, bool]] = field(default_factory=list)
+    tuples: set[int] = field(default_factory=set)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""
@@ -63,6 +66,15 @@ def fuse(block: Block, machine: Machine) -> Fusion:
         greedy = Greedy(block, machine, fusion.producer, [decision.fusible(op) for op in block.ops])
         greedy.run()
         fusion.written, fusion.inputs = greedy.written, greedy.inputs
+        return fusion
+    if machine.kind == "gpu":
+        fusion = decision.fusion
+        able = [decision.fusible(op) or op.name == "reduce_window" for op in block.ops]
+        priority = PriorityFusion(block, machine, fusion.producer, able)
+        priority.run()
+        fusion.written, fusion.inputs = priority.written, priority.inputs
+        priority.find_normalised()
+        fusion.tuples = priority.find_tuples()
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):
         decision.decide(position)

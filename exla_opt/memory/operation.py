@@ -18,13 +18,16 @@ from exla_opt.ops.views import is_view
 
 from .block import Operation
 from .dots import copied_sides, dot_dims, is_folded
+from .machine import CPU, Machine
 
 _MULTIPLY = traits_of("stablehlo.multiply")
 # What these ops leave the other operand as it is with; XLA drops them.
 _NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
 
 
-def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types) -> Operation:
+def read_operation(
+    op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...], types: Types, machine: Machine = CPU
+) -> Operation:
     """One op without control flow, as XLA simplifies it. operands, results: the numbers of its tensors, in order."""
     name, traits = op.name.rpartition(".")[2], traits_of(op.name)
     made = Operation(name, traits, operands, results)
@@ -50,13 +53,21 @@ def read_operation(op: ir.Operation, operands: tuple[int, ...], results: tuple[i
     if name == "reduce":
         shape = types.of(op.operands[0]).shape
         narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
-        lengths = tuple(shape[dim] for dim in integers(op, "dimensions", []))
-        return replace(made, lengths=lengths, narrow=frozenset(narrow))
+        dims = tuple(integers(op, "dimensions", []))
+        lengths = tuple(shape[dim] for dim in dims)
+        return replace(
+            made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow)
+        )
+    if name == "reduce_window":
+        return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
+    if name == "transpose":
+        shape, order = types.of(op.operands[0]).shape, integers(op, "permutation", [])
+        return replace(made, together=shape[-1] if order and order[-1] == len(order) - 1 else 1)
     if name == "dot_general":
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
         batches = tuple(range(len(dot_dims(op, 0)[0])))
-        return replace(made, copied=copied_sides(op, types), narrow=frozenset(narrow), shared=batches)
+        return replace(made, copied=copied_sides(op, types, machine), narrow=frozenset(narrow), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
         return replace(made, shared=(numbers.output_feature_dimension,))

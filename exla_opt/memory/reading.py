@@ -24,6 +24,7 @@ from .block import Block, Operation
 from .builder import Builder
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
 
@@ -53,6 +54,7 @@ class _Reader:
         self.types = types
         self.machine = machine
         self.is_cpu = machine.kind == "cpu"
+        self.is_gpu = machine.kind == "gpu"
         self.is_function = is_function
         self.builder = Builder(types)
         self.behind: dict[ir.Value, int] = {}
@@ -73,12 +75,14 @@ class _Reader:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     number[result] = builder.of(operand)
                     self.behind[result] = len(self.behind) + 1
-            elif is_view(op, self.types) or is_folded(op, self.types):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
             elif (side := identity_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
             else:
                 self.add(op)
+        if self.is_gpu:
+            add_epilogues(made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
@@ -110,8 +114,11 @@ class _Reader:
         if op.name in CONTROL_FLOW:
             builder.add(self.with_bodies(op, operands, results))
             return
-        made = read_operation(op, operands, results, self.types)
-        if expand(builder, op, made, self.is_cpu, self.is_function):
+        made = read_operation(op, operands, results, self.types, self.machine)
+        if self.is_gpu:
+            if expand_for_gpu(builder, op, made):
+                return
+        elif expand(builder, op, made, self.is_cpu, self.is_function):
             return
         if len(op.regions):
             made = replace(made, captures=builder.all_of(captured_values(op)))
@@ -121,11 +128,12 @@ class _Reader:
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         elif (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
-        if made.name == "broadcast_in_dim" and self.is_uniform(made):
+        if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
             scalars = (self.repeated.get(value, (value,)) for value in made.operands)
             self.repeated[results[0]] = tuple(number for found in scalars for number in found)
-        elif made.name == "splat":
-            self.repeated[results[0]] = ()
+        if made.name == "splat":
+            if self.is_cpu:
+                self.repeated[results[0]] = ()
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)

@@ -1,4 +1,4 @@
-"""Writes the report that `--report` asks for: a page or data, told apart by the file's name."""
+"""Writes the report that `--report` asks for: a page or data, by the end of the file's name."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from .rematerialise import rematerialise_captures
 # Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
 _MOST_ROUNDS = 64
 # A program of so few bytes is not asked whether it has gained anything.
-_NO_MATTER = 2**20
+_NO_MATTER = 2**24
 
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:

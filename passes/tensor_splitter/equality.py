@@ -27,8 +27,9 @@ For the same reason only one loop may ask: where x is at a bound by its nature, 
 matrix is 1, two loops could answer differently, and sums that would cancel do not. That holds for the loops of two
 plans as well, and for what is recomputed in the bodies of two loops of the program.
 
-Limits: an element compared with a multiple of the maximum, rounding to the nearest, and what was picked inside a
-loop of the program or a custom call are not seen as questions; x - max(x) > -10 is seen as one, though it is none.
+Limits: an element compared with a multiple of the maximum, rounding to the nearest, whether a number is finite, as
+1 / (x - max(x)), and what was picked inside a loop of the program or a custom call are not seen as questions; nor is
+the difference times or over another value that was awaited. x - max(x) > -10 is seen as one, though it is none.
 """
 
 from __future__ import annotations
@@ -152,9 +153,10 @@ def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited
     if _rounds(graph, node):
         recomputed |= awaited.sources.get(node.position, 0)
     if not _keeps(node) and not _is_selection(node):
-        others = [value for value, side in zip(node.operands, sides, strict=True) if side == _NOTHING]
+        operands = dict(zip(node.operands, sides, strict=True))  # a square reads one value twice
+        others = [value for value, side in operands.items() if side == _NOTHING]
         follows = Trait.POINTWISE in node.traits and all(_is_constant(graph, value) for value in others)
-        alone = len(others) + 1 == len(sides)
+        alone = len(others) + 1 == len(operands)
         joined = (joined if follows and alone else 0) | _join(node, sides)
         picked = 0
     return _Flow(into, recomputed, picked, joined)
@@ -181,9 +183,11 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
     """Whether the answer of an op may hang on the bits of what is recomputed: the three rules of the note."""
     if not _is_discrete(graph, node):
         return False
+    if len(sides) > 1 and node.operands[0] == node.operands[1]:
+        return False  # whether it is a number
     if any(side.joined for side in sides):
         return True  # rule 3
-    if len(sides) < 2 or node.operands[0] == node.operands[1]:
+    if len(sides) < 2:
         return False
     if _across(sides, range(len(sides))):
         return True  # rule 2, and 1 where it is the same

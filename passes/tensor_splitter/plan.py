@@ -76,15 +76,17 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
     """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
     machine = body.planned.machine
     seconds = sum(run.trips * body_seconds(body, run.tile) for run in loop.runs)
-    once_more = machine.seconds_per_trip + machine.seconds_per_kernel * len(loop.stage.nodes)
-    seconds += loop.trips * (machine.seconds_per_trip + (too_big - 1) * once_more)
+    nested = too_big > 1
+    trips = loop.trips * (1 + too_big * nested)
+    kernels = loop.trips * (too_big - 1) * len(loop.stage.nodes)
+    seconds += trips * machine.seconds_per_trip + kernels * machine.seconds_per_kernel
     for output in loop.stage.outputs:
         node = graph.nodes[output.node]
         size = graph.tensors[node.results[output.result]].type.bytes
-        if output.mapping is not None and machine.kind == "cpu":
-            seconds += size / machine.bytes_per_second
-        elif output.mapping is None:
+        if output.mapping is None:
             seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
+        else:  # brought out of the inner loop, then of the outer
+            seconds += (nested + (machine.kind == "cpu")) * size / machine.bytes_per_second
     return seconds
 
 

@@ -136,8 +136,9 @@ def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, lis
             continue
         chain = _chain(graph, value, threshold)
         if chain and not _is_read_once(graph, chain, value):
-            # Two loops that recompute it may answer differently which elements are equal to a number.
-            if any(asks_about(tensor.value, block) for block in _reading_blocks(tensor.value, graph.block)):
+            # Two loops that recompute it may answer differently which elements are equal to a number; so may its own
+            # block, which compares it with what a loop has found in its copy.
+            if asks_about(tensor.value, graph.block):
                 continue
             if any(asks(graph.nodes[position].op) for position in chain):
                 chain = _chain(graph, value, threshold, keeps_answers=True)

@@ -17,7 +17,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine
-from exla_opt.memory.peak import Memory
+from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
@@ -147,6 +147,16 @@ def test_the_same_program_is_compiled_once() -> None:
     assert len(set(compiler.asked)) == len(compiler.asked)
 
 
+def test_what_needs_more_than_predicted_is_not_the_last_that_is_compiled() -> None:
+    def compiler(data: bytes) -> int:
+        predicted = predict(parse_module("", data, new_context()).module).peak
+        return predicted if predicted > 6_000_000 else 30_000_000
+
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 1, compiler)
+    assert not found.fits and 6_000_000 < found.peak < 30_000_000
+    assert fit(read(SAMPLE), DEFAULT_PASSES, Options(), found.peak, compiler).fits
+
+
 def test_without_a_compiler_the_figure_is_a_prediction() -> None:
     for limit in (20_000_000, 1):
         found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), limit, Compiler("no such call"))
@@ -220,9 +230,17 @@ def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_jax_the_command_line_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "exla_opt.runtime.target", None)
+    monkeypatch.setitem(sys.modules, "jax", None)
     code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
     assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in told
+
+
+@pytest.mark.parametrize("options", [["--target=cpu"], ["--target=cuda:h200"], ["--check"]], ids=" ".join)
+def test_what_needs_jax_says_so_without_it(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    code, told = run(str(SAMPLE), *options)
+    assert code == 1 and told.startswith("Error: jax cannot be loaded: "), told
+    assert told.count("\n") == 1
 
 
 def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:

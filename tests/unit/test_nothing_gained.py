@@ -10,7 +10,7 @@ from exla_opt.options import Options
 from exla_opt.passes.tensor_splitter.driver import split_module
 from exla_opt.remarks import Kind
 
-SQUARE, WIDE = "tensor<600x600xf32>", "tensor<600x700xf32>"
+SQUARE, WIDE = "tensor<2400x2400xf32>", "tensor<2400x2800xf32>"
 # The loop's result is as large as what is split, and a Cholesky factor besides is alive to the end.
 TEXT = f"""
 func.func @main(%x: {SQUARE}, %y: {WIDE}) -> {SQUARE} {{
@@ -38,14 +38,14 @@ def split(text: bytes, threshold: int, slice_bytes: int) -> tuple[str, str, list
 
 
 def test_a_module_that_gains_nothing_goes_out_as_it_came_and_the_remarks_say_so() -> None:
-    before, after, remarks, _ = split(TEXT, 1_500_000, 200_000)
+    before, after, remarks, _ = split(TEXT, 24_000_000, 3_200_000)
     assert after == before
-    assert (Kind.MISSED, "EX305", "600x700xf32") in remarks
+    assert (Kind.MISSED, "EX305", "2400x2800xf32") in remarks
     assert all(kind is Kind.MISSED for kind, _, _ in remarks)
 
 
 def test_a_module_that_gains_is_split() -> None:
-    before, after, remarks, (peak, less) = split(TEXT.replace(b"600x700", b"600x2400"), 1_500_000, 200_000)
+    before, after, remarks, (peak, less) = split(TEXT.replace(b"2400x2800", b"2400x9600"), 24_000_000, 3_200_000)
     assert "stablehlo.while" in after and "stablehlo.while" not in before
-    assert (Kind.PASSED, "EX001", "600x2400xf32") in remarks
+    assert (Kind.PASSED, "EX001", "2400x9600xf32") in remarks
     assert less < peak

@@ -1,0 +1,420 @@
+"""Fusion as XLA:GPU does it: the producer whose fusion saves most time goes first, into all its readers or into none.
+
+The rules are those of XLA's PriorityFusion and of the cost model that it asks, in a form that needs no code of kernels:
+
+- A producer that is fused with all its readers saves a kernel, its own write and their reads; it costs what it reads
+  and computes once more in each reader and, where a reader repeats elements, once more for each of those.
+- A kernel has one reduce of more than a few elements on any way through it, and nothing is fused behind it.
+- Row-wise normalisations (softmax) are one kernel from the start, with their reduces inside.
+- Code that would be written out too often, or a kernel of too many inputs, is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import isqrt, prod
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+from .machine import Machine
+
+# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
+_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
+_MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
+# A reduce of fewer elements is a loop inside its reader.
+_LONG_REDUCE, _OWN_KERNEL = 16, 32
+# Seconds before a kernel starts, and the share of computing that goes on while memory is read.
+_LAUNCH, _OVERLAP = 1e-6, 0.95
+# What is read again comes from a cache, so much faster, if it is no larger than so many bytes.
+_CACHES = ((132 * 2**11, 20.0), (50 * 2**20, 2.5))
+# Cycles of one element, as the cost model counts them; the rest takes a few.
+_CYCLES = {
+    "exponential": 79,
+    "logistic": 110,
+    "sqrt": 75,
+    "rsqrt": 75,
+    "log": 166,
+    "cbrt": 178,
+    "exponential_minus_one": 190,
+    "log_plus_one": 229,
+    "atan2": 431,
+    "tanh": 467,
+    "power": 513,
+    "sine": 958,
+    "cosine": 978,
+    "divide": 19,
+    "add": 7,
+    "subtract": 7,
+    **dict.fromkeys("acosh asinh atanh acos asin atan cosh sinh erf_inv".split(), 300),
+    **dict.fromkeys("lgamma digamma polygamma zeta bessel_i1e".split(), 800),
+}
+_USUAL_CYCLES = 3
+_CORES, _THREADS = 132, 128
+_COLUMNS, _LONGEST_COLUMN = 64, 4096
+# A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
+_SECTOR = 64
+_STRAIGHT = 0
+# Ways from one kernel to another that are longer than so many kernels are not looked at.
+_LONGEST_WAY = 300
+
+
+@dataclass(slots=True)
+class Kernel:
+    """What one kernel does.
+
+    reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
+    there element by element, any other has a number of its own. code: how often the producer of each would be
+    written out. across: tensors that are read in another order than they are stored in.
+    """
+
+    flops: float
+    threads: int
+    written: int
+    size: int = 1
+    splits: int = 0
+    reduces: bool = False
+    ends_in_reduce: bool = False
+    normalises: bool = False
+    reads: dict[int, dict[int, float]] = field(default_factory=dict)
+    code: dict[int, int] = field(default_factory=dict)
+    across: set[int] = field(default_factory=set)
+    ways: int = 0
+    time: float = -1.0
+
+    def use(self, value: int) -> float:
+        """How often an element of the tensor is read."""
+        return sum(self.reads.get(value, {}).values())
+
+
+class PriorityFusion:
+    """Decides which ops of a block are written, and what each kernel reads.
+
+    able: for each op, by position, whether it may become part of a reader.
+    """
+
+    def __init__(self, block: Block, machine: Machine, producer: dict[int, int], able: list[bool]):
+        self.block, self.ops, self.machine = block, block.ops, machine
+        self.producer = producer
+        self.elements = [prod(shape) for shape in block.shapes]
+        self.able = able
+        self.readers: list[dict[int, None]] = [{} for _ in self.ops]
+        self.kept = set(block.returned)
+        self.written = self.find_used()
+        self.sunk = self.find_sunk()
+        for op in self.ops:
+            self.kept.update(value for value in op.captures if value not in self.sunk)
+        self.kernels = [self.kernel(op) if used else None for op, used in zip(self.ops, self.written, strict=True)]
+        for position, kernel in enumerate(self.kernels):
+            for value in kernel.reads if kernel else ():
+                if value in producer:
+                    self.readers[producer[value]][position] = None
+        self.versions = [0] * len(self.ops)
+        self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
+        self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+
+    def find_used(self) -> list[bool]:
+        used = [False] * len(self.ops)
+        needed = set(self.block.returned)
+        for position in range(len(self.ops) - 1, -1, -1):
+            op = self.ops[position]
+            used[position] = op.name == "custom_call" or not needed.isdisjoint(op.results)
+            if used[position]:
+                needed.update(op.operands, op.captures)
+        return used
+
+    def find_sunk(self) -> set[int]:
+        """The tensors of one number that loops only read: each body makes its own."""
+        ops, producer = self.ops, self.producer
+
+        def is_number(value: int) -> bool:
+            op = ops[producer[value]] if value in producer else None
+            if op is None or op.name == "splat":
+                return op is not None
+            return op.name == "broadcast_in_dim" and op.operands[0] in producer and is_number(op.operands[0])
+
+        found: set[int] = set()
+        for op in ops:
+            if op.name == "while" and op.bodies:
+                body = op.bodies[0]
+                carried = zip(op.operands, body.arguments, body.returned, strict=False)
+                found.update(value for value, before, after in carried if before == after and is_number(value))
+                found.update(value for value in op.captures if is_number(value))
+        for op in ops:
+            found.difference_update(op.operands if op.name != "while" else self.changed(op))
+        return found
+
+    @staticmethod
+    def changed(loop: Operation) -> list[int]:
+        if not loop.bodies:
+            return list(loop.operands)
+        body = loop.bodies[0]
+        carried = zip(loop.operands, body.arguments, body.returned, strict=False)
+        return [value for value, before, after in carried if before != after]
+
+    def run(self) -> None:
+        """Fill `written` and `inputs`."""
+        queue: list[tuple[float, int, int]] = []
+        for position, kernel in enumerate(self.kernels):
+            if kernel is not None and self.able[position]:
+                gain = self.gain(position)
+                if gain >= 0:
+                    queue.append((-gain, -position, 0))
+        heapify(queue)
+        while queue:
+            _, place, version = heappop(queue)
+            position = -place
+            if version != self.versions[position] or not self.readers[position]:
+                continue
+            for changed in self.fuse(position):
+                self.versions[changed] += 1
+                gain = self.gain(changed)
+                if gain >= 0:
+                    heappush(queue, (-gain, -changed, self.versions[changed]))
+        for position, kernel in enumerate(self.kernels):
+            op = self.ops[position]
+            if kernel is not None and self.sunk.issuperset(op.results) and op.results:
+                self.written[position] = False
+            elif kernel is not None:
+                self.inputs[position] = {
+                    value: list(ways) == [_STRAIGHT] and value not in kernel.across
+                    for value, ways in kernel.reads.items()
+                } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
+
+    def find_normalised(self) -> None:
+        """Note what a kernel reads together with sums over its rows: they become one kernel with two buffers."""
+        summed: dict[int, set[int]] = {}
+        for position, kernel in enumerate(self.kernels):
+            if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
+                continue
+            op, read = self.ops[position], self.inputs[position]
+            [result] = op.results
+            sources = set().union(*(summed.get(value, ()) for value in read))
+            for value in sources & read.keys():
+                read[value] = False
+            large = {value for value in read if self.elements[value] > self.elements[result]}
+            if kernel.ends_in_reduce and op.together == 1:
+                summed[result] = large | sources
+            elif sources and all(self.elements[value] > self.elements[result] for value in sources):
+                summed[result] = sources
+
+    def find_tuples(self) -> set[int]:
+        """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.
+
+        A kernel and one that reads what it writes, element by element, become one with two results.
+        """
+        found: set[int] = set()
+        shapes = self.block.shapes
+        for position, kernel in enumerate(self.kernels):
+            op = self.ops[position]
+            if kernel is None or not self.able[position] or kernel.ends_in_reduce or not op.operands:
+                continue
+            if len(op.results) != 1:
+                continue
+            [value] = op.results
+            for reader in self.readers[position]:
+                into = self.kernels[reader]
+                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {_STRAIGHT}:
+                    if into is None or not into.ends_in_reduce or len(into.reads.get(value, {})) != 1:
+                        continue
+                elif shapes[self.ops[reader].results[0]] != shapes[value]:
+                    continue
+                if not self.reaches_otherwise(position, reader):
+                    found.add(value)
+                    break
+        return found
+
+    def reaches_otherwise(self, start: int, end: int) -> bool:
+        """Whether a way leads from one kernel to another over a third."""
+        stack = [reader for reader in self.readers[start] if reader < end]
+        seen = set(stack)
+        while stack:
+            for reader in self.readers[stack.pop()]:
+                if reader == end:
+                    return True
+                if reader < end and reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader)
+            if len(seen) > _LONGEST_WAY:
+                return True
+        return False
+
+    def fuse(self, position: int) -> list[int]:
+        """Make a producer part of all its readers; returns the ops of which the gain may have changed."""
+        kernel = self.kernels[position]
+        assert kernel is not None
+        [value] = self.ops[position].results
+        changed: dict[int, None] = {}
+        readers = list(self.readers[position])
+        for reader in readers:
+            merged = self.merged(kernel, self.kernels[reader], value)
+            self.kernels[reader] = merged
+            for other in merged.reads:
+                maker = self.producer.get(other)
+                if maker is not None:
+                    self.readers[maker].pop(position, None)
+                    self.readers[maker][reader] = None
+                    changed[maker] = None
+            changed[reader] = None
+        self.readers[position] = {}
+        self.kernels[position] = None
+        self.written[position] = False
+        return [each for each in changed if self.able[each] and self.written[each]]
+
+    def kernel(self, op: Operation) -> Kernel:
+        """The kernel of one op alone."""
+        shapes, sizes = self.block.shapes, self.block.sizes
+        count = sum(prod(shapes[value]) for value in op.results[:1])
+        work = prod(shapes[op.operands[0]]) if op.name == "reduce" else count
+        if op.name == "reduce_window":
+            work = count * max(prod(op.lengths), 1)
+        cycles = _CYCLES.get(op.name, _USUAL_CYCLES)
+        made = Kernel(
+            flops=float(cycles * work) if not op.traits & (Trait.FREE | Trait.MOVES) else 0.0,
+            threads=max(self.threads(op, count, work), 1),
+            written=sum(sizes[value] for value in op.results),
+            splits=int(op.name in _STARTS_ANEW),
+        )
+        if op.name == "reduce":
+            length = work // max(count, 1)
+            made.reduces = length >= _LONG_REDUCE
+            made.ends_in_reduce = length >= _OWN_KERNEL
+        straight = Trait.POINTWISE in op.traits
+        for index, value in enumerate(op.operands):
+            if value in self.sunk:
+                continue
+            ways = made.reads.setdefault(value, {})
+            made.code[value] = 1
+            if straight:
+                ways[_STRAIGHT] = 1.0
+                continue
+            made.ways += 1
+            ways[made.ways] = self.use(op, index, work)
+            if op.name == "transpose" and op.together == 1:
+                made.across.add(value)
+        return made
+
+    def use(self, op: Operation, index: int, work: int) -> float:
+        """How often an op reads each element of an operand, on the average."""
+        own = max(prod(self.block.shapes[op.operands[index]]), 1)
+        if op.name in ("reduce", "transpose", "pad", "concatenate", "reverse", "sort", "scatter"):
+            return 1.0
+        if op.name == "dynamic_update_slice":
+            return 1.0 if index else 0.0
+        return max(work, 1) / own
+
+    def threads(self, op: Operation, count: int, work: int) -> int:
+        """How many elements are computed at once."""
+        if op.name != "reduce":
+            return count
+        length, columns = work // max(count, 1), op.together
+        if columns == 1 or length < _LONG_REDUCE:
+            return work
+        # Columns are added up by a block for so many of them, in one part unless they are very long.
+        parts = 1 if length <= _LONGEST_COLUMN else isqrt(length)
+        return -(-columns // _COLUMNS) * (count // max(columns, 1)) * parts * _THREADS
+
+    def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
+        """The kernel of a reader with the producer of one of its operands."""
+        assert reader is not None
+        ways = reader.reads[value]
+        use, copies = sum(ways.values()), reader.code[value]
+        made = Kernel(
+            reader.flops + producer.flops * use,
+            reader.threads,
+            reader.written,
+            reader.size + producer.size * copies,
+            reader.splits + producer.splits * copies,
+            reader.reduces or producer.reduces,
+            reader.ends_in_reduce or producer.ends_in_reduce,
+            reader.normalises or producer.normalises,
+            {key: dict(each) for key, each in reader.reads.items() if key != value},
+            {key: each for key, each in reader.code.items() if key != value},
+            reader.across - {value},
+            reader.ways + producer.ways,
+        )
+        for other, own in producer.reads.items():
+            found = made.reads.setdefault(other, {})
+            for way, often in own.items():
+                if way == _STRAIGHT:
+                    found.update(ways)
+                else:
+                    found[reader.ways + way] = often * use
+            made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
+            if other in producer.across or value in reader.across:
+                made.across.add(other)
+        return made
+
+    def gain(self, position: int) -> float:
+        """The seconds that fusing a producer with all its readers saves; less than 0 where it cannot be."""
+        kernel = self.kernels[position]
+        if kernel is None or not self.readers[position] or len(self.ops[position].results) != 1:
+            return -1.0
+        [value] = self.ops[position].results
+        if value in self.kept:
+            return -1.0
+        saved = _LAUNCH + self.seconds(kernel)
+        for reader in self.readers[position]:
+            into = self.kernels[reader]
+            assert into is not None
+            known = self.savings.get((position, reader))
+            if known is None or known[0] is not kernel or known[1] is not into:
+                own = None
+                if self.can_fuse(position, kernel, reader, into, value):
+                    own = self.seconds(into) - self.seconds(self.merged(kernel, into, value))
+                known = self.savings[position, reader] = (kernel, into, own)
+            if known[2] is None:
+                return -1.0
+            saved += known[2]
+        return saved
+
+    def can_fuse(self, position: int, kernel: Kernel, reader: int, into: Kernel, value: int) -> bool:
+        op = self.ops[reader]
+        indices = [index for index, operand in enumerate(op.operands) if operand == value]
+        if op.name == "sort":
+            return self.ops[position].name == "iota"
+        if not all(absorbs(op, index) for index in indices) or not absorbs(op, -1):
+            return False
+        if kernel.reduces and into.reduces or kernel.ends_in_reduce:
+            return False
+        copies = into.code[value]
+        splits = into.splits + kernel.splits * copies
+        if splits > _MOST_SPLITS or (into.size + kernel.size * copies) * 2**splits > _MOST_CODE:
+            return False
+        return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
+
+    def seconds(self, kernel: Kernel) -> float:
+        """The time of a kernel, without its start."""
+        if kernel.time < 0:
+            kernel.time = self.estimate(kernel)
+        return kernel.time
+
+    def estimate(self, kernel: Kernel) -> float:
+        cores = min(_CORES, -(-kernel.threads // _THREADS))
+        threads = min(_THREADS, kernel.threads)
+        compute = kernel.flops / (1.98e9 * 2 * cores * threads)
+        bandwidth = self.machine.bytes_per_second / 0.85
+        memory = kernel.written / bandwidth
+        elements = self.elements
+        for value, ways in kernel.reads.items():
+            size = self.block.sizes[value]
+            total = size * sum(ways.values())
+            first = min(size, total)
+            faster = next((speed for limit, speed in _CACHES if first < limit), 1.0)
+            waste = 1.0
+            if value in kernel.across and elements[value]:
+                waste = _SECTOR / max(size / elements[value], 1)
+            memory += (first * waste + (total - first) / faster) / bandwidth
+        return compute + memory - _OVERLAP * min(compute, memory)
+
+
+def absorbs(op: Operation, index: int) -> bool:
+    """Whether the producer of an operand may become a part of the op; of any at all for -1."""
+    if op.name == "dynamic_update_slice":
+        return index != 0
+    if op.name == "scatter":
+        return index != 0
+    if op.name in ("reduce", "reduce_window"):
+        return True
+    return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
