@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -59,9 +59,18 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
         return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
         return True
+    if side == 1 and not _is_paired_in_order(op, sizes, order):
+        return True
     # Where several dimensions become one, they must stand as the dot wants them.
     several = any(kinds.count(kind) > 1 for kind in (1, 2))
     return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
+    """Whether the right operand's contracted dimensions stand in the order of those of the left one."""
+    pairs = sorted(zip(dot_dims(op, 0)[1], dot_dims(op, 1)[1], strict=True))
+    own = [order[dim] for _, dim in pairs if sizes[order[dim]] != 1]
+    return own == sorted(own)
 
 
 def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:

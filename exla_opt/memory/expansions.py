@@ -5,14 +5,14 @@ Found in what XLA:CPU compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.ir.attributes import integers
+from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
@@ -48,11 +48,15 @@ def _expansion(
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
         return scatter_of_windows
+    if made.name == "scatter" and is_cpu and len(op.results) == 1 and _is_one_window(op, types):
+        return _update
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution" and (is_function or not is_cpu):
         return _convolution
     if made.name == "reduce_window" and is_long_scan(op, types):
         return scan_in_blocks
+    if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
+        return _sum_parts
     if made.name == "dot_general" and is_cpu:
         return make_dot
     return None
@@ -95,6 +99,19 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 
 
+def _is_one_window(op: ir.Operation, types: Types) -> bool:
+    """Whether a scatter writes at one place only."""
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    shape = types.of(op.operands[1]).shape
+    return prod(size for dim, size in enumerate(shape) if dim != numbers.index_vector_dim) == 1
+
+
+def _update(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A scatter at one place is an update of a slice to XLA:CPU."""
+    operand, indices, updates = made.operands
+    builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
+
+
 def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
     origin, block = op.results[0], builder.block
@@ -112,12 +129,54 @@ def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> N
     builder.add_plain("scatter", (start, places, updates), made.results)
 
 
+def _is_sum_of_parts(op: ir.Operation) -> bool:
+    """Whether one tensor is reduced along the dimension in which it was put together."""
+    joined = defining_op(op.operands[0], "stablehlo.concatenate")
+    if len(op.results) != 1 or joined is None:
+        return False
+    return integer(joined, "dimension") in integers(op, "dimensions", [])
+
+
+def _sum_parts(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA reduces the parts of a concatenation, and combines what comes out."""
+    joined = defining_op(op.operands[0])
+    assert joined is not None
+    origin, [result] = op.results[0], made.results
+    dims, shape = integers(op, "dimensions", []), builder.block.shapes[result]
+    total = -1
+    for number, value in zip(builder.all_of(joined.operands), joined.operands, strict=True):
+        sizes = builder.types.of(value).shape
+        part = builder.fresh(origin, shape, result)
+        lengths = tuple(sizes[dim] for dim in dims)
+        if prod(lengths) == 1:
+            builder.add_plain("negate", (number,), (part,))
+        else:
+            builder.add(replace(made, operands=(number, *made.operands[1:]), results=(part,), lengths=lengths))
+        if total >= 0:
+            added = builder.fresh(origin, shape, result)
+            builder.add_plain("add", (total, part), (added,))
+            part = added
+        total = part
+    last = builder.block.ops.pop()
+    builder.add(replace(last, results=(result,)))
+
+
 def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA scans blocks, then the last elements of the blocks, and adds those to the blocks."""
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
-    blocks = builder.fresh(origin, shape, result)
+    windows = integers(op, "window_dimensions", [])
+    padded = tuple(
+        size if window == 1 else -(-size // SCANNED_AT_ONCE) * SCANNED_AT_ONCE
+        for size, window in zip(builder.types.of(origin).shape, windows, strict=True)
+    )
+    if padded != builder.types.of(origin).shape:
+        filled = builder.fresh(origin, padded, result)
+        builder.add_plain("pad", (operand,), (filled,))
+        operand = filled
+    blocks = builder.fresh(origin, padded, result)
     builder.add_plain("reduce_window", (operand,), (blocks,), (SCANNED_AT_ONCE,))
+    builder.block.merged.add(blocks)  # a row for each block
     ends = builder.fresh(origin, (prod(shape) // SCANNED_AT_ONCE,), result)
     builder.add_plain("reduce_window", (blocks,), (ends,), (SCANNED_AT_ONCE,))
     spread = builder.fresh(origin, shape, result)
@@ -136,17 +195,34 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
     ]
     out = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
     operands = tuple(
-        number if order == sorted(order) else builder.transposed(op.results[0], value, order)
+        number if is_in_order(order, builder.types.of(value).shape) else builder.transposed(op.results[0], value, order)
         for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
     )
-    if out == sorted(out):
+    [result] = made.results
+    if is_dot(op, builder.types):
+        builder.block.merged.add(result)
+    if is_in_order(out, builder.types.of(op.results[0]).shape):
         builder.add(replace(made, operands=operands))
         return
-    [result] = made.results
-    shape = tuple(builder.block.shapes[result][dim] for dim in out)
+    shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
     own = builder.fresh(op.results[0], shape, result)
     builder.add(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
     builder.add_plain("transpose", (own,), (result,))
+
+
+def is_in_order(order: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether dimensions stand in this order, those of one element aside."""
+    longer = [dim for dim in order if shape[dim] != 1]
+    return longer == sorted(longer)
+
+
+def is_dot(op: ir.Operation, types: Types) -> bool:
+    """Whether a convolution looks at one place at a time: XLA makes a product of matrices of it."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    kernel = types.of(op.operands[1]).shape
+    spans = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
+    same = all(set(integers(op, name, [1])) == {1} for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
+    return spans == 1 and same and integer(op, "feature_group_count", 1) == integer(op, "batch_group_count", 1) == 1
 
 
 def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -6,6 +6,7 @@ FusionNodeIndexingEvaluation, found by comparing with what it compiles:
 - An op with several readers is computed once more in each kernel that takes it in, and written if some reader is left.
 - What is expensive is never computed twice, neither for two kernels nor for two elements.
 - What reads two or more tensors of its own rank is computed twice only if every way to every reader can be fused.
+- A kernel that updates a tensor in place takes in nothing that moves elements of that tensor.
 - What would be written out as code more than fifteen times in one kernel is not taken in.
 """
 
@@ -126,6 +127,8 @@ class Greedy:
                 continue
             if is_expensive(op) and (others or kind[value] == _REUSED):
                 continue
+            if self.reads_what_is_updated(op, self.ops[root]):
+                continue
             if not self.absorbed_everywhere(members, position, value):
                 continue
             number = sum(copies[user] for user in indexed[value])
@@ -150,6 +153,12 @@ class Greedy:
         if op.name in _STARTS_ANEW and (number > 1 or max(copies.values()) > _MOST_COPIES):
             return True
         return number > _MOST_COPIES
+
+    def reads_what_is_updated(self, op: Operation, root: Operation) -> bool:
+        """Whether a kernel that updates a tensor in place would read other elements of it."""
+        if root.name != "dynamic_update_slice" or Trait.POINTWISE in op.traits or root.operands[0] not in op.operands:
+            return False
+        return not (op.name == "dynamic_slice" and op.operands[1:] == root.operands[2:])
 
     def absorbed_everywhere(self, members: set[int], position: int, value: int) -> bool:
         """Whether each op of the kernel that reads the tensor can take its producer in."""

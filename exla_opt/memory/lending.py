@@ -92,7 +92,10 @@ def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer
 def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
     """The temporaries of a run and of those inside it; those that must share a buffer are one."""
     points = _starts(run, start)
+    returned = set() if run.block.arguments else set(run.block.returned)  # a branch's lie in the buffers of its op
     for chain in run.chains():
+        if not returned.isdisjoint(chain):
+            continue
         last = max(run.died.get(value, len(run.order) - 1) for value in chain)
         born = run.born[chain[0]]
         last = max(last, max(run.born[value] for value in chain))

@@ -17,7 +17,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Block, Operation
@@ -27,6 +27,8 @@ from .expansions import expand
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
+
+_BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
 
 def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
@@ -45,6 +47,7 @@ class _Reader:
 
     behind: a number for each tensor that comes out of an optimization barrier, and for nothing else. The buffer is the
     one that went in; yet an op on it is not the op on what went in.
+    repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
     """
 
     def __init__(self, types: Types, machine: Machine, is_function: bool):
@@ -57,6 +60,7 @@ class _Reader:
         self.behind: dict[ir.Value, int] = {}
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
+        self.repeated: dict[int, tuple[int, ...]] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -122,10 +126,30 @@ class _Reader:
             inner = defining_op(op.operands[0], "stablehlo.negate")
             if inner is not None:  # negated behind the sum
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
-        elif made.name == "splat":
+        elif (number := self.uniform(made)) is not None:
+            made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
+        if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
+            scalars = (self.repeated.get(value, (value,)) for value in made.operands)
+            self.repeated[results[0]] = tuple(number for found in scalars for number in found)
+        if made.name == "splat":
+            if self.is_cpu:
+                self.repeated[results[0]] = ()
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+
+    def uniform(self, made: Operation) -> tuple[int, ...] | None:
+        """The numbers from which one number is computed that an elementwise result consists of, if it does."""
+        if Trait.POINTWISE not in made.traits or not made.operands or len(made.results) != 1:
+            return None
+        if any(value not in self.repeated for value in made.operands):
+            return None
+        return tuple(dict.fromkeys(number for value in made.operands for number in self.repeated[value]))
+
+    def is_uniform(self, made: Operation) -> bool:
+        """Whether a broadcast repeats one number."""
+        shapes = self.builder.block.shapes
+        return all(not shapes[value] for value in made.operands)
 
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
         """Which operands the op reads in their own shape, and which it reads in another."""
@@ -140,7 +164,8 @@ class _Reader:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
-        captures = builder.all_of(captured_values(op))
+        # A loop writes what is one constant everywhere where it reads it.
+        captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine) for block in blocks]
         number = builder.number
         return Operation(

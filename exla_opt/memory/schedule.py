@@ -34,17 +34,17 @@ class Run:
     peak: the most bytes alive at once, beyond those that the block was given.
     """
 
-    def __init__(self, block: Block, machine: Machine, held: Collection[int] | None):
+    def __init__(self, block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int] = ()):
         if machine.breadth_first:
             block = with_hoisted(block)
             block = with_copies(block, frozenset() if held is not None else frozenset(block.arguments))
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
-        # A branch leaves its results in the buffers of its op, a loop's body what it carries in those of the loop.
-        resident: Collection[int] = ()
-        if held is None:
-            resident = place_carry(self.fusion) if block.arguments else block.returned
+        # A loop's body leaves what it carries in the buffers of the loop.
+        resident: Collection[int] = outside
+        if held is None and block.arguments:
+            resident = place_carry(self.fusion)
         self.inputs = self.fusion.inputs
         self.order = order_kernels(self.fusion)
         self.buffers = Buffers(self.fusion, self.order)
@@ -70,8 +70,8 @@ class Run:
                 self.take_buffer(kernel, value, step)
                 self.live += self.block.sizes[value]
                 self.born[value] = step
-            self.inner[step] = [run_block(body, self.machine) for body in op.bodies]
-            scratch = max((run.peak for run in self.inner[step]), default=scratch_of(self.buffers, op, step, self.mine))
+            self.inner[step] = [self.run_body(op, body) for body in op.bodies]
+            scratch = self.inside(step) if op.bodies else scratch_of(self.buffers, op, step, self.mine)
             scratch += self.widened_before(op) + op.scratch
             self.lives.append(self.live)
             self.scratches.append(scratch)
@@ -81,6 +81,22 @@ class Run:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
                     self.died[value] = step
+
+    def inside(self, step: int) -> int:
+        """The bytes that the bodies of a step's op need beside its results."""
+        peak = max((inner.peak for inner in self.inner[step]), default=0)
+        return max(peak - self.made_inside(self.block.ops[self.order[step]]), 0)
+
+    def made_inside(self, op: Operation) -> int:
+        """The bytes of the op's results that its bodies count themselves: those of a branch."""
+        if not is_branch(op):
+            return 0
+        return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
+
+    def run_body(self, op: Operation, body: Block) -> Run:
+        """The run of one body of control flow."""
+        returned = zip(body.returned, op.results, strict=False)
+        return run_block(body, self.machine, outside=[inner for inner, own in returned if own in self.elsewhere])
 
     def results_made(self, op: Operation) -> list[int]:
         """The op's results that take memory of this block."""
@@ -122,10 +138,10 @@ class Run:
             change[self.died.pop(value, len(self.order) - 1) + 1] += self.block.sizes[value]
         for step, (moved, inners) in enumerate(zip(accumulate(change), self.inner.values(), strict=False)):
             self.lives[step] += moved
-            before = max((inner.peak for inner in inners), default=0)
+            before = self.inside(step)
             for inner in inners:
                 inner.without(lent)
-            self.scratches[step] += max((inner.peak for inner in inners), default=0) - before
+            self.scratches[step] += self.inside(step) - before
         self.peak = max(map(add, self.lives, self.scratches), default=0)
 
     def widened_before(self, op: Operation) -> int:
@@ -133,13 +149,21 @@ class Run:
         return widened_before(self.buffers, op)
 
 
-def run_block(block: Block, machine: Machine, held: Collection[int] | None = None) -> Run:
+def is_branch(op: Operation) -> bool:
+    """Whether one of the op's bodies runs, and makes the op's results."""
+    return bool(op.bodies) and op.name != "while"
+
+
+def run_block(
+    block: Block, machine: Machine, held: Collection[int] | None = None, outside: Collection[int] = ()
+) -> Run:
     """The finished run of a block.
 
     held: those of the tensors that the block returns which lie in somebody else's memory, as all results of a function
     do; None for a body of control flow, whose arguments and results lie in the buffers of its op.
+    outside: those that a branch returns into such memory.
     """
-    run = Run(block, machine, held)
+    run = Run(block, machine, held, outside)
     run.simulate()
     if held is not None:
         run.without(lend(run, held))

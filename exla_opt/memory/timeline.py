@@ -18,7 +18,7 @@ from .block import Operation
 from .machine import CPU, Machine
 from .peak import Memory, memory_of
 from .reading import read_block
-from .schedule import Run, run_block
+from .schedule import Run, is_branch, run_block
 
 _LOOP = "while"
 
@@ -109,12 +109,15 @@ class _Collected:
             scratch = 0 if op.bodies else run.scratches[step]
             self.points.append(Point(*_origin(run, op), depth, max(taken + scratch, 0)))
             for inner in run.inner[step]:
-                self.add(inner, depth + (op.name == _LOOP), taken)
+                self.add(inner, depth + (op.name == _LOOP), taken - run.made_inside(op))
             spans.append((start, len(self.points) - 1))
         for value, born in run.born.items():
             died = run.died.get(value, len(spans) - 1)
-            if run.block.sizes[value] and died >= born:
-                self.add_tensor(run, value, spans[born][0], spans[died][1])
+            first, last = spans[born][0], spans[died][1] if died >= born else -1
+            if is_branch(run.block.ops[run.order[born]]):
+                first = spans[born][1] + 1  # its bodies make it
+            if run.block.sizes[value] and last >= first:
+                self.add_tensor(run, value, first, last)
 
     def add_tensor(self, run: Run, value: int, first: int, last: int) -> None:
         block = run.block

@@ -103,8 +103,8 @@ def test_a_loop_stands_at_its_place_and_takes_over_what_it_carries() -> None:
         ("dot_general", 0, ["dot_general"]),
         ("while", 0, ["dot_general"]),  # the copy of the number that it counts from
         ("while", 0, ["while"]),
-        ("dot_general", 1, ["while", "dot_general"]),
-        ("dot_general", 1, ["while", "dot_general"]),
+        ("dot_general", 1, ["while"]),  # in the buffer of the function's result, which is written behind the loop
+        ("dot_general", 1, ["while"]),
         ("dot_general", 0, ["while"]),
     ]
 
