@@ -26,6 +26,10 @@ class Buffers:
         self.machine = fusion.machine
         self.order = order
         self.last = {value: step for step, kernel in enumerate(order) for value in fusion.inputs[kernel]}
+        if not self.machine.breadth_first:
+            for step, kernel in enumerate(order):
+                for value in self.block.ops[kernel].results:
+                    self.last.setdefault(value, step)
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
@@ -77,7 +81,8 @@ class Buffers:
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
         elif op.name == "cholesky" or self.sorts_in_place(op):
-            found = op.operands
+            # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
+            found = () if not self.machine.breadth_first and result in self.block.viewed else op.operands
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
             found = [value for value, straight in read if straight and self.is_like(value, result)]

@@ -14,7 +14,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import integer
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.values import defining_op, splat_value
+from exla_opt.ir.walk import captured_values
 from exla_opt.ops.traits import Trait
 from exla_opt.ops.window_geometry import windows_of
 
@@ -40,6 +41,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _scan(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
+    elif made.name == "sort" and _needs_places(op):
+        _stable_sort(builder, op, made)
     else:
         return False
     return True
@@ -56,6 +59,20 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
     builder.add_plain("sort", (operand, places), found)
     for value, result in zip(found, made.results, strict=True):
         builder.add_plain("slice", (value,), (result,))
+
+
+def _needs_places(op: ir.Operation) -> bool:
+    """Whether elements that compare as equal keep their order only if their places are sorted too."""
+    is_stable = "is_stable" in op.attributes and ir.BoolAttr(op.attributes["is_stable"]).value
+    return is_stable and all(defining_op(value, "stablehlo.iota") is None for value in op.operands)
+
+
+def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    shape = builder.types.of(op.operands[0]).shape
+    places, unread = (builder.fresh(op.results[0], shape) for _ in range(2))
+    builder.add_plain("iota", (), (places,))
+    captures = builder.all_of(captured_values(op))
+    builder.add(replace(made, operands=(*made.operands, places), results=(*made.results, unread), captures=captures))
 
 
 def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -98,7 +115,20 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
             lhs = _copied(builder, op, lhs, image)
         if isinstance(op.operands[1].owner, ir.Block):
             rhs = _copied(builder, op, rhs, weights)
-    builder.add(replace(made, operands=(lhs, rhs)))
+    made = replace(made, operands=(lhs, rhs))
+    if has_gaps and is_reversed:
+        whole = list(found)
+        for dim, window, size in zip(spatial, windows, (image[dim] for dim in spatial), strict=True):
+            low = window.reach - 1 - window.low
+            high = (size - 1) * window.base + window.reach - found[dim] - low
+            if max(high, 0) != low:
+                whole[dim] += low + max(high, 0)
+        if whole != list(found):  # the gradient of an image that was padded, of which the padding is left out
+            own = builder.fresh(op.results[0], tuple(whole), made.results[0])
+            builder.add(replace(made, results=(own,)))
+            builder.add_plain("slice", (own,), made.results)
+            return
+    builder.add(made)
 
 
 def _copied(builder: Builder, op: ir.Operation, value: int, shape: Sequence[int]) -> int:
@@ -133,7 +163,7 @@ def add_epilogues(block: Block) -> None:
             [other] = [each for each in user.operands if each != value] or [value]
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
-            if user.name == "maximum" and not _is_number(producer, other):
+            if user.name == "maximum" and not _is_number(block, other):
                 break
             gone.add(at)
             spread = producer.get(other)
@@ -155,8 +185,5 @@ def _may_be_added(block: Block, producer: dict[int, Operation], op: Operation, o
     return op.name == "dot_general"
 
 
-def _is_number(producer: dict[int, Operation], value: int) -> bool:
-    made = producer.get(value)
-    while made is not None and made.name == "broadcast_in_dim":
-        made = producer.get(made.operands[0]) if made.operands else None
-    return made is not None and made.name == "splat"
+def _is_number(block: Block, value: int) -> bool:
+    return value in block.values and splat_value(block.values[value]) is not None

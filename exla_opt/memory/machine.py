@@ -104,8 +104,8 @@ _H200 = Machine(
     breadth_first=False,
     widens=False,
     workspace=4 * _MIB,
-    sorts_in_place=False,
-    unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator sort triangular_solve".split()),
+    sorts_in_place=True,
+    unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator triangular_solve".split()),
     flops=(
         ("f32", 0.65 * 494e12),
         ("bf16", 0.65 * 989e12),

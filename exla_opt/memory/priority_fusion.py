@@ -11,81 +11,18 @@ The rules are those of XLA's PriorityFusion and of the cost model that it asks, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from math import isqrt, prod
 
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 from .machine import Machine
 
-# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
-_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
+# A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
-# A reduce of fewer elements is a loop inside its reader.
-_LONG_REDUCE, _OWN_KERNEL = 16, 32
-# Seconds before a kernel starts, and the share of computing that goes on while memory is read.
-_LAUNCH, _OVERLAP = 1e-6, 0.95
-# What is read again comes from a cache, so much faster, if it is no larger than so many bytes.
-_CACHES = ((132 * 2**11, 20.0), (50 * 2**20, 2.5))
-# Cycles of one element, as the cost model counts them; the rest takes a few.
-_CYCLES = {
-    "exponential": 79,
-    "logistic": 110,
-    "sqrt": 75,
-    "rsqrt": 75,
-    "log": 166,
-    "cbrt": 178,
-    "exponential_minus_one": 190,
-    "log_plus_one": 229,
-    "atan2": 431,
-    "tanh": 467,
-    "power": 513,
-    "sine": 958,
-    "cosine": 978,
-    "divide": 19,
-    "add": 7,
-    "subtract": 7,
-    **dict.fromkeys("acosh asinh atanh acos asin atan cosh sinh erf_inv".split(), 300),
-    **dict.fromkeys("lgamma digamma polygamma zeta bessel_i1e".split(), 800),
-}
-_USUAL_CYCLES = 3
-_CORES, _THREADS = 132, 128
-_COLUMNS, _LONGEST_COLUMN = 64, 4096
-# A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
-_SECTOR = 64
-_STRAIGHT = 0
 # Ways from one kernel to another that are longer than so many kernels are not looked at.
 _LONGEST_WAY = 300
-
-
-@dataclass(slots=True)
-class Kernel:
-    """What one kernel does.
-
-    reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
-    there element by element, any other has a number of its own. code: how often the producer of each would be
-    written out. across: tensors that are read in another order than they are stored in.
-    """
-
-    flops: float
-    threads: int
-    written: int
-    size: int = 1
-    splits: int = 0
-    reduces: bool = False
-    ends_in_reduce: bool = False
-    normalises: bool = False
-    reads: dict[int, dict[int, float]] = field(default_factory=dict)
-    code: dict[int, int] = field(default_factory=dict)
-    across: set[int] = field(default_factory=set)
-    ways: int = 0
-    time: float = -1.0
-
-    def use(self, value: int) -> float:
-        """How often an element of the tensor is read."""
-        return sum(self.reads.get(value, {}).values())
 
 
 class PriorityFusion:
@@ -97,7 +34,8 @@ class PriorityFusion:
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], able: list[bool]):
         self.block, self.ops, self.machine = block, block.ops, machine
         self.producer = producer
-        self.elements = [prod(shape) for shape in block.shapes]
+        self.costs = Kernels(block, machine)
+        self.elements = self.costs.elements
         self.able = able
         self.readers: list[dict[int, None]] = [{} for _ in self.ops]
         self.kept = set(block.returned)
@@ -105,7 +43,9 @@ class PriorityFusion:
         self.sunk = self.find_sunk()
         for op in self.ops:
             self.kept.update(value for value in op.captures if value not in self.sunk)
-        self.kernels = [self.kernel(op) if used else None for op, used in zip(self.ops, self.written, strict=True)]
+        self.kernels = [
+            self.costs.of(op, self.sunk) if used else None for op, used in zip(self.ops, self.written, strict=True)
+        ]
         for position, kernel in enumerate(self.kernels):
             for value in kernel.reads if kernel else ():
                 if value in producer:
@@ -178,12 +118,12 @@ class PriorityFusion:
                 self.written[position] = False
             elif kernel is not None:
                 self.inputs[position] = {
-                    value: list(ways) == [_STRAIGHT] and value not in kernel.across
+                    value: list(ways) == [STRAIGHT] and value not in kernel.across
                     for value, ways in kernel.reads.items()
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def find_normalised(self) -> None:
-        """Note what a kernel reads together with sums over its rows: they become one kernel with two buffers."""
+        """Note what a kernel reads beside sums over rows of it: all of that is one kernel, with a buffer of its own."""
         summed: dict[int, set[int]] = {}
         for position, kernel in enumerate(self.kernels):
             if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
@@ -215,7 +155,7 @@ class PriorityFusion:
             [value] = op.results
             for reader in self.readers[position]:
                 into = self.kernels[reader]
-                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {_STRAIGHT}:
+                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {STRAIGHT}:
                     if into is None or not into.ends_in_reduce or len(into.reads.get(value, {})) != 1:
                         continue
                 elif shapes[self.ops[reader].results[0]] != shapes[value]:
@@ -248,103 +188,19 @@ class PriorityFusion:
         changed: dict[int, None] = {}
         readers = list(self.readers[position])
         for reader in readers:
-            merged = self.merged(kernel, self.kernels[reader], value)
+            merged = self.costs.merged(kernel, self.kernels[reader], value)
             self.kernels[reader] = merged
             for other in merged.reads:
-                maker = self.producer.get(other)
-                if maker is not None:
-                    self.readers[maker].pop(position, None)
-                    self.readers[maker][reader] = None
-                    changed[maker] = None
+                source = self.producer.get(other)
+                if source is not None:
+                    self.readers[source].pop(position, None)
+                    self.readers[source][reader] = None
+                    changed[source] = None
             changed[reader] = None
         self.readers[position] = {}
         self.kernels[position] = None
         self.written[position] = False
         return [each for each in changed if self.able[each] and self.written[each]]
-
-    def kernel(self, op: Operation) -> Kernel:
-        """The kernel of one op alone."""
-        shapes, sizes = self.block.shapes, self.block.sizes
-        count = sum(prod(shapes[value]) for value in op.results[:1])
-        work = prod(shapes[op.operands[0]]) if op.name == "reduce" else count
-        if op.name == "reduce_window":
-            work = count * max(prod(op.lengths), 1)
-        cycles = _CYCLES.get(op.name, _USUAL_CYCLES)
-        made = Kernel(
-            flops=float(cycles * work) if not op.traits & (Trait.FREE | Trait.MOVES) else 0.0,
-            threads=max(self.threads(op, count, work), 1),
-            written=sum(sizes[value] for value in op.results),
-            splits=int(op.name in _STARTS_ANEW),
-        )
-        if op.name == "reduce":
-            length = work // max(count, 1)
-            made.reduces = length >= _LONG_REDUCE
-            made.ends_in_reduce = length >= _OWN_KERNEL
-        straight = Trait.POINTWISE in op.traits
-        for index, value in enumerate(op.operands):
-            if value in self.sunk:
-                continue
-            ways = made.reads.setdefault(value, {})
-            made.code[value] = 1
-            if straight:
-                ways[_STRAIGHT] = 1.0
-                continue
-            made.ways += 1
-            ways[made.ways] = self.use(op, index, work)
-            if op.name == "transpose" and op.together == 1:
-                made.across.add(value)
-        return made
-
-    def use(self, op: Operation, index: int, work: int) -> float:
-        """How often an op reads each element of an operand, on the average."""
-        own = max(prod(self.block.shapes[op.operands[index]]), 1)
-        if op.name in ("reduce", "transpose", "pad", "concatenate", "reverse", "sort", "scatter"):
-            return 1.0
-        if op.name == "dynamic_update_slice":
-            return 1.0 if index else 0.0
-        return max(work, 1) / own
-
-    def threads(self, op: Operation, count: int, work: int) -> int:
-        """How many elements are computed at once."""
-        if op.name != "reduce":
-            return count
-        length, columns = work // max(count, 1), op.together
-        if columns == 1 or length < _LONG_REDUCE:
-            return work
-        # Columns are added up by a block for so many of them, in one part unless they are very long.
-        parts = 1 if length <= _LONGEST_COLUMN else isqrt(length)
-        return -(-columns // _COLUMNS) * (count // max(columns, 1)) * parts * _THREADS
-
-    def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
-        """The kernel of a reader with the producer of one of its operands."""
-        assert reader is not None
-        ways = reader.reads[value]
-        use, copies = sum(ways.values()), reader.code[value]
-        made = Kernel(
-            reader.flops + producer.flops * use,
-            reader.threads,
-            reader.written,
-            reader.size + producer.size * copies,
-            reader.splits + producer.splits * copies,
-            reader.reduces or producer.reduces,
-            reader.ends_in_reduce or producer.ends_in_reduce,
-            reader.normalises or producer.normalises,
-            {key: dict(each) for key, each in reader.reads.items() if key != value},
-            {key: each for key, each in reader.code.items() if key != value},
-            reader.across - {value},
-            reader.ways + producer.ways,
-        )
-        for other, own in producer.reads.items():
-            found = made.reads.setdefault(other, {})
-            for way, often in own.items():
-                if way == _STRAIGHT:
-                    found.update(ways)
-                else:
-                    found[reader.ways + way] = often * use
-            made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
-            if other in producer.across or value in reader.across:
-                made.across.add(other)
-        return made
 
     def gain(self, position: int) -> float:
         """The seconds that fusing a producer with all its readers saves; less than 0 where it cannot be."""
@@ -354,7 +210,7 @@ class PriorityFusion:
         [value] = self.ops[position].results
         if value in self.kept:
             return -1.0
-        saved = _LAUNCH + self.seconds(kernel)
+        saved = LAUNCH + self.costs.seconds(kernel)
         for reader in self.readers[position]:
             into = self.kernels[reader]
             assert into is not None
@@ -362,7 +218,7 @@ class PriorityFusion:
             if known is None or known[0] is not kernel or known[1] is not into:
                 own = None
                 if self.can_fuse(position, kernel, reader, into, value):
-                    own = self.seconds(into) - self.seconds(self.merged(kernel, into, value))
+                    own = self.costs.seconds(into) - self.costs.seconds(self.costs.merged(kernel, into, value))
                 known = self.savings[position, reader] = (kernel, into, own)
             if known[2] is None:
                 return -1.0
@@ -383,30 +239,6 @@ class PriorityFusion:
         if splits > _MOST_SPLITS or (into.size + kernel.size * copies) * 2**splits > _MOST_CODE:
             return False
         return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
-
-    def seconds(self, kernel: Kernel) -> float:
-        """The time of a kernel, without its start."""
-        if kernel.time < 0:
-            kernel.time = self.estimate(kernel)
-        return kernel.time
-
-    def estimate(self, kernel: Kernel) -> float:
-        cores = min(_CORES, -(-kernel.threads // _THREADS))
-        threads = min(_THREADS, kernel.threads)
-        compute = kernel.flops / (1.98e9 * 2 * cores * threads)
-        bandwidth = self.machine.bytes_per_second / 0.85
-        memory = kernel.written / bandwidth
-        elements = self.elements
-        for value, ways in kernel.reads.items():
-            size = self.block.sizes[value]
-            total = size * sum(ways.values())
-            first = min(size, total)
-            faster = next((speed for limit, speed in _CACHES if first < limit), 1.0)
-            waste = 1.0
-            if value in kernel.across and elements[value]:
-                waste = _SECTOR / max(size / elements[value], 1)
-            memory += (first * waste + (total - first) / faster) / bandwidth
-        return compute + memory - _OVERLAP * min(compute, memory)
 
 
 def absorbs(op: Operation, index: int) -> bool:

@@ -35,6 +35,7 @@ class Trait(Flag):
     BITS: the result is the operand's bits, read as another type.
     CONTRACTS: multiplies and sums: a product of matrices in some form.
     COLLECTIVE: talks to other devices.
+    LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a kernel that it writes.
     RANDOM: draws numbers.
     """
 
@@ -58,6 +59,7 @@ class Trait(Flag):
     BITS = auto()
     CONTRACTS = auto()
     COLLECTIVE = auto()
+    LIBRARY = auto()
     RANDOM = auto()
 
 
@@ -110,7 +112,9 @@ STABLEHLO: dict[str, Trait] = {
     "einsum": Trait.CONTRACTS,
     "reduce": Trait.REDUCES | Trait.EXPENSIVE,
     "reduce_window": Trait.REDUCES,
-    "sort": Trait.SELECTS,
+    "custom_call": Trait.LIBRARY,
+    "fft": Trait.LIBRARY,
+    "sort": Trait.SELECTS | Trait.LIBRARY,
     # Control flow, other devices, random numbers, the outside.
     "case": Trait.CONTROL_FLOW,
     "if": Trait.CONTROL_FLOW,
@@ -135,7 +139,7 @@ CHLO: dict[str, Trait] = {
     ),
     **dict.fromkeys("erf erfc".split(), _PXS),
     "constant": _G,
-    "top_k": Trait.SELECTS,
+    "top_k": Trait.SELECTS | Trait.LIBRARY,
 }
 _BROADCASTING = "broadcast_"
 

@@ -116,12 +116,13 @@ class PlannedBlock:
 class Body:
     """A loop's body for the memory model.
 
-    returned: what the loop carries. peaks, seconds: what `body_peak` and `body_seconds` have found, by the length of
-    the tile.
+    returned: what the loop carries. sliced: the bytes of all that is read from outside in slices. peaks, seconds: what
+    `body_peak` and `body_seconds` have found, by the length of the tile.
     """
 
     planned: PlannedBlock
     returned: list[int]
+    sliced: int
     peaks: dict[int, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
@@ -161,7 +162,8 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
             carried = planned.fresh(graph.tensors[value].type)
             made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
         returned.append(made)
-    return Body(planned, returned)
+    sliced = sum(graph.tensors[value].type.bytes for value in {value for value, _ in cut})
+    return Body(planned, returned, sliced)
 
 
 def bytes_per_index(body: Body) -> int:

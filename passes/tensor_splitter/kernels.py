@@ -29,23 +29,21 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import Types
+from exla_opt.ops.traits import Trait, has_trait
 
 # Twice the least that XLA:CPU gives to a thread.
 LEAST_TILE_BYTES = 2**19
 # Any number that the counter cannot exceed.
 _LARGEST = 2**31 - 1
-_NOT_IN_ONE_KERNEL = frozenset({"stablehlo.sort", "chlo.top_k", "stablehlo.fft", "stablehlo.custom_call"})
-# Their results are carried by a loop: bytes that no trip computes.
-_CARRIED = frozenset({"stablehlo.while", "stablehlo.dynamic_update_slice"})
 
 
 def needs_separate_kernels(loop: ir.Operation, types: Types) -> bool:
     """Whether one kernel for the whole loop would cost time: a tile is big, and no op of the body rules it out."""
     big = False
     for op in _ops_within(loop.regions[1].blocks[0]):
-        if op.name in _NOT_IN_ONE_KERNEL:
+        if has_trait(op, Trait.LIBRARY):
             return False
-        if op.name not in _CARRIED:
+        if not has_trait(op, Trait.IN_PLACE):  # what is carried is no work of a trip
             big = big or any(types.of(value).bytes >= LEAST_TILE_BYTES for value in op.results)
     return big
 

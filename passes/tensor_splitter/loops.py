@@ -63,7 +63,7 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)
     if not outline.outputs:
-        return Refusal(Reason("EX107", "nobody reads what is made of it"))
+        return _refuse_unread(graph, region)
     if len(outline.outputs) > _MOST_STAGES:
         return Refusal(Reason(TOO_MANY_LOOPS, f"it would take {len(outline.outputs)} loops, one after the other"))
     for big, keeps in _ways_to_store(graph, is_big):
@@ -114,6 +114,15 @@ def _unequal(graph: Graph, producers: Producers, stages: list[Stage]) -> int | N
 def refuse_returned(graph: Graph) -> Refusal:
     """Why a tensor that the terminator reads cannot vanish."""
     return Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
+
+
+def _refuse_unread(graph: Graph, region: Region) -> Refusal:
+    """Why a region brings nothing out: whoever reads its cheap ops outside of it cannot be cut, or nobody does."""
+    readers = (user for value in region.mappings for user, _ in graph.tensors[value].users if user in region.blocked)
+    blocking = next(readers, None)
+    if blocking is None:
+        return Refusal(Reason("EX107", "nobody reads what is made of it"))
+    return Refusal(region.blocked[blocking], blocking)
 
 
 def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:

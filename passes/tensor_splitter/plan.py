@@ -80,6 +80,8 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
     trips = loop.trips * (1 + too_big * nested)
     kernels = loop.trips * (too_big - 1) * len(loop.stage.nodes)
     seconds += trips * machine.seconds_per_trip + kernels * machine.seconds_per_kernel
+    if machine.kind == "cpu":  # the tiles stay in the cache; what they are cut from comes from memory once a loop
+        seconds += body.sliced / machine.bytes_per_second
     for output in loop.stage.outputs:
         node = graph.nodes[output.node]
         size = graph.tensors[node.results[output.result]].type.bytes

@@ -109,3 +109,17 @@ func.func @main(%x: tensor<40x4xf32>, %y: tensor<4x30xf32>) -> (tensor<40xf32>, 
         module = ir.Module.parse(text, context)
         remarks = run_pipeline(module, ["tensor-splitter"], Options(size_threshold=1000, split_size=500)).remarks
     assert [(remark.code, remark.location) for remark in remarks] == [("EX001", "product"), ("EX104", "sorted")]
+
+
+def test_a_tensor_that_only_an_unknown_op_reads_is_held_up_by_that_op() -> None:
+    text = """
+func.func @main(%x: tensor<40xf32>) -> tensor<40x30xf32> {
+  %b = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<40xf32>) -> tensor<40x30xf32>
+  %c = stablehlo.custom_call @mystery(%b) : (tensor<40x30xf32>) -> tensor<40x30xf32> loc("call")
+  return %c : tensor<40x30xf32>
+}
+"""
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        first, _ = run_pipeline(module, ["tensor-splitter"], Options(size_threshold=1000)).remarks
+    assert (first.code, first.stopped_by, first.stopped_at) == ("EX202", "stablehlo.custom_call", "call")

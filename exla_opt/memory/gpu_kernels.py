@@ -1,0 +1,196 @@
+"""Kernels of a GPU while it is decided what is fused: what each reads, how often, and for how long it runs.
+
+The figures are those of the cost model by which XLA:GPU decides, not of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import isqrt, prod
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+from .machine import Machine
+
+# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
+_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
+# A reduce of fewer elements is a loop inside its reader.
+_LONG_REDUCE, _OWN_KERNEL = 16, 32
+# Seconds before a kernel starts, and the share of computing that goes on while memory is read.
+LAUNCH, _OVERLAP = 1e-6, 0.95
+# What is read again comes from a cache, so much faster, if it is no larger than so many bytes.
+_CACHES = ((132 * 2**11, 20.0), (50 * 2**20, 2.5))
+# Cycles of one element, as the cost model counts them; the rest takes a few.
+_CYCLES = {
+    "exponential": 79,
+    "logistic": 110,
+    "sqrt": 75,
+    "rsqrt": 75,
+    "log": 166,
+    "cbrt": 178,
+    "exponential_minus_one": 190,
+    "log_plus_one": 229,
+    "atan2": 431,
+    "tanh": 467,
+    "power": 513,
+    "sine": 958,
+    "cosine": 978,
+    "divide": 19,
+    "add": 7,
+    "subtract": 7,
+    **dict.fromkeys("acosh asinh atanh acos asin atan cosh sinh erf_inv".split(), 300),
+    **dict.fromkeys("lgamma digamma polygamma zeta bessel_i1e".split(), 800),
+}
+_USUAL_CYCLES = 3
+_CORES, _THREADS = 132, 128
+_COLUMNS, _LONGEST_COLUMN = 64, 4096
+# A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
+_SECTOR = 64
+STRAIGHT = 0
+
+
+@dataclass(slots=True)
+class Kernel:
+    """What one kernel does.
+
+    reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
+    there element by element, any other has a number of its own. code: how often the producer of each would be
+    written out. across: tensors that are read in another order than they are stored in.
+    """
+
+    flops: float
+    threads: int
+    written: int
+    size: int = 1
+    splits: int = 0
+    reduces: bool = False
+    ends_in_reduce: bool = False
+    normalises: bool = False
+    reads: dict[int, dict[int, float]] = field(default_factory=dict)
+    code: dict[int, int] = field(default_factory=dict)
+    across: set[int] = field(default_factory=set)
+    ways: int = 0
+    time: float = -1.0
+
+    def use(self, value: int) -> float:
+        """How often an element of the tensor is read."""
+        return sum(self.reads.get(value, {}).values())
+
+
+class Kernels:
+    """Makes kernels of a block's ops, and says how long each takes by the cost model of XLA:GPU."""
+
+    def __init__(self, block: Block, machine: Machine):
+        self.block = block
+        self.elements = [prod(shape) for shape in block.shapes]
+        self.bandwidth = machine.bytes_per_second / 0.85
+
+    def of(self, op: Operation, left_out: Collection[int] = ()) -> Kernel:
+        """The kernel of one op alone, which reads nothing of what is left out."""
+        shapes, sizes = self.block.shapes, self.block.sizes
+        count = sum(prod(shapes[value]) for value in op.results[:1])
+        work = prod(shapes[op.operands[0]]) if op.name == "reduce" else count
+        if op.name == "reduce_window":
+            work = count * max(prod(op.lengths), 1)
+        cycles = _CYCLES.get(op.name, _USUAL_CYCLES)
+        made = Kernel(
+            flops=float(cycles * work) if not op.traits & (Trait.FREE | Trait.MOVES) else 0.0,
+            threads=max(self.threads(op, count, work), 1),
+            written=sum(sizes[value] for value in op.results),
+            splits=int(op.name in _STARTS_ANEW),
+        )
+        if op.name == "reduce":
+            length = work // max(count, 1)
+            made.reduces = length >= _LONG_REDUCE
+            made.ends_in_reduce = length >= _OWN_KERNEL
+        straight = Trait.POINTWISE in op.traits
+        for index, value in enumerate(op.operands):
+            if value in left_out:
+                continue
+            ways = made.reads.setdefault(value, {})
+            made.code[value] = 1
+            if straight:
+                ways[STRAIGHT] = 1.0
+                continue
+            made.ways += 1
+            ways[made.ways] = self.use(op, index, work)
+            if op.name == "transpose" and op.together == 1:
+                made.across.add(value)
+        return made
+
+    def use(self, op: Operation, index: int, work: int) -> float:
+        """How often an op reads each element of an operand, on the average."""
+        own = max(prod(self.block.shapes[op.operands[index]]), 1)
+        if op.name in ("reduce", "transpose", "pad", "concatenate", "reverse", "sort", "scatter"):
+            return 1.0
+        if op.name == "dynamic_update_slice":
+            return 1.0 if index else 0.0
+        return max(work, 1) / own
+
+    def threads(self, op: Operation, count: int, work: int) -> int:
+        """How many elements are computed at once."""
+        if op.name != "reduce":
+            return count
+        length, columns = work // max(count, 1), op.together
+        if columns == 1 or length < _LONG_REDUCE:
+            return work
+        # Columns are added up by a block for so many of them, in one part unless they are very long.
+        parts = 1 if length <= _LONGEST_COLUMN else isqrt(length)
+        return -(-columns // _COLUMNS) * (count // max(columns, 1)) * parts * _THREADS
+
+    def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
+        """The kernel of a reader with the producer of one of its operands."""
+        assert reader is not None
+        ways = reader.reads[value]
+        use, copies = sum(ways.values()), reader.code[value]
+        made = Kernel(
+            reader.flops + producer.flops * use,
+            reader.threads,
+            reader.written,
+            reader.size + producer.size * copies,
+            reader.splits + producer.splits * copies,
+            reader.reduces or producer.reduces,
+            reader.ends_in_reduce or producer.ends_in_reduce,
+            reader.normalises or producer.normalises,
+            {key: dict(each) for key, each in reader.reads.items() if key != value},
+            {key: each for key, each in reader.code.items() if key != value},
+            reader.across - {value},
+            reader.ways + producer.ways,
+        )
+        for other, own in producer.reads.items():
+            found = made.reads.setdefault(other, {})
+            for way, often in own.items():
+                if way == STRAIGHT:
+                    found.update(ways)
+                else:
+                    found[reader.ways + way] = often * use
+            made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
+            if other in producer.across or value in reader.across:
+                made.across.add(other)
+        return made
+
+    def seconds(self, kernel: Kernel) -> float:
+        """The time of a kernel, without its start."""
+        if kernel.time < 0:
+            kernel.time = self.estimate(kernel)
+        return kernel.time
+
+    def estimate(self, kernel: Kernel) -> float:
+        cores = min(_CORES, -(-kernel.threads // _THREADS))
+        threads = min(_THREADS, kernel.threads)
+        compute = kernel.flops / (1.98e9 * 2 * cores * threads)
+        bandwidth = self.bandwidth
+        memory = kernel.written / bandwidth
+        elements = self.elements
+        for value, ways in kernel.reads.items():
+            size = self.block.sizes[value]
+            total = size * sum(ways.values())
+            first = min(size, total)
+            faster = next((speed for limit, speed in _CACHES if first < limit), 1.0)
+            waste = 1.0
+            if value in kernel.across and elements[value]:
+                waste = _SECTOR / max(size / elements[value], 1)
+            memory += (first * waste + (total - first) / faster) / bandwidth
+        return compute + memory - _OVERLAP * min(compute, memory)
