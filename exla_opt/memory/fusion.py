@@ -42,6 +42,7 @@ class Fusion:
     inputs: for every op the tensors that its kernel reads, through what is fused into it; True for those that are read
     element by element all the way, and in no other way.
     tuples: the tensors that are written together with others, so that nothing else takes their place.
+    within: the ops whose kernels are a part of one that normalises rows by them.
     """
 
     block: Block
@@ -51,6 +52,7 @@ class Fusion:
     into: list[frozenset[int]] = field(default_factory=list)
     inputs: list[dict[int, bool]] = field(default_factory=list)
     tuples: set[int] = field(default_factory=set)
+    within: set[int] = field(default_factory=set)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""
@@ -78,7 +80,7 @@ def fuse(block: Block, machine: Machine) -> Fusion:
                 users = (use for value in op.results for use in decision.users.get(value, ()))
                 fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
         priority.find_normalised()
-        fusion.tuples = priority.find_tuples()
+        fusion.tuples, fusion.within = priority.find_tuples(), priority.within
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):
         decision.decide(position)

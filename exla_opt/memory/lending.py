@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .buffers import STORED
-
-if TYPE_CHECKING:
-    from .schedule import Run
+from .live_ranges import Run
 
 # So many results, the largest, lend their buffers to so many tensors.
 _MOST_BUFFERS, _MOST_LENT = 8, 2000

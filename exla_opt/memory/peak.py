@@ -14,9 +14,10 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 
 from .block import Operation
+from .live_ranges import Run
 from .machine import CPU, Machine
 from .reading import read_block
-from .schedule import Run, run_block
+from .schedule import run_block
 
 # Several results are found through a table of addresses.
 _POINTER = 8

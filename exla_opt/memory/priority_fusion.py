@@ -23,6 +23,8 @@ from .machine import Machine
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
 # Ways from one kernel to another that are longer than so many kernels are not looked at.
 _LONGEST_WAY = 300
+# Rows of more elements are not normalised by one kernel.
+_LONGEST_ROW = 2**14
 
 
 class PriorityFusion:
@@ -54,6 +56,7 @@ class PriorityFusion:
         self.versions = [0] * len(self.ops)
         self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+        self.within: set[int] = set()
 
     def find_used(self) -> list[bool]:
         used = [False] * len(self.ops)
@@ -126,6 +129,7 @@ class PriorityFusion:
     def find_normalised(self) -> None:
         """Note what a kernel reads beside sums over rows of it: all of that is one kernel, with a buffer of its own."""
         summed: dict[int, set[int]] = {}
+        joined: dict[int, int] = {}  # how many readers a sum of rows becomes one kernel with
         for position, kernel in enumerate(self.kernels):
             if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
                 continue
@@ -134,11 +138,23 @@ class PriorityFusion:
             sources = set().union(*(summed.get(value, ()) for value in read))
             for value in sources & read.keys():
                 read[value] = False
+            for value in read:
+                if any(self.is_row(value, source) for source in summed.get(value, set()) & read.keys()):
+                    joined[value] = joined.get(value, 0) + 1
             large = {value for value in read if self.elements[value] > self.elements[result]}
             if kernel.ends_in_reduce and op.together == 1:
                 summed[result] = large | sources
             elif sources and all(self.elements[value] > self.elements[result] for value in sources):
                 summed[result] = sources
+        self.within = {
+            self.producer[value]
+            for value, count in joined.items()
+            if value in self.producer and count == len(self.readers[self.producer[value]]) and value not in self.kept
+        }
+
+    def is_row(self, value: int, source: int) -> bool:
+        """Whether a sum is over rows short enough for one kernel to hold."""
+        return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
 
     def find_tuples(self) -> set[int]:
         """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.

@@ -15,10 +15,11 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
 
 from .block import Operation
+from .live_ranges import Run, is_branch
 from .machine import CPU, Machine
 from .peak import Memory, memory_of
 from .reading import read_block
-from .schedule import Run, is_branch, run_block
+from .schedule import run_block
 
 _LOOP = "while"
 

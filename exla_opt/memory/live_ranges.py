@@ -1,0 +1,152 @@
+"""The live ranges of a block's tensors: its kernels in order, what is alive at each, and the most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import accumulate
+from operator import add
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation
+from .buffers import Buffers
+from .copies import changed_places, place_carry, with_copies
+from .fusion import fuse
+from .hoist import with_hoisted
+from .machine import Machine
+from .order import order_kernels
+from .scratch import scratch_of, widened_before
+
+
+class Run:
+    """One block, kernel by kernel. What somebody else holds (a function's results) counts for nothing.
+
+    order: the kernels as they run, as places in the block's ops; a step is a place in it.
+    inputs: what the kernel of each op reads, as in `Fusion`.
+    lives, scratches: for each step the bytes alive, and those that the kernel needs beside them while it runs.
+    born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
+    inner: the runs of the bodies of control flow, by step.
+    updated: the tensors that have to take over the buffer of another, and that one.
+    peak: the most bytes alive at once, beyond those that the block was given.
+    """
+
+    def __init__(self, block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int] = ()):
+        if machine.breadth_first:
+            block = with_hoisted(block)
+            block = with_copies(block, frozenset() if held is not None else frozenset(block.arguments))
+        self.block = block
+        self.machine = machine
+        self.fusion = fuse(block, machine)
+        # A loop's body leaves what it carries in the buffers of the loop.
+        resident: Collection[int] = outside
+        if held is None and block.arguments:
+            resident = place_carry(self.fusion)
+        self.inputs = self.fusion.inputs
+        self.order = order_kernels(self.fusion)
+        self.buffers = Buffers(self.fusion, self.order)
+        self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
+        self.mine: set[int] = set()
+        self.live = self.peak = 0
+        self.lives: list[int] = []
+        self.scratches: list[int] = []
+        self.born: dict[int, int] = {}
+        self.died: dict[int, int] = {}
+        self.inner: dict[int, list[Run]] = {}
+        self.updated: dict[int, int] = {}
+
+    def simulate(self) -> None:
+        """Fill what is known step by step."""
+        dying: dict[int, list[int]] = {}
+        for value, step in self.buffers.last.items():
+            dying.setdefault(step, []).append(value)
+        for step, kernel in enumerate(self.order):
+            op = self.block.ops[kernel]
+            for value in self.results_made(op):
+                self.mine.add(value)
+                self.take_buffer(kernel, value, step)
+                self.live += self.block.sizes[value]
+                self.born[value] = step
+            self.inner[step] = [self.run_body(op, body) for body in op.bodies]
+            scratch = self.inside(step) if op.bodies else scratch_of(self.buffers, op, step, self.mine)
+            scratch += self.widened_before(op) + op.scratch
+            self.lives.append(self.live)
+            self.scratches.append(scratch)
+            self.peak = max(self.peak, self.live + scratch)
+            for value in dying.get(step, ()):
+                if value in self.mine:
+                    self.live -= self.block.sizes[value]
+                    self.mine.discard(value)
+                    self.died[value] = step
+
+    def inside(self, step: int) -> int:
+        """The bytes that the bodies of a step's op need beside its results."""
+        peak = max((inner.peak for inner in self.inner[step]), default=0)
+        return max(peak - self.made_inside(self.block.ops[self.order[step]]), 0)
+
+    def made_inside(self, op: Operation) -> int:
+        """The bytes of the op's results that its bodies count themselves: those of a branch."""
+        if not is_branch(op):
+            return 0
+        return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
+
+    def run_body(self, op: Operation, body: Block) -> Run:
+        """The run of one body of control flow."""
+        returned = zip(body.returned, op.results, strict=False)
+        run = Run(body, self.machine, None, [inner for inner, own in returned if own in self.elsewhere])
+        run.simulate()
+        return run
+
+    def results_made(self, op: Operation) -> list[int]:
+        """The op's results that take memory of this block."""
+        results = list(op.results)
+        if op.name == "while" and op.bodies:
+            results = [op.results[place] for place in changed_places(op)]
+        return [value for value in results if value not in self.elsewhere and value not in self.mine]
+
+    def take_buffer(self, kernel: int, result: int, step: int) -> None:
+        """Give the result the buffer of an operand that dies, where XLA does so."""
+        sizes, op = self.block.sizes, self.block.ops[kernel]
+        for value in self.buffers.reusable(kernel, result):
+            if value in self.mine and self.buffers.last.get(value) == step and sizes[value] == sizes[result]:
+                self.mine.discard(value)
+                self.live -= sizes[value]
+                self.died[value] = step - 1
+                if Trait.IN_PLACE in op.traits:
+                    self.updated[result] = value
+                return
+
+    def chains(self) -> list[list[int]]:
+        """The tensors made here, by the buffer that they must share, in the order in which they are made."""
+        chain_of: dict[int, list[int]] = {}
+        chains = []
+        for value in self.born:
+            if value in self.updated and self.updated[value] in chain_of:
+                chain_of[value] = chain_of[self.updated[value]]
+                chain_of[value].append(value)
+            elif self.block.sizes[value]:
+                chain_of[value] = [value]
+                chains.append(chain_of[value])
+        return chains
+
+    def without(self, lent: Mapping[Run, Collection[int]]) -> None:
+        """Count these tensors, of this run and of those inside it, no more."""
+        change = [0] * (len(self.order) + 1)
+        for value in lent.get(self, ()):
+            change[self.born.pop(value)] -= self.block.sizes[value]
+            change[self.died.pop(value, len(self.order) - 1) + 1] += self.block.sizes[value]
+        for step, (moved, inners) in enumerate(zip(accumulate(change), self.inner.values(), strict=False)):
+            self.lives[step] += moved
+            before = self.inside(step)
+            for inner in inners:
+                inner.without(lent)
+            self.scratches[step] += self.inside(step) - before
+        self.peak = max(map(add, self.lives, self.scratches), default=0)
+
+    def widened_before(self, op: Operation) -> int:
+        """The bytes of what is made wider before a loop that reads slices of it."""
+        return widened_before(self.buffers, op)
+
+
+def is_branch(op: Operation) -> bool:
+    """Whether one of the op's bodies runs, and makes the op's results."""
+    return bool(op.bodies) and op.name != "while"
