@@ -103,7 +103,7 @@ def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tup
     """Split until no plan is left; returns what was done, and what was not in the last round."""
     done: list[Remark] = []
     missed: list[Remark] = []
-    for _ in range(_MOST_ROUNDS):
+    for number in range(_MOST_ROUNDS):
         choices = [choose(graph, options) for graph in graphs]
         missed = [
             _missed(graph, value, why)
@@ -117,7 +117,8 @@ def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tup
         least = min(options.size_threshold, options.slice_bytes)
         graphs = _read(module, options, least)
         # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
-        if rematerialise_captures(module, graphs, options):
+        # Once: what a loop makes of it may be captured by the next loop, and so on without an end.
+        if number == 0 and rematerialise_captures(module, graphs, options):
             graphs = _read(module, options, least)
     return done, missed
 
