@@ -20,8 +20,7 @@ from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import traits_of
 
 from .graph import Graph, Node
-from .region import Region
-from .stages import Producers, Stage
+from .region import Producers, Region, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4

@@ -7,9 +7,11 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 
 from exla_opt.ir.locations import describe
+from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
+from exla_opt.memory.loop_kernels import needs_separate_kernels
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
@@ -21,7 +23,6 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .kernels import keep_separate_kernels, needs_separate_kernels
 from .loops import Refusal
 from .plan import Plan
 from .rematerialise import rematerialise_captures
@@ -192,7 +193,7 @@ def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:
-    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `kernels`)."""
+    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `memory.loop_kernels`)."""
     types = Types()
 
     def finish(op: ir.Operation) -> ir.WalkResult:

@@ -25,16 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.ir import build
 from exla_opt.ir.types import Types
 from exla_opt.ops.traits import Trait, has_trait
 
 # Twice the least that XLA:CPU gives to a thread.
 LEAST_TILE_BYTES = 2**19
-# Any number that the counter cannot exceed.
-_LARGEST = 2**31 - 1
 
 
 def needs_separate_kernels(loop: ir.Operation, types: Types) -> bool:
@@ -46,34 +42,6 @@ def needs_separate_kernels(loop: ir.Operation, types: Types) -> bool:
         if not has_trait(op, Trait.IN_PLACE):  # what is carried is no work of a trip
             big = big or any(types.of(value).bytes >= LEAST_TILE_BYTES for value in op.results)
     return big
-
-
-def keep_separate_kernels(loop: ir.Operation) -> None:
-    """Let a loop of tiles, whose counter is carried first and in i32, compute its offsets from the sorted counter."""
-    body = loop.regions[1].blocks[0]
-    counter = body.arguments[0]
-    *_, terminator = body.operations
-    increment = terminator.operands[0].owner
-    readers = [(use.owner, use.operand_number) for use in counter.uses]
-    with ir.InsertionPoint.at_block_begin(body), loop.location:
-        value = _sorted_with_largest(counter)
-    for reader, operand in readers:
-        if reader != increment:
-            reader.operation.operands[operand] = value
-
-
-def _sorted_with_largest(number: ir.Value) -> ir.Value:
-    element = build.tensor_of(number).element_type
-    one, two = (ir.RankedTensorType.get([length], element) for length in (1, 2))
-    largest = build.splat(one, _LARGEST)
-    pair = stablehlo.concatenate([stablehlo.reshape(one, number), largest], 0)
-    made = stablehlo.SortOp([two], [pair], dimension=0, is_stable=False)
-    scalar = build.tensor_of(number)
-    comparator = made.operation.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(comparator):
-        stablehlo.return_([build.less_than(*comparator.arguments)])
-    smaller = stablehlo.slice(made.operation.results[0], [0], [1], [1])
-    return stablehlo.reshape(scalar, smaller)
 
 
 def _ops_within(block: ir.Block) -> Iterator[ir.Operation]:

@@ -6,8 +6,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op
-from exla_opt.ops.reducers import selects
-from exla_opt.ops.traits import Trait, has_trait, traits_of
+
+from .reducers import selects
+from .traits import Trait, has_trait, traits_of
 
 EQUALITY = ("EQ", "NE")
 # How many ops a walk over definitions looks through: what is picked is compared near where it was.
