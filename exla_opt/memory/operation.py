@@ -1,4 +1,4 @@
-"""One op of IR as XLA simplifies it by itself: a square is a multiplication, a division by one number is one too."""
+"""One op of IR as XLA simplifies it, whatever reads it: squares and divisions by one number are multiplications."""
 
 from __future__ import annotations
 

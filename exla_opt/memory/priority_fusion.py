@@ -127,7 +127,7 @@ class PriorityFusion:
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def find_normalised(self) -> None:
-        """Note what a kernel reads beside sums over rows of it: all of that is one kernel, with a buffer of its own."""
+        """Note what a kernel reads next to sums over its rows: all of that is one kernel, with a buffer of its own."""
         summed: dict[int, set[int]] = {}
         joined: dict[int, int] = {}  # how many readers a sum of rows becomes one kernel with
         for position, kernel in enumerate(self.kernels):
@@ -157,7 +157,7 @@ class PriorityFusion:
         return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
 
     def find_tuples(self) -> set[int]:
-        """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.
+        """The tensors that a kernel writes next to another: they come out of a tuple, and nothing takes their place.
 
         A kernel and one that reads what it writes, element by element, become one with two results.
         """

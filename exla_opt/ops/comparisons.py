@@ -16,7 +16,7 @@ MOST_STEPS = 32
 
 
 def asks(op: ir.Operation) -> bool:
-    """Whether an op may ask for equality, by itself and what stands near it: not knowing what is recomputed.
+    """Whether an op may ask for equality, judged by the op and what stands near it: not knowing what is recomputed.
 
     Equal or not equal of floats, but not if one is itself, that is, a number; order with a picked value; a comparison,
     a sign or a step of a value that one op has joined with a picked one.

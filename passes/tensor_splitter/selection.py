@@ -48,7 +48,7 @@ def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
     """The floats below the threshold that are converted to or from floats over it, and those computed with them.
 
     The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
-    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it besides.
+    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it too.
     """
     twins: set[int] = set()
     for node in graph.nodes:
