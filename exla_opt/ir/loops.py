@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import terminator
+from exla_opt.ir.walk import terminator, walk_regions
 
 # A smaller buffer is not worth the ops.
 _BIG = 2**20
@@ -105,18 +105,55 @@ def _never(value: ir.Value) -> ir.Value:
     return stablehlo.and_(stablehlo.compare(element, zero, below), stablehlo.compare(element, zero, above))
 
 
-def keep_separate_kernels(loop: ir.Operation) -> None:
-    """Let a loop of tiles, whose counter is carried first and in i32, compute its offsets from the sorted counter."""
+def keep_separate_kernels(loop: ir.Operation, is_pointwise: Callable[[ir.Operation], bool]) -> None:
+    """Let a loop of tiles, whose counter is carried first and in i32, compute one offset from the sorted counter.
+
+    is_pointwise: whether an op computes each element from those at its place. Why: see `memory.loop_kernels`.
+    """
     body = loop.regions[1].blocks[0]
     counter = body.arguments[0]
+    found = _last_reader(body, counter, is_pointwise)
+    if found is None:
+        return
+    reader, operand = found
+    with ir.InsertionPoint(reader), loop.location:
+        reader.operands[operand] = _recomputed(reader.operands[operand], counter, _sorted_with_largest(counter))
+
+
+def _last_reader(
+    body: ir.Block, counter: ir.Value, is_pointwise: Callable[[ir.Operation], bool]
+) -> tuple[ir.Operation, int] | None:
+    """The last op, and its operand, that reads the counter or a number computed from it, and is no such number."""
     *_, terminator = body.operations
     increment = terminator.operands[0].owner
-    readers = [(use.owner, use.operand_number) for use in counter.uses]
-    with ir.InsertionPoint.at_block_begin(body), loop.location:
-        value = _sorted_with_largest(counter)
-    for reader, operand in readers:
-        if reader != increment:
-            reader.operation.operands[operand] = value
+    numbers = {counter}
+    found = None
+    for op in walk_regions(body):
+        read = [index for index, operand in enumerate(op.operands) if operand in numbers]
+        if not read or op == increment:
+            continue
+        if is_pointwise(op) and build.shape_of(op.results[0]) == []:
+            numbers.update(op.results)
+        else:
+            found = op, read[-1]
+    return found
+
+
+def _recomputed(number: ir.Value, counter: ir.Value, other: ir.Value) -> ir.Value:
+    """What a number computed from the counter would be with the other value in its place."""
+    if number == counter:
+        return other
+    if not isinstance(number.owner, ir.Operation | ir.OpView):
+        return number
+    op = number.owner.operation
+    operands = [_recomputed(operand, counter, other) for operand in op.operands]
+    if operands == list(op.operands):
+        return number
+    clone = op.clone(ip=ir.InsertionPoint.current).operation
+    for index, operand in enumerate(operands):
+        clone.operands[index] = operand
+    made: ir.Value = clone.results[ir.OpResult(number).result_number]
+    return made
 
 
 def _sorted_with_largest(number: ir.Value) -> ir.Value:

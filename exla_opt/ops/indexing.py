@@ -11,7 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 
-from .definition import NONE, SAME_OP, ByShardy, Combination, OpDefinition
+from .definition import NONE, ByShardy, Combination, OpDefinition
 from .factor import DimMapping, Factor, Kind, Shape, Shapes, independent
 from .reducers import body_of, componentwise, rounds
 from .sizes import set_integers, shapes_of
@@ -240,6 +240,15 @@ def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, 
     return tuple(factors)
 
 
+def _scatter_tile(tile: Tile) -> list[ir.Value]:
+    """Updates written in turn: a tile may hold one alone, which XLA:CPU checks by a bound in the index's own type."""
+    at = len(tile.op.results)
+    if tile.factor.operands[at] is None:
+        return tile.clone()
+    operands = [*tile.operands[:at], _wide_enough(tile.operands[at]), *tile.operands[at + 1 :]]
+    return replace(tile, operands=operands).clone()
+
+
 def _scatter_ties(site: Site) -> Spoken:
     numbers = stablehlo.ScatterDimensionNumbers(site.op.attributes["scatter_dimension_numbers"])
     count = len(site.op.results)
@@ -263,7 +272,7 @@ def _scatter_ties(site: Site) -> Spoken:
 
 OPS["stablehlo.scatter"] = OpDefinition(
     factors=ByShardy(adapt=_scatter_factors),
-    tile=SAME_OP,
+    tile=_scatter_tile,
     ties=_scatter_ties,
     resize=NONE,
     # Sums and products may be cut along a minor dimension too, which changes the order of the writes.

@@ -17,7 +17,7 @@ from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
-from .graph import OUTSIDE, TILE_MARK, Graph, Node, updates_carry
+from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
 from .region import Region, grow, is_free
@@ -262,7 +262,7 @@ class _Chooser:
             return Refusal(Reason("EX105", "it is empty"), tensor.producer)
         if updates_carry(graph, node):
             return Refusal(Reason("EX302", f"{node.name} updates what the loop carries"), tensor.producer)
-        if value in graph.returned:
+        if becomes_result(graph, value):
             return refuse_returned(graph)  # whatever its region is, it must exist at the end
         return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from jaxlib.mlir import ir
 
@@ -16,6 +18,7 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Reason, Remark
@@ -27,7 +30,7 @@ from .loops import Refusal
 from .plan import Plan
 from .rematerialise import rematerialise_captures
 
-# Each round splits something big into tiles that are not, so a few suffice; the bound is a safety net.
+# Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
 # A program of so few bytes is not asked whether it has gained anything.
 _NO_MATTER = 2**24
@@ -52,11 +55,12 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
     """Split until nothing changes; returns what was done, and what was not."""
     done: list[Remark] = []
     missed: list[Remark] = []
+    rounds = iter(range(_MOST_ROUNDS))
     for attempt in range(_MOST_ROUNDS):
         graphs = _read(module, options, options.size_threshold)
         if rematerialise_captures(module, graphs, options):
             graphs = _read(module, options, options.size_threshold)
-        made, found = _run_rounds(module, graphs, options)
+        made, found = _run_rounds(module, graphs, options, rounds)
         if made or attempt == 0:
             _finish_loops(module, options)
         if made or attempt == 0:
@@ -100,11 +104,14 @@ def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], mis
     return list(dict.fromkeys(tried)) + kept
 
 
-def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tuple[list[Remark], list[Remark]]:
-    """Split until no plan is left; returns what was done, and what was not in the last round."""
+def _run_rounds(
+    module: ir.Module, graphs: list[Graph], options: Options, rounds: Iterator[int]
+) -> tuple[list[Remark], list[Remark]]:
+    """Split until no plan, or none of the rounds, is left; returns what was done, and what was not in the last one."""
     done: list[Remark] = []
     missed: list[Remark] = []
-    for number in range(_MOST_ROUNDS):
+    first = True
+    for _ in rounds:
         choices = [choose(graph, options) for graph in graphs]
         missed = [
             _missed(graph, value, why)
@@ -119,8 +126,9 @@ def _run_rounds(module: ir.Module, graphs: list[Graph], options: Options) -> tup
         graphs = _read(module, options, least)
         # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
         # Once: what a loop makes of it may be captured by the next loop, and so on without an end.
-        if number == 0 and rematerialise_captures(module, graphs, options):
+        if first and rematerialise_captures(module, graphs, options):
             graphs = _read(module, options, least)
+        first = False
     return done, missed
 
 
@@ -200,7 +208,7 @@ def _finish_loops(module: ir.Module, options: Options) -> None:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
             if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
-                keep_separate_kernels(op)
+                keep_separate_kernels(op, partial(has_trait, trait=Trait.POINTWISE))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(finish)

@@ -94,6 +94,20 @@ def updates_carry(graph: Graph, node: Node) -> bool:
     return not graph.returned.isdisjoint(node.results)
 
 
+def becomes_result(graph: Graph, value: int) -> bool:
+    """Whether the terminator reads the tensor, or what is written over it: its buffer exists at the end."""
+    while value not in graph.returned:
+        users = graph.tensors[value].users
+        user, index = users[0] if len(users) == 1 else (graph.terminator, -1)
+        node = graph.nodes[user]
+        # A loop of the program may read its start before it writes, and is looked at by other rules.
+        written_over = Trait.IN_PLACE in node.traits and 0 <= index < len(node.results)
+        if not written_over or Trait.CONTROL_FLOW in node.traits:
+            return False
+        value = node.results[index]
+    return True
+
+
 class _Reader:
     """Reads the blocks of a module in the order of its rules."""
 

@@ -117,3 +117,13 @@ def test_what_needs_separate_kernels(op: str, needed: bool) -> None:
         [loop] = [one for one in walk_functions(module.operation) if one.name == "stablehlo.while"]
         assert isinstance(loop, ir.Operation)
         assert needs_separate_kernels(loop, Types()) is needed
+
+
+def test_only_the_last_reader_waits_for_the_sort() -> None:
+    with new_context() as context:
+        module = parse_module("<test>", split(largest, LEAST_TILE_BYTES).encode(), context).module
+        [loop] = [one for one in walk_functions(module.operation) if one.name == "stablehlo.while"]
+        names = [view.operation.name.split(".")[1] for view in loop.regions[1].blocks[0].operations]
+    assert (
+        names.index("dynamic_slice") < names.index("reduce") < names.index("sort") < names.index("dynamic_update_slice")
+    )
