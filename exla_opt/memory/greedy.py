@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
-from .machine import Machine
+from .machine import Machine, fuses, is_short
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
@@ -79,9 +79,8 @@ class Greedy:
         if is_joined_in_rows(op):
             return False
         if op.name == "reduce":
-            longest = self.machine.longest_fused_reduction
-            return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
-        return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+            return is_short(op, self.machine)
+        return fuses(op)
 
     def grow(self, root: int) -> None:
         """Take producers into the kernel of `root`, the one that stands last first."""

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from exla_opt.ops.traits import Trait
-
 from .block import Block, Operation
 from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
-from .machine import Machine
+from .machine import Machine, fuses
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
@@ -266,4 +264,4 @@ def absorbs(op: Operation, index: int) -> bool:
         return index != 0
     if op.name in ("reduce", "reduce_window"):
         return True
-    return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+    return fuses(op)

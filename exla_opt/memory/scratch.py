@@ -7,7 +7,7 @@ from math import prod
 
 from .block import Operation
 from .buffers import Buffers
-from .fusion import is_short
+from .machine import is_short
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
