@@ -10,9 +10,9 @@ from math import prod
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
+from .block import Block, Operation, fuses, is_short
 from .greedy import Greedy
-from .machine import Machine, fuses, is_short
+from .machine import Machine
 from .priority_fusion import PriorityFusion
 
 # A kernel reads no more tensors than so many: what would add to them is written instead.

@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
-from .machine import Machine, fuses, is_short
+from .block import Block, Operation, fuses, is_short
+from .machine import Machine
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15

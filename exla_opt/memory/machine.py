@@ -9,10 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from exla_opt.ops.traits import Trait
-
-from .block import Operation
-
 Kind = Literal["cpu", "gpu", "tpu"]
 _MIB = 2**20
 
@@ -175,16 +171,3 @@ def machine_of(name: str) -> Machine:
     if kind == "tpu" and generation in _TPUS:
         return _tpu(name, generation)
     raise ValueError(f"no machine is called {name!r}: there are {', '.join([*known, 'tpu', 'tpu:v6e'])} and the like")
-
-
-def is_short(op: Operation, machine: Machine) -> bool:
-    """Whether the machine keeps a reduce as one op, which fuses."""
-    longest = machine.longest_fused_reduction
-    return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
-
-
-def fuses(op: Operation) -> bool:
-    """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
-    if Trait.IN_PLACE in op.traits:
-        return False
-    return bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))

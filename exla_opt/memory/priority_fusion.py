@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from .block import Block, Operation
+from .block import Block, Operation, fuses
 from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
-from .machine import Machine, fuses
+from .machine import Machine
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
