@@ -12,6 +12,7 @@ from math import isqrt, prod, sqrt
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .buffers import STORED
 from .fusion import Fusion, fuse
 from .machine import Machine
 
@@ -66,7 +67,7 @@ def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
 
 
 def _is_kernel(op: Operation) -> bool:
-    return op.name not in ("constant", "splat")
+    return op.name not in STORED
 
 
 def _seconds_of_bodies(op: Operation, machine: Machine) -> float:

@@ -11,6 +11,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import restore_order
+from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.loop_kernels import needs_separate_kernels
@@ -43,7 +44,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         return _all_missed(module, options, reason)
     if not _read(module, options, options.size_threshold):
         return []
-    original = _copy(module)
+    original = copy_of(module)
     done, missed = _split(module, options)
     if not done or _lowers_peak(original, module, options.machine):
         return done + missed
@@ -70,15 +71,6 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
         done += made
         normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
     return done, missed
-
-
-def _copy(module: ir.Module) -> ir.Module:
-    """A module with the same functions."""
-    made = ir.Module.create(ir.Location.unknown(module.context))
-    with ir.InsertionPoint(made.body):
-        for view in module.body.operations:
-            view.operation.clone()
-    return made
 
 
 def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bool:
