@@ -108,8 +108,8 @@ def fit(
 
     module: as it was read; the passes that come before all sizes change it. limit: of arguments, results and temporary
     memory together, in bytes. measure: a compiler, which has the last word; the prediction has it where there is none.
-    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is
-    called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
+    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is called with the sizes and the bytes of
+    each attempt. Raises what `run_pipeline` raises.
     """
     search = _Search(module, names, options, limit, measure, verify_each, after_pass)
     tried = tried or (lambda sizes, peak: None)
