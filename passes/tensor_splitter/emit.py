@@ -176,22 +176,22 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
 
 
 def _build_while(
-    graph: Graph, plan: Plan, loop: LoopPlan, piece: TileRun, states: dict[int, list[ir.Value]]
+    graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, states: dict[int, list[ir.Value]]
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
-    """The loop over one piece. Returns its final counter and states."""
+    """The loop over one run of tiles. Returns its final counter and states."""
     initial = [build.scalar_i32(0), *_flatten(states)]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial)
     made.operation.attributes[TILE_MARK] = ir.UnitAttr.get()
     condition, body = (region.blocks.append(*types) for region in made.operation.regions)
     with ir.InsertionPoint(condition):
-        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(piece.trips))])
+        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(run.trips))])
     with ir.InsertionPoint(body):
         counter, *carried = body.arguments
-        start = stablehlo.multiply(counter, build.scalar_i32(piece.tile))
-        if piece.start:
-            start = stablehlo.add(start, build.scalar_i32(piece.start))
-        after = _Tiles(graph, plan, loop, piece, start).emit(_like(states, carried))
+        start = stablehlo.multiply(counter, build.scalar_i32(run.tile))
+        if run.start:
+            start = stablehlo.add(start, build.scalar_i32(run.start))
+        after = _Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
     return results[0], _like(states, results[1:])

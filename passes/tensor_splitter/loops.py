@@ -158,7 +158,7 @@ def _stage_numbers(
             if value in ready and ready[value] > after:
                 after = ready[value]
         if node.position in region.tiled:
-            stages[node.position] = _member_stage(node, producers[node.position], ready, stages)
+            stages[node.position] = _tiled_stage(node, producers[node.position], ready, stages)
             if node.position not in copies:  # the original of a copy stays: it is ready when its operands are
                 after = stages[node.position] + 1
         if after:
@@ -166,7 +166,7 @@ def _stage_numbers(
     return stages, ready
 
 
-def _member_stage(node: Node, producers: tuple[int | None, ...], ready: dict[int, int], stages: dict[int, int]) -> int:
+def _tiled_stage(node: Node, producers: tuple[int | None, ...], ready: dict[int, int], stages: dict[int, int]) -> int:
     stage = max((ready.get(value, 0) for value in node.captures), default=0)
     for value, producer in zip(node.operands, producers, strict=True):
         stage = max(stage, ready.get(value, 0) if producer is None else stages[producer])

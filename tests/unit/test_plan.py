@@ -166,7 +166,7 @@ def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
     first, second = stages_of(graph, region)
     assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
     assert second.outputs == (Output(4, 0, DimMapping(1, 32)),)
-    assert 1 in second.nodes, "the big tensor is made again, not kept"
+    assert 1 in second.nodes, "the big tensor is recomputed, not kept"
     assert 2 not in second.nodes
 
 
@@ -246,7 +246,7 @@ def compared(direction: str, other: str) -> str:
 
 @pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "LT"])
 def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direction: str) -> None:
-    """Made again in a later loop, the element that was the maximum may not be equal to it."""
+    """Recomputed in a later loop, the element that was the maximum may not be equal to it."""
     lines = (EXP, MAXIMA, SPREAD_DOWN)
     graph = graph_of(*lines, compared(direction, "%t"), *COMPARING, returns="tensor<64x1xf64>")
     refusal = planned(graph, 1, 0, 2048)
