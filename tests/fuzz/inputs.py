@@ -75,5 +75,13 @@ def nudged(array: Array, narrow: np.dtype[Any], generator: np.random.Generator) 
 
 def rounding(dtype: np.dtype[Any]) -> float:
     """Half the distance from one to the next number of this type."""
-    kind = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
-    return float(ml_dtypes.finfo(kind).eps) / 2  # type: ignore[no-untyped-call]
+    return float(ml_dtypes.finfo(_real(dtype)).eps) / 2  # type: ignore[no-untyped-call]
+
+
+def smallest_normal(dtype: np.dtype[Any]) -> float:
+    """The smallest number of this type that keeps all its digits: what is smaller, XLA:CPU may take for zero."""
+    return float(ml_dtypes.finfo(_real(dtype)).smallest_normal)  # type: ignore[no-untyped-call]
+
+
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
