@@ -3,7 +3,7 @@
     python benchmarks/loops.py --tiles 1MB 4MB 16MB --repeat 15
 
 Writes the programs itself with JAX. Each runs by turns in this process: as it is split, and split but for the sort that
-keeps a loop's kernels apart (see passes/tensor_splitter/kernels.py), with XLA's pass off and on. Prints a Markdown
+keeps a loop's kernels apart (see exla_opt/memory/loop_kernels.py), with XLA's pass off and on. Prints a Markdown
 table: the least milliseconds with the pass off, the others as ratios to it, how many loops are one kernel, and whether
 the results have the bits of the first.
 """

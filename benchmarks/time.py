@@ -2,7 +2,7 @@
 
     python benchmarks/time.py --modules DIRECTORY --size-threshold=10MB --split-size=8MB
 
-Takes the modules of middle size in DIRECTORY, on the inputs in the .npz file beside each, and an attention forward
+Takes the modules of middle size in DIRECTORY, on the inputs in the .npz file next to each, and an attention forward
 and gradient exported here. Both programs run in this process, compiled with XLA's default flags, by turns.
 """
 

@@ -1,4 +1,4 @@
-"""Softmax attention as a user writes it, exported from JAX to StableHLO: writes attention.mlir beside this file.
+"""Softmax attention as a user writes it, exported from JAX to StableHLO: writes attention.mlir next to this file.
 
 The arguments and the result are 1 MB each; between them stands the score matrix, 4096 x 4096 floats or 67 MB.
 """

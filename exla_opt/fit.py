@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
@@ -107,8 +108,8 @@ def fit(
 
     module: as it was read; the passes that come before all sizes change it. limit: of arguments, results and temporary
     memory together, in bytes. measure: a compiler, which has the last word; the prediction has it where there is none.
-    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is
-    called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
+    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is called with the sizes and the bytes of
+    each attempt. Raises what `run_pipeline` raises.
     """
     search = _Search(module, names, options, limit, measure, verify_each, after_pass)
     tried = tried or (lambda sizes, peak: None)
@@ -158,7 +159,7 @@ class _Search:
         self.limit, self.measure = limit, measure
         self.verify_each, self.after_pass = verify_each, after_pass
         self.shared = run_pipeline(module, names[:shared], options, verify_each=verify_each, after_pass=after_pass)
-        self.names, self.context, self.data = names[shared:], module.context, serialise(module, "bytecode")
+        self.names, self.module = names[shared:], module
         self.attempts: list[_Attempt] = []
         self.known: dict[bytes, int] = {}
         self.ratio = 1.0
@@ -166,7 +167,7 @@ class _Search:
 
     def attempt(self, sizes: Options) -> _Attempt:
         """Run the passes with these sizes, and compile what comes near the limit."""
-        module = ir.Module.parse(self.data, self.context)
+        module = copy_of(self.module)
         rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
         outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
         found = _Attempt(module, outcome, sizes, predict(module, sizes.machine))

@@ -19,7 +19,7 @@ def run_module(module: ir.Module | str, arrays: Sequence[Array]) -> list[Array]:
     return run_program(compile_program(program), arrays)
 
 
-def maker(value: ir.Value) -> ir.Operation:
+def defined_by(value: ir.Value) -> ir.Operation:
     """The op that a value is a result of."""
     owner = value.owner
     assert isinstance(owner, ir.Operation | ir.OpView)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 _COMMAND = Path(sys.executable).parent / "exla-opt"
 _BLOCK = 2**20
-# MLIR's own parser crashes on so many, which exla-opt tells.
+# MLIR's own parser crashes on so many, which exla-opt reports.
 _DEEP = 10_000
 
 

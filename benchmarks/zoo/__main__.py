@@ -23,7 +23,7 @@ FIELDS = (
 
 
 def main() -> None:
-    """Write DIRECTORY/NAME.mlir for each program and tell how many there are."""
+    """Write DIRECTORY/NAME.mlir for each program and print how many there are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu", help="what to export for [cpu]")

@@ -82,13 +82,14 @@ def _at_a_smaller_size(
 
     Raises CannotShrink.
     """
+    from exla_opt.ir.rewrite import copy_of
     from exla_opt.pipeline import run_pipeline
     from exla_opt.resize.shrink import shrink
 
     wanted = _splits(remarks)
     found: list[tuple[int, ir.Module, ir.Module, str]] = []
     for small in shrink(lambda: _original(read), options, limit):
-        rewritten = _copy(small.module)
+        rewritten = copy_of(small.module)
         splits = _splits(run_pipeline(rewritten, names, small.options).remarks)
         found.append((len(wanted ^ splits), small.module, rewritten, f"with {_dimensions(small.sizes)}"))
         if splits == wanted:
@@ -113,13 +114,6 @@ def _conclude(name: str, comparisons: Sequence[Comparison], how: str, quiet: boo
     if not quiet:
         count = len(comparisons)
         click.echo(f"{name}: checked {how}: {count} result{'s' * (count != 1)} equal", err=True)
-
-
-def _copy(module: ir.Module) -> ir.Module:
-    """The module once more, with the same locations."""
-    from exla_opt.ir.write import serialise
-
-    return type(module).parse(serialise(module, "bytecode"), module.context)
 
 
 def _splits(remarks: Sequence[Remark]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The reproducer while it is not known whether it will be needed: a hidden file beside the one that was asked for.
+"""The reproducer while it is not known whether it will be needed: a hidden file next to the one that was asked for.
 
 The supervising process uses this too, and loads no MLIR unless something has to be kept.
 """

@@ -52,13 +52,13 @@ _note = _Note()
 
 
 def doing(what: str, file: str) -> None:
-    """Tell the parent what is being done with which file: that is what it says if the process dies of it."""
+    """Report to the parent what is being done with which file: that is what it says if the process dies of it."""
     _note.words[:2] = what, file
     _note.say()
 
 
 def keep_after_crash(path: str) -> None:
-    """Tell the parent that a reproducer for `path` is pending, to be kept if the process dies."""
+    """Report to the parent that a reproducer for `path` is pending, to be kept if the process dies."""
     _note.words[2] = path
     _note.say()
 
@@ -67,7 +67,7 @@ def keep_after_crash(path: str) -> None:
 def bounded_reading(size: int) -> Iterator[None]:
     """Let a signal end the child if MLIR takes far too long for a module of `size` bytes, as for some damaged ones.
 
-    Does nothing where nobody would tell of it.
+    Does nothing where nobody would report it.
     """
     if _note.shared is None:
         yield
@@ -164,7 +164,7 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
 
 
 def _die_with(parent: int) -> None:
-    """Let Linux end this process when its parent is killed, which cannot tell it then."""
+    """Let Linux end this process when its parent is killed, which cannot end it then."""
     if sys.platform != "linux":
         return
     import ctypes

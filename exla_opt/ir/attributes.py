@@ -45,7 +45,7 @@ def is_splat(op: ir.Operation) -> bool:
 
 def splat_text(op: ir.Operation) -> str | None:
     """The value of a splat constant op as MLIR writes it between `dense<` and `>`; None for any other constant."""
-    # A clone on its own prints by itself; an attached op numbers the entire function first.
+    # A detached clone is printed alone; an attached op numbers the entire function first.
     text = str(op.clone(ip=False).operation.get_asm(large_elements_limit=1))
     _, _, rest = text.partition("dense<")
     value, end, _ = rest.rpartition("> : tensor<")

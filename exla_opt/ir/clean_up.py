@@ -9,7 +9,7 @@ from jaxlib.mlir import ir, passmanager
 from exla_opt.ir.walk import CONTROL_FLOW
 
 _PIPELINE = "builtin.module(canonicalize,cse,symbol-dce)"
-# MLIR tells ops apart by name, operands, attributes and types before it compares their regions, each with each: loops
+# MLIR distinguishes ops by name, operands, attributes and types before it compares their regions, each with each: loops
 # and branches that start from the same numbers are all alike to it. So many of them take no time worth saving.
 _FEW = 256
 _MARK = "exla.alike"

@@ -1,4 +1,4 @@
-"""Applies small patterns until none fits: each turns one op's result into an equal value."""
+"""Rewriting: small patterns, each of which turns one op's result into an equal value; copies of ops and modules."""
 
 from __future__ import annotations
 
@@ -50,3 +50,15 @@ def clone_on(
     made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), shape))
     result: ir.Value = made.results[0]
     return result
+
+
+def copy_of(module: ir.Module) -> ir.Module:
+    """A module with the same attributes, functions and locations."""
+    made = ir.Module.create(module.operation.location)
+    attributes = module.operation.attributes
+    for place in range(len(attributes)):
+        made.operation.attributes[attributes[place].name] = attributes[place].attr
+    with ir.InsertionPoint(made.body):
+        for view in module.body.operations:
+            view.operation.clone()
+    return made

@@ -25,6 +25,16 @@ def walk(block: ir.Block) -> Iterator[ir.Operation]:
             stack += [iter(block.operations) for block in reversed(inner)]
 
 
+def walk_regions(block: ir.Block) -> Iterator[ir.Operation]:
+    """All ops of a block and of all regions in it, the scalar code of reduce, sort, ... as well."""
+    for view in block.operations:
+        op = view.operation
+        yield op
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from walk_regions(inner)
+
+
 def walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
     """All ops of the module's functions, in the order of `walk` over their blocks."""
     for view in module.regions[0].blocks[0].operations:

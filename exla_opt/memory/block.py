@@ -11,6 +11,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.ops.traits import Trait
 
+from .machine import Machine
+
 Shape = tuple[int, ...]
 
 
@@ -88,3 +90,16 @@ class Block:
             set(self.viewed),
             set(self.merged),
         )
+
+
+def is_short(op: Operation, machine: Machine) -> bool:
+    """Whether the machine keeps a reduce as one op, which fuses."""
+    longest = machine.longest_fused_reduction
+    return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
+
+
+def fuses(op: Operation) -> bool:
+    """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
+    if Trait.IN_PLACE in op.traits:
+        return False
+    return bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))

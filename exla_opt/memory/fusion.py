@@ -10,7 +10,7 @@ from math import prod
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
+from .block import Block, Operation, fuses, is_short
 from .greedy import Greedy
 from .machine import Machine
 from .priority_fusion import PriorityFusion
@@ -19,19 +19,6 @@ from .priority_fusion import PriorityFusion
 _MOST_INPUTS = 64
 # How many kernels an op becomes a part of: none, the one of this number, or several.
 _NO_ROOT, _MANY_ROOTS = -1, -2
-
-
-def is_short(op: Operation, machine: Machine) -> bool:
-    """Whether the machine keeps a reduce as one op, which fuses."""
-    longest = machine.longest_fused_reduction
-    return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
-
-
-def fuses(op: Operation) -> bool:
-    """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
-    if Trait.IN_PLACE in op.traits:
-        return False
-    return bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
 
 
 @dataclass(slots=True)
@@ -135,8 +122,6 @@ class _Decision:
             root = _united(root, self.root[user])
         fused = self.fusible(op) and everywhere and self.may_be_repeated(op, absorbing, root)
         written = not fused
-        if written and self.machine.repeats_cheap and self.is_cheap(op) and self.reads_one(op):
-            fused = True  # written for those who need it, and computed again by the others
         fusion.written[position] = written
         if fused:
             fusion.into[position] = absorbing
@@ -160,9 +145,6 @@ class _Decision:
             return len(op.results) == 1 and is_short(op, self.machine)
         return fuses(op)
 
-    def is_cheap(self, op: Operation) -> bool:
-        return self.fusible(op) and Trait.EXPENSIVE not in op.traits
-
     def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:
         """Whether the op is cheap enough to be computed once for every kernel and element that reads it."""
         if op.name == "reduce" and op.name in self.machine.cheap:
@@ -174,13 +156,6 @@ class _Decision:
     def spreads(self, user: int) -> bool:
         op, shapes = self.block.ops[user], self.block.shapes
         return op.name == "broadcast_in_dim" and prod(shapes[op.results[0]]) > prod(shapes[op.operands[0]])
-
-    def reads_one(self, op: Operation) -> bool:
-        """Whether the op reads at most one tensor of its own rank that is in memory."""
-        shapes, producer, ops = self.block.shapes, self.fusion.producer, self.block.ops
-        rank = len(shapes[op.results[0]])
-        big = [value for value in set(op.operands) if len(shapes[value]) == rank]
-        return sum(value not in producer or Trait.FREE not in ops[producer[value]].traits for value in big) <= 1
 
 
 def _united(one: int, other: int) -> int:

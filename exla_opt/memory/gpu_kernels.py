@@ -14,8 +14,6 @@ from exla_opt.ops.traits import Trait
 from .block import Block, Operation
 from .machine import Machine
 
-# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
-_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
 # A reduce of fewer elements is a loop inside its reader.
 _LONG_REDUCE, _OWN_KERNEL = 16, 32
 # Seconds before a kernel starts, and the share of computing that goes on while memory is read.
@@ -99,7 +97,7 @@ class Kernels:
             flops=float(cycles * work) if not op.traits & (Trait.FREE | Trait.MOVES) else 0.0,
             threads=max(self.threads(op, count, work), 1),
             written=sum(sizes[value] for value in op.results),
-            splits=int(op.name in _STARTS_ANEW),
+            splits=int(Trait.NEW_BLOCK in op.traits),
         )
         if op.name == "reduce":
             length = work // max(count, 1)

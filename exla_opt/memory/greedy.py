@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
+from .block import Block, Operation, fuses, is_short
 from .machine import Machine
 
 # The most copies of one op's code in a kernel.
@@ -26,8 +26,6 @@ _MOST_COPIES = 15
 _LARGE_KERNEL = 64
 # Ways from an op to its readers that are longer than so many ops lead through something that is not fused.
 _LONGEST_WAY = 300
-# The code of these is written out in blocks of its own, after which nothing computed before is at hand.
-_STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
 # Rows of no more elements are put together one by one.
 _SHORT_RUN = 8
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
@@ -81,9 +79,8 @@ class Greedy:
         if is_joined_in_rows(op):
             return False
         if op.name == "reduce":
-            longest = self.machine.longest_fused_reduction
-            return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
-        return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+            return is_short(op, self.machine)
+        return fuses(op)
 
     def grow(self, root: int) -> None:
         """Take producers into the kernel of `root`, the one that stands last first."""
@@ -150,7 +147,7 @@ class Greedy:
         """Whether the op would be written out too often. number: how often."""
         if op.name == "broadcast_in_dim":
             return False
-        if op.name in _STARTS_ANEW and (number > 1 or max(copies.values()) > _MOST_COPIES):
+        if Trait.NEW_BLOCK in op.traits and (number > 1 or max(copies.values()) > _MOST_COPIES):
             return True
         return number > _MOST_COPIES
 

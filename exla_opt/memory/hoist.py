@@ -12,7 +12,6 @@ from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
 
-_NOT_ALONE = frozenset("broadcast_in_dim constant iota reverse slice splat transpose".split())
 _STAYS = Trait.CONTROL_FLOW | Trait.ORDERED | Trait.RANDOM | Trait.COLLECTIVE
 
 
@@ -56,7 +55,7 @@ def _without_invariants(around: Block, loop: Operation) -> Operation:
         known = all(value in outer or value in waiting for value in op.operands)
         if not known or op.captures or op.name == "custom_call" or op.traits & _STAYS:
             kept.append(op)
-        elif op.name in _NOT_ALONE:
+        elif Trait.WITH_READER in op.traits:
             waiting.update(dict.fromkeys(op.results, op))
             kept.append(op)
         else:

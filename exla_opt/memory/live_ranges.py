@@ -23,7 +23,7 @@ class Run:
 
     order: the kernels as they run, as places in the block's ops; a step is a place in it.
     inputs: what the kernel of each op reads, as in `Fusion`.
-    lives, scratches: for each step the bytes alive, and those that the kernel needs beside them while it runs.
+    lives, scratches: for each step the bytes alive, and those that the kernel needs on top of them while it runs.
     born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
     inner: the runs of the bodies of control flow, by step.
     updated: the tensors that have to take over the buffer of another, and that one.
@@ -79,7 +79,7 @@ class Run:
                     self.died[value] = step
 
     def inside(self, step: int) -> int:
-        """The bytes that the bodies of a step's op need beside its results."""
+        """The bytes that the bodies of a step's op need on top of its results."""
         peak = max((inner.peak for inner in self.inner[step]), default=0)
         return max(peak - self.made_inside(self.block.ops[self.order[step]]), 0)
 

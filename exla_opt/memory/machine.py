@@ -1,6 +1,6 @@
 """Machines: what each does with ops, as data. The rest of `memory` asks a machine and knows none by name.
 
-The rules are facts of XLA's compilers as they come with jaxlib 0.10; the speeds are those that the makers publish, and
+The rules are facts of XLA's compilers as they come with jaxlib 0.10; the speeds are those that the vendors publish, and
 the shares of them that programs reach.
 """
 

@@ -1,4 +1,4 @@
-"""One op of IR as XLA simplifies it by itself: a square is a multiplication, a division by one number is one too."""
+"""One op of IR as XLA simplifies it, whatever reads it: squares and divisions by one number are multiplications."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values
+from exla_opt.ops.reducers import is_identity
 from exla_opt.ops.traits import traits_of
 from exla_opt.ops.views import is_view
 
@@ -21,8 +22,8 @@ from .dots import copied_sides, dot_dims, is_folded
 from .machine import CPU, Machine
 
 _MULTIPLY = traits_of("stablehlo.multiply")
-# What these ops leave the other operand as it is with; XLA drops them.
-_NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
+# XLA drops these where one operand is their identity.
+_DROPPED = frozenset("stablehlo." + name for name in ("add", "and", "multiply", "or"))
 
 
 def read_operation(
@@ -80,11 +81,11 @@ def has_own_buffer(op: ir.Operation, types: Types) -> bool:
 
 
 def identity_side(op: ir.Operation) -> int | None:
-    """The operand that the result equals, where the other is the op's neutral element everywhere."""
-    neutral = _NEUTRAL.get(op.name)
-    if neutral is None or (op.name == "stablehlo.and" and str(element_type(op.results[0])) != "i1"):
+    """The operand that the result equals, where the other is the op's identity everywhere."""
+    if op.name not in _DROPPED:
         return None
-    return next((1 - side for side in (1, 0) if splat_value(op.operands[side]) == neutral), None)
+    name = op.name.rpartition(".")[2]
+    return next((1 - side for side in (1, 0) if is_identity(name, op.operands[side])), None)
 
 
 def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:

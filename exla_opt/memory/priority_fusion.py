@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from exla_opt.ops.traits import Trait
-
-from .block import Block, Operation
+from .block import Block, Operation, fuses
 from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 from .machine import Machine
 
@@ -127,7 +125,7 @@ class PriorityFusion:
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def find_normalised(self) -> None:
-        """Note what a kernel reads beside sums over rows of it: all of that is one kernel, with a buffer of its own."""
+        """Note what a kernel reads next to sums over its rows: all of that is one kernel, with a buffer of its own."""
         summed: dict[int, set[int]] = {}
         joined: dict[int, int] = {}  # how many readers a sum of rows becomes one kernel with
         for position, kernel in enumerate(self.kernels):
@@ -157,7 +155,7 @@ class PriorityFusion:
         return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
 
     def find_tuples(self) -> set[int]:
-        """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.
+        """The tensors that a kernel writes next to another: they come out of a tuple, and nothing takes their place.
 
         A kernel and one that reads what it writes, element by element, become one with two results.
         """
@@ -266,4 +264,4 @@ def absorbs(op: Operation, index: int) -> bool:
         return index != 0
     if op.name in ("reduce", "reduce_window"):
         return True
-    return Trait.IN_PLACE not in op.traits and bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+    return fuses(op)

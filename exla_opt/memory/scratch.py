@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
-from .block import Operation
+from .block import Operation, is_short
 from .buffers import Buffers
-from .fusion import is_short
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128

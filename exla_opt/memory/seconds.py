@@ -12,6 +12,7 @@ from math import isqrt, prod, sqrt
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .buffers import STORED
 from .fusion import Fusion, fuse
 from .machine import Machine
 
@@ -21,8 +22,6 @@ _LAST_KERNELS = 3
 _SLOW, _QUICK, _SORT = 10.0, 0.5, 20.0
 # A kernel's inputs are followed through what is fused so far, as the fusion does itself.
 _MOST_INPUTS = 64
-_CUTS = frozenset({"dynamic_slice", "slice", "gather"})
-_UPDATES = frozenset({"dynamic_update_slice", "scatter"})
 
 
 def seconds_of(block: Block, machine: Machine) -> float:
@@ -68,7 +67,7 @@ def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
 
 
 def _is_kernel(op: Operation) -> bool:
-    return op.name not in ("constant", "splat")
+    return op.name not in STORED
 
 
 def _seconds_of_bodies(op: Operation, machine: Machine) -> float:
@@ -101,7 +100,7 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
     made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
-    if op.name in ("sort", "top_k"):
+    if Trait.SELECTS | Trait.LIBRARY in op.traits:
         operations = _SORT * read
     elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
         operations = made * (block.shapes[op.operands[0]] or (1,))[-1]
@@ -145,10 +144,10 @@ class _Traffic:
         block, fusion = self.fusion.block, self.fusion
         if op.name == "dynamic_slice" and not op.operands:  # of a planned loop: cut from somewhere outside
             return {op.results[0]: block.sizes[op.results[0]]}
-        cut = sum(block.sizes[value] for value in op.results) if op.name in _CUTS else None
+        cut = sum(block.sizes[value] for value in op.results) if Trait.CUTS in op.traits else None
         read: dict[int, int] = {}
         for index, value in enumerate(op.operands):
-            if op.name in _UPDATES and index == 0:
+            if Trait.IN_PLACE in op.traits and index == 0:
                 continue
             producer = fusion.producer.get(value)
             if producer is not None and not _is_kernel(block.ops[producer]):

@@ -80,7 +80,7 @@ class Timeline:
 def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     """The timeline of the main function on a machine, in a time linear in the number of ops.
 
-    Calls are not followed, so a module whose calls are inlined tells more.
+    Calls are not followed, so a module whose calls are inlined shows more.
     """
     function = main_function(module)
     types = Types()

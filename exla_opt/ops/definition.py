@@ -57,9 +57,9 @@ class Combination:
     The state is what a loop carries for the op: before the first tile `initial(op, types, operands)`, after each tile
     `combine(op, state, partial, start)`, where the tile begins at index `start`, a tensor<i32>, of the factor.
     widens: whether partial results of the op are float32 although its own are narrower; converts: whether its operands
-    are converted for that, and not by the op itself. reassociates: whether combining
-    along a factor of this kind may round otherwise than the op itself, given that not all results are integers. resume:
-    `(op, state, partial)` to a slice of a scan that goes on from the state.
+    are converted for that, and not by the op itself. reassociates: whether combining along a factor of this kind may
+    round otherwise than the op itself, given that not all results are integers. resume: `(op, state, partial)` to a
+    slice of a scan that goes on from the state.
     """
 
     initial: Callable[[ir.Operation, Sequence[ir.Type], Sequence[ir.Value]], list[ir.Value]] | _None

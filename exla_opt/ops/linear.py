@@ -114,7 +114,7 @@ OPS["stablehlo.batch_norm_inference"] = OpDefinition(
 
 
 def _batch_norm_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Every feature by itself, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
+    """Every feature on its own, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
     feature = integer(op, "feature_index")
 
     def letters(rank: int) -> Letters:

@@ -174,7 +174,7 @@ OPS["stablehlo.sort"] = OpDefinition(
 
 
 def rows_of_top_k(shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,k])->([i,l],[i,l])`: every row by itself."""
+    """`([i,k])->([i,l],[i,l])`: every row on its own."""
     rows: list[list[Hashable]] = [[dim] for dim in range(len(shapes.operands[0]) - 1)]
     result: Letters = [*rows, ["l"]]
     return factors_of(Einsum([[*rows, ["k"]]], [result] * len(shapes.results), uncut=("k", "l")), shapes)

@@ -18,7 +18,7 @@ class Trait(Flag):
     POINTWISE: an element of the result comes from the elements at its place in the operands.
     MOVES: the result's elements are the operand's, moved, repeated or left out.
     REARRANGES: moves, and depends on no place: every element of the operand is there, in another shape or order.
-    CUTS: moves, and keeps a part of the operand in its order.
+    CUTS: moves, and reads no more of the first operand than it keeps.
     GENERATES: the result comes from no operand.
     VIEW: the result is always the operand's own buffer. What is one at times only, `views.is_view` says.
     FREE: the result costs nothing to have again: it repeats a smaller tensor, counts, or is one number.
@@ -27,6 +27,8 @@ class Trait(Flag):
     SLOW: takes more than ten times as long as an addition, an element.
     CONTROL_FLOW: its regions hold blocks of ops.
     ORDERED: its order among its like is part of the program, whatever its operands.
+    WITH_READER: where it would be the same in every trip XLA moves it out of a loop only with an op that reads it.
+    NEW_BLOCK: its code begins a block of its own, after which nothing that was computed before is at hand.
     IN_PLACE: the results take the buffers of the first operands, one for one, where nobody reads those later.
     REDUCES: combines elements by a body of its own.
     SELECTS: every element of the result is an element of an operand, chosen by comparing them or by a predicate.
@@ -51,6 +53,8 @@ class Trait(Flag):
     SLOW = auto()
     CONTROL_FLOW = auto()
     ORDERED = auto()
+    WITH_READER = auto()
+    NEW_BLOCK = auto()
     IN_PLACE = auto()
     REDUCES = auto()
     SELECTS = auto()
@@ -69,7 +73,7 @@ _PX = _P | Trait.EXPENSIVE
 _PXS = _PX | Trait.SLOW
 _M = Trait.MOVES
 _MR = _M | Trait.REARRANGES | Trait.CHEAP
-_G = Trait.GENERATES | Trait.FREE | Trait.CHEAP
+_G = Trait.GENERATES | Trait.FREE | Trait.CHEAP | Trait.WITH_READER
 
 # By names without the dialect.
 STABLEHLO: dict[str, Trait] = {
@@ -92,26 +96,26 @@ STABLEHLO: dict[str, Trait] = {
     **dict.fromkeys("cbrt exponential_minus_one log_plus_one remainder tan".split(), _PX),
     **dict.fromkeys("atan2 cosine divide exponential log logistic power rsqrt sine sqrt tanh".split(), _PXS),
     # What makes and moves elements.
-    "broadcast_in_dim": _MR | Trait.FREE,
+    "broadcast_in_dim": _MR | Trait.FREE | Trait.WITH_READER,
     "constant": _G,
     "iota": _M | _G,
-    "concatenate": _M,
+    "concatenate": _M | Trait.NEW_BLOCK,
     "dynamic_slice": _M | Trait.CUTS,
-    "dynamic_update_slice": _M | Trait.IN_PLACE,
-    "gather": _M | Trait.EXPENSIVE,
-    "pad": _M,
+    "dynamic_update_slice": _M | Trait.IN_PLACE | Trait.NEW_BLOCK,
+    "gather": _M | Trait.CUTS | Trait.EXPENSIVE,
+    "pad": _M | Trait.NEW_BLOCK,
     "reshape": _MR | Trait.VIEW,
-    "reverse": _M,
+    "reverse": _M | Trait.WITH_READER,
     "scatter": Trait.IN_PLACE,
-    "slice": _M | Trait.CUTS,
-    "transpose": _MR,
+    "slice": _M | Trait.CUTS | Trait.WITH_READER,
+    "transpose": _MR | Trait.WITH_READER,
     # Sums, orders, products.
     "convolution": Trait.CONTRACTS,
     "dot": Trait.CONTRACTS,
     "dot_general": Trait.CONTRACTS,
     "einsum": Trait.CONTRACTS,
-    "reduce": Trait.REDUCES | Trait.EXPENSIVE,
-    "reduce_window": Trait.REDUCES,
+    "reduce": Trait.REDUCES | Trait.EXPENSIVE | Trait.NEW_BLOCK,
+    "reduce_window": Trait.REDUCES | Trait.NEW_BLOCK,
     "custom_call": Trait.LIBRARY,
     "fft": Trait.LIBRARY,
     "sort": Trait.SELECTS | Trait.LIBRARY,

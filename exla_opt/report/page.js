@@ -12,7 +12,7 @@
     { name: "After", color: "--after", ...data.after },
   ].filter((side) => side.points.length);
   const highest = Math.max(1, ...sides.map((side) => side.memory.peak));
-  // Told one by one: so many of the largest tensors, but few that are less than one part in so many of what is alive.
+  // Listed one by one: so many of the largest tensors, but few that are less than one part in so many of what is alive.
   const MOST_ROWS = 12;
   const FEWEST_ROWS = 3;
   const LEAST_SHARE = 1000;
@@ -98,7 +98,7 @@
     return Array.from({ length: Math.floor(top / step) + 1 }, (_, count) => count * step);
   }
 
-  // A threshold far above both curves would flatten them: it is told below the chart instead.
+  // A threshold far above both curves would flatten them: it is stated below the chart instead.
   const isFar = () => limit > 2 * highest && !logarithmic.checked;
 
   function layout() {
@@ -157,12 +157,12 @@
     where.append(`step ${point + 1} of ${side.points.length}, `, element("code", one.op), ...place, loops);
     box.append(where);
     const alive = aliveAt(side, point);
-    const isTold = (tensor, place) =>
+    const isListed = (tensor, place) =>
       place < FEWEST_ROWS || (place < MOST_ROWS && tensor.bytes * LEAST_SHARE >= one.bytes);
-    const told = alive.filter(isTold);
-    const rest = alive.slice(told.length);
+    const listed = alive.filter(isListed);
+    const rest = alive.slice(listed.length);
     const table = element("table");
-    table.append(...told.map(tensorRow));
+    table.append(...listed.map(tensorRow));
     const sum = (tensors) => tensors.reduce((bytes, tensor) => bytes + tensor.bytes, 0);
     const others = [
       [sum(rest), `${rest.length} more tensor${rest.length > 1 ? "s" : ""}`],

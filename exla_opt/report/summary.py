@@ -59,7 +59,7 @@ def _returned(function: ir.Operation) -> frozenset[ir.Value]:
 def count_remarks(remarks: Sequence[Remark], kind: Kind) -> list[tuple[Remark, int]]:
     """The distinct remarks of one kind, largest tensor first, and how often each was made.
 
-    Equal tensors refused for the same reason at the same place differ in nothing that a person could tell.
+    Equal tensors refused for the same reason at the same place differ in nothing that a person could see.
     """
     counts = Counter(remark for remark in remarks if remark.kind is kind)
     return sorted(counts.items(), key=lambda item: -item[0].bytes)

@@ -87,7 +87,7 @@ class TargetError(InputError):
         super().__init__(message, file=f"--target={target}")
 
     def locate(self, name: str, data: bytes) -> None:
-        """Stay as it is: the module `name` is not to blame."""
+        """Stay as it is: the fault is not in the module `name`."""
 
 
 @dataclass(frozen=True, slots=True)

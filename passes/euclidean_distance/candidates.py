@@ -154,7 +154,7 @@ def _sum_of_dot(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value],
 
 
 def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refusal:
-    """The rewrite of one sum, as far as the sum alone tells. threshold: bytes above which a tensor is big."""
+    """The rewrite of one sum, as far as the sum alone shows. threshold: bytes above which a tensor is big."""
     root, sizes = given.root, given.sizes
     element = build.tensor_of(given.big).element_type
     floats = bool(float_bits(element))

@@ -13,7 +13,7 @@ from .expression import Expression
 # More than these and the formula is no distance and none of its gradients.
 _MOST_TERMS = 12
 _MOST_FACTORS = 8
-# The points are squared before they are multiplied: factors further from 1 bring back what overflows by itself.
+# The points are squared before they are multiplied: factors further from 1 bring back what overflows on its own.
 _FARTHEST = 1e15
 # Deeper formulas have more terms than that, or are made of parts that were read for other formulas.
 _DEEPEST = 64

@@ -102,7 +102,7 @@ def _limits(tree: Tree, fits: int, cost: ChainCost) -> list[int]:
 def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tree]:
     """Take a product that others read as well into its readers, where making it again costs less.
 
-    Either it pays for a reader by itself, and the product stays for the others; or it pays only for all together,
+    Either it pays for a reader alone, and the product stays for the others; or it pays only for all together,
     since then nobody needs the product any more.
     """
     current = dict(enumerate(trees))

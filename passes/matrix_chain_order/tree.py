@@ -107,12 +107,12 @@ def _is_sum(op: ir.Operation) -> bool:
     return componentwise(body_of(op)) == ("add",) and splat_value(op.operands[1]) == 0
 
 
-# Whether an op is taken into a product; told whether others read it too, through ops that cost nothing.
+# Whether an op is taken into a product; given whether others read it too, through ops that cost nothing.
 Absorbs = Callable[[ir.Operation, bool], bool]
 
 
 def is_absorbed(op: ir.Operation, shared: bool) -> bool:
-    """Whether a product takes the op in by itself: it costs nothing, or only the product reads it."""
+    """Whether a product takes the op in on its own: it costs nothing, or only the product reads it."""
     if op.name in FREE:
         return True
     return op.name in _REST and len(op.results) == 1 and not shared and not is_read_again(op)

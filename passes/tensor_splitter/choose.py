@@ -17,13 +17,11 @@ from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
-from .candidates import candidate_mappings, find_twins
-from .extent import block_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
 from .region import Region, grow, is_free
-from .selection import Selection
+from .selection import Selection, block_peak, candidate_mappings, find_twins
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from jaxlib.mlir import ir
 
 from exla_opt.ir.locations import describe
+from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import restore_order
+from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
+from exla_opt.memory.loop_kernels import needs_separate_kernels
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Reason, Remark
@@ -22,7 +27,6 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .choose import Choice, choose
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .kernels import keep_separate_kernels, needs_separate_kernels
 from .loops import Refusal
 from .plan import Plan
 from .rematerialise import rematerialise_captures
@@ -40,7 +44,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         return _all_missed(module, options, reason)
     if not _read(module, options, options.size_threshold):
         return []
-    original = _copy(module)
+    original = copy_of(module)
     done, missed = _split(module, options)
     if not done or _lowers_peak(original, module, options.machine):
         return done + missed
@@ -67,15 +71,6 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
         done += made
         normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
     return done, missed
-
-
-def _copy(module: ir.Module) -> ir.Module:
-    """A module with the same functions."""
-    made = ir.Module.create(ir.Location.unknown(module.context))
-    with ir.InsertionPoint(made.body):
-        for view in module.body.operations:
-            view.operation.clone()
-    return made
 
 
 def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bool:
@@ -198,14 +193,14 @@ def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:
-    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `kernels`)."""
+    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `memory.loop_kernels`)."""
     types = Types()
 
     def finish(op: ir.Operation) -> ir.WalkResult:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
             if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
-                keep_separate_kernels(op)
+                keep_separate_kernels(op, partial(has_trait, trait=Trait.POINTWISE))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(finish)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.loops import after_input
 from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
-from exla_opt.ops.traits import Trait
+from exla_opt.ops.traits import Trait, traits_of
 
-from .graph import OUTSIDE, TILE_MARK, Graph
-from .loop_init import after_input, find_depths, last_input
-from .plan import LoopPlan, Plan
-from .region import TiledOp
-from .tile_runs import TileRun
+from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
+from .plan import LoopPlan, Plan, TileRun
+
+# XLA makes these where they are read, whenever that is.
+_EARLY = Trait.GENERATES | Trait.REARRANGES
 
 
 class _Tiles:
@@ -173,22 +176,22 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
 
 
 def _build_while(
-    graph: Graph, plan: Plan, loop: LoopPlan, piece: TileRun, states: dict[int, list[ir.Value]]
+    graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, states: dict[int, list[ir.Value]]
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
-    """The loop over one piece. Returns its final counter and states."""
+    """The loop over one run of tiles. Returns its final counter and states."""
     initial = [build.scalar_i32(0), *_flatten(states)]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial)
     made.operation.attributes[TILE_MARK] = ir.UnitAttr.get()
     condition, body = (region.blocks.append(*types) for region in made.operation.regions)
     with ir.InsertionPoint(condition):
-        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(piece.trips))])
+        stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(run.trips))])
     with ir.InsertionPoint(body):
         counter, *carried = body.arguments
-        start = stablehlo.multiply(counter, build.scalar_i32(piece.tile))
-        if piece.start:
-            start = stablehlo.add(start, build.scalar_i32(piece.start))
-        after = _Tiles(graph, plan, loop, piece, start).emit(_like(states, carried))
+        start = stablehlo.multiply(counter, build.scalar_i32(run.tile))
+        if run.start:
+            start = stablehlo.add(start, build.scalar_i32(run.start))
+        after = _Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
     return results[0], _like(states, results[1:])
@@ -225,6 +228,46 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
             results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():
         op.results[index].replace_all_uses_with(value)
+
+
+def find_depths(graph: Graph) -> list[int]:
+    """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
+    depths: list[int] = []
+    for node in graph.nodes:
+        producers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
+        before = max((depths[made] for made in producers if made != OUTSIDE), default=0)
+        depths.append(before + (not _is_fused(node.traits)))
+    return depths
+
+
+def _is_fused(traits: Trait) -> bool:
+    """Whether an op is a step of a fused kernel."""
+    if traits & (_EARLY | Trait.POINTWISE):
+        return True
+    return Trait.MOVES in traits and not traits & (Trait.IN_PLACE | Trait.EXPENSIVE)
+
+
+def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
+    """The tensor that the loop reads and that is ready last; None if all are there from the start.
+
+    Where an op stands says little, for XLA runs what is ready; it decides between those that take as many steps.
+    depths: what `find_depths` found.
+    """
+    inside = set(loop.stage.nodes)
+    found: tuple[int, int, ir.Value] | None = None
+    for position in loop.stage.nodes:
+        node = graph.nodes[position]
+        for number, value in zip(node.operands, node.op.operands, strict=True):
+            tensor = graph.tensors[number]
+            made = tensor.producer
+            if made == OUTSIDE or made in inside or not prod(tensor.type.shape):
+                continue
+            op = defining_op(value)  # not always the graph's: a loop may have taken its place
+            if op is None or traits_of(op.name) & _EARLY:
+                continue
+            if found is None or (depths[made], made) > found[:2]:
+                found = depths[made], made, value
+    return None if found is None else found[2]
 
 
 def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:

@@ -37,12 +37,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
 from exla_opt.ops.reducers import selects
 from exla_opt.ops.traits import Trait
 
-from .comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
 from .graph import OUTSIDE, Graph, Node
-from .stages import Producers, Stage
+from .region import Producers, Stage
 
 # Of pointwise ops: each element of the result is the one at its place in one of the operands.
 _CHOICE = Trait.SELECTS | Trait.POINTWISE

@@ -1,5 +1,6 @@
 """A read-only index of one block: its ops and tensors as plain numbers, so that analysis is fast and pure.
 
+How an op of the block is cut along one of its factors is read off here as well: its tiled op.
 Operations are numbered, never hashed: the hash of an `ir.Operation` changes with its attributes.
 """
 
@@ -13,7 +14,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import captured_values
 from exla_opt.memory.block import Operation
-from exla_opt.ops.rules import OpRule
+from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
 OUTSIDE = -1
@@ -169,7 +170,7 @@ class _Reader:
 def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
     """One graph for every block of the module's functions and of their control flow, outer blocks first.
 
-    rules: what `factors.read_rules` returned for this module, in the order of its walk.
+    rules: what `ops.rules.read_rules` returned for this module, in the order of its walk.
     """
     reader = _Reader(rules)
     for view in module.body.operations:
@@ -177,3 +178,63 @@ def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:
             for block in region.blocks:
                 reader.read(block)
     return reader.graphs
+
+
+@dataclass(frozen=True, slots=True)
+class TiledOp:
+    """One op of a region, with its factor laid on the region's index.
+
+    Index r of the region is indices [r * scale + offset, (r + 1) * scale + offset) of the op's factor.
+    operands, results: the mappings in terms of the region's index; None where the tensor does not carry it.
+    """
+
+    node: int
+    factor: Factor
+    scale: int
+    offset: int
+    operands: tuple[DimMapping | None, ...]
+    results: tuple[DimMapping | None, ...]
+
+
+def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> TiledOp | None:
+    """Lay the factor of `node`, which stands at `own`, on the region so that `own` becomes `wanted`.
+
+    None when the region's index is not a whole number of the factor's indices.
+    """
+    if wanted.inner % own.inner:
+        return None
+    scale = wanted.inner // own.inner
+    if own.length != wanted.length * scale:
+        return None
+    offset = own.low - wanted.low * scale
+
+    def on_region(mapping: DimMapping | None) -> DimMapping | None:
+        if mapping is None:
+            return None
+        return DimMapping(mapping.dim, mapping.length // scale, mapping.inner * scale, (mapping.low - offset) // scale)
+
+    present = [mapping for mapping in (*factor.operands, *factor.results) if mapping is not None]
+    if any(mapping.length % scale or (mapping.low - offset) % scale for mapping in present):
+        return None
+    return TiledOp(
+        node.position,
+        factor,
+        scale,
+        offset,
+        tuple(map(on_region, factor.operands)),
+        tuple(map(on_region, factor.results)),
+    )
+
+
+def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
+    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
+    factor = node.rule.at_result(index, wanted.dim)
+    own = factor.results[index] if factor else None
+    return lay_op(node, factor, own, wanted) if factor and own else None
+
+
+def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
+    """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
+    factor = node.rule.at_operand(index, wanted.dim)
+    own = factor.operands[index] if factor else None
+    return lay_op(node, factor, own, wanted) if factor and own else None

@@ -1,6 +1,8 @@
-"""The loops of a region, as far as they are legal: what they compute, store and leave, or why there are none.
+"""The loops of a region, as far as they are legal: their stages, what each computes and stores, or why there are none.
 
-Nothing here depends on the size of a tile, nor on the tensor of the region that was asked for.
+What is reduced over the factor is complete only after its loop; whoever needs it waits for the next stage.
+Big tensors never cross a stage: they are recomputed in every loop that needs them. Nothing here depends on the size of
+a tile, nor on the tensor of the region that was asked for.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from exla_opt.ops.comparisons import asks
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .comparisons import asks
 from .equality import find_repeated, find_unequal
-from .graph import Graph
-from .region import Region
-from .stages import Output, Producers, Stage, find_copies, find_outline, find_producers, find_stages
+from .graph import Graph, Node
+from .region import Output, Producers, Region, Stage, find_producers
 
 # Every stage recomputes big tensors: attention cut over its keys has five, its gradient a few more.
 _MOST_STAGES = 10
@@ -138,3 +140,139 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
         if region.tiled[user].operands[index] is None:
             return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
     return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))
+
+
+def _stage_numbers(
+    graph: Graph, region: Region, producers: Producers, copies: set[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The earliest stage of every tiled op, and the stage before which every whole value is ready (0 left out).
+
+    One walk in program order.
+    """
+    ready: dict[int, int] = {}  # what is not in it is there before the first loop
+    stages: dict[int, int] = {}
+    first, last = min(region.tiled), max(region.tiled)
+    for node in graph.nodes[first : last + 1]:  # nothing before the first tiled op waits for one
+        after = 0
+        for value in (*node.operands, *node.captures):
+            if value in ready and ready[value] > after:
+                after = ready[value]
+        if node.position in region.tiled:
+            stages[node.position] = _tiled_stage(node, producers[node.position], ready, stages)
+            if node.position not in copies:  # the original of a copy stays: it is ready when its operands are
+                after = stages[node.position] + 1
+        if after:
+            ready.update(dict.fromkeys(node.results, after))
+    return stages, ready
+
+
+def _tiled_stage(node: Node, producers: tuple[int | None, ...], ready: dict[int, int], stages: dict[int, int]) -> int:
+    stage = max((ready.get(value, 0) for value in node.captures), default=0)
+    for value, producer in zip(node.operands, producers, strict=True):
+        stage = max(stage, ready.get(value, 0) if producer is None else stages[producer])
+    return stage
+
+
+def _needed_whole(graph: Graph, producers: Producers, value: int) -> bool:
+    """Whether some reader outside the region, or a tiled op that does not cut it, needs the complete tensor."""
+    return any(
+        index < 0 or user not in producers or producers[user][index] is None
+        for user, index in graph.tensors[value].users
+    )
+
+
+def _own_outputs(graph: Graph, region: Region, producers: Producers, position: int) -> list[Output]:
+    tiled = region.tiled[position]
+    outputs = []
+    for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
+        if mapping is None:
+            outputs.append(Output(position, index, None))
+        elif _needed_whole(graph, producers, value):
+            outputs.append(Output(position, index, mapping))
+    return outputs
+
+
+def find_copies(graph: Graph, producers: Producers) -> set[int]:
+    """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
+    copies: set[int] = set()
+    for position in sorted(producers):
+        if Trait.CHEAP not in graph.nodes[position].traits:
+            continue
+        if all(producer is None or producer in copies for producer in producers[position]):
+            copies.add(position)
+    return copies
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of the loops of a region before their bodies are.
+
+    numbers: the earliest stage of every tiled op. ready: the stage before which every unsplit value is, where that is
+    not the first. outputs: by stage, its outputs; a stage that is missing has no loop.
+    """
+
+    numbers: dict[int, int]
+    ready: dict[int, int]
+    outputs: dict[int, dict[tuple[int, int], Output]]
+
+
+def find_outline(graph: Graph, region: Region, producers: Producers, copies: set[int]) -> Outline:
+    """How many loops a region takes, and for what. producers, copies: what `find_producers` and `find_copies` found."""
+    numbers, ready = _stage_numbers(graph, region, producers, copies)
+    outputs: dict[int, dict[tuple[int, int], Output]] = {}
+    for position, number in numbers.items():
+        if position in copies:
+            continue  # the original stays where it is for whoever else reads it
+        for output in _own_outputs(graph, region, producers, position):
+            if graph.tensors[graph.nodes[position].results[output.result]].users:
+                outputs.setdefault(number, {})[position, output.result] = output
+    return Outline(numbers, ready, outputs)
+
+
+def find_stages(
+    graph: Graph,
+    region: Region,
+    producers: Producers,
+    copies: set[int],
+    outline: Outline,
+    is_big: Callable[[int], bool],
+    keeps: bool = True,
+) -> list[Stage]:
+    """The loops of a region, first to last.
+
+    producers, copies, outline: what `find_producers`, `find_copies` and `find_outline` found.
+    is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
+    """
+    numbers, ready = outline.numbers, outline.ready
+    outputs = {number: dict(found) for number, found in outline.outputs.items()}
+    stages: list[tuple[int, list[int], set[int]]] = []
+    computed: dict[int, set[int]] = {}
+    for number in sorted(outputs):
+        needed: set[int] = set()
+        awaited: set[int] = set()
+        queue = [position for position, _ in outputs[number]]
+        while queue:
+            position = queue.pop()
+            if position in needed:
+                continue
+            needed.add(position)
+            for value, producer in zip(graph.nodes[position].operands, producers[position], strict=True):
+                if producer is None:
+                    if value in ready:
+                        awaited.add(value)
+                    continue
+                home = numbers[producer]
+                stored = keeps and home < number and producer in computed.get(home, ()) and producer not in copies
+                if stored and not is_big(value):
+                    result = graph.tensors[value].result_index
+                    mapping = region.tiled[producer].results[result]
+                    awaited.add(value)
+                    outputs[home].setdefault((producer, result), Output(producer, result, mapping))
+                    continue
+                queue.append(producer)
+        computed[number] = needed
+        stages.append((number, sorted(needed), awaited))
+    return [
+        Stage(number, tuple(nodes), tuple(out for _, out in sorted(outputs[number].items())), frozenset(awaited))
+        for number, nodes, awaited in stages
+    ]

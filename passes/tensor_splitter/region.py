@@ -1,7 +1,8 @@
 """Regions: the ops that one factor reaches from one dimension of one big tensor (design: regions).
 
 Analysis only. A region's index runs over [0, extent); every tiled op knows how its own factor lies on
-that index, so that a shifted slice, a pad or a merged dimension are read off in one place.
+that index, so that a shifted slice, a pad or a merged dimension are read off in one place. At the end stand the words
+for the loops of a region: who makes whose tile, what one loop brings out, a stage.
 """
 
 from __future__ import annotations
@@ -14,27 +15,11 @@ from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import OUTSIDE, Graph, Node, updates_carry
+from .graph import OUTSIDE, Graph, Node, TiledOp, tiled_from_operand, tiled_from_result, updates_carry
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
 _MOST_BETWEEN = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TiledOp:
-    """One op of a region, with its factor laid on the region's index.
-
-    Index r of the region is indices [r * scale + offset, (r + 1) * scale + offset) of the op's factor.
-    operands, results: the mappings in terms of the region's index; None where the tensor does not carry it.
-    """
-
-    node: int
-    factor: Factor
-    scale: int
-    offset: int
-    operands: tuple[DimMapping | None, ...]
-    results: tuple[DimMapping | None, ...]
 
 
 @dataclass(slots=True)
@@ -59,50 +44,6 @@ class Region:
     def high(self) -> int:
         """One past the largest region index of any tensor."""
         return max(mapping.low + mapping.length for mapping in self.mappings.values())
-
-
-def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> TiledOp | None:
-    """Lay the factor of `node`, which stands at `own`, on the region so that `own` becomes `wanted`.
-
-    None when the region's index is not a whole number of the factor's indices.
-    """
-    if wanted.inner % own.inner:
-        return None
-    scale = wanted.inner // own.inner
-    if own.length != wanted.length * scale:
-        return None
-    offset = own.low - wanted.low * scale
-
-    def on_region(mapping: DimMapping | None) -> DimMapping | None:
-        if mapping is None:
-            return None
-        return DimMapping(mapping.dim, mapping.length // scale, mapping.inner * scale, (mapping.low - offset) // scale)
-
-    present = [mapping for mapping in (*factor.operands, *factor.results) if mapping is not None]
-    if any(mapping.length % scale or (mapping.low - offset) % scale for mapping in present):
-        return None
-    return TiledOp(
-        node.position,
-        factor,
-        scale,
-        offset,
-        tuple(map(on_region, factor.operands)),
-        tuple(map(on_region, factor.results)),
-    )
-
-
-def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_result(index, wanted.dim)
-    own = factor.results[index] if factor else None
-    return lay_op(node, factor, own, wanted) if factor and own else None
-
-
-def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_operand(index, wanted.dim)
-    own = factor.operands[index] if factor else None
-    return lay_op(node, factor, own, wanted) if factor and own else None
 
 
 class _Growth:
@@ -297,3 +238,43 @@ def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -
             del region.tiled[position]
             for value in results:
                 region.mappings.pop(value, None)
+
+
+Producers = dict[int, tuple[int | None, ...]]
+
+
+def find_producers(graph: Graph, region: Region) -> Producers:
+    """For every tiled op and operand the position of the tiled op whose result it is, in that very tile."""
+    made: dict[int, tuple[int, DimMapping]] = {}
+    for position, tiled in region.tiled.items():
+        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
+            if mapping is not None:
+                made[value] = (position, mapping)
+
+    def producer(value: int, mapping: DimMapping | None) -> int | None:
+        found = made.get(value) if mapping is not None else None
+        return found[0] if found and found[1] == mapping else None
+
+    return {
+        position: tuple(map(producer, graph.nodes[position].operands, tiled.operands))
+        for position, tiled in region.tiled.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One result that a loop brings out: written slice by slice along `mapping`, or combined when it is None."""
+
+    node: int
+    result: int
+    mapping: DimMapping | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to."""
+
+    number: int
+    nodes: tuple[int, ...]
+    outputs: tuple[Output, ...]
+    awaited: frozenset[int] = frozenset()

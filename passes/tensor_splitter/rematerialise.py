@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
+from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
 from .choose import choose
-from .comparisons import asks, asks_about
 from .graph import OUTSIDE, Graph, read_graphs
 
 

@@ -17,7 +17,7 @@ from tests.corpus.special import SPECIAL
 
 Spec = jax.ShapeDtypeStruct
 
-# Where the name of a parameter tells that it is no array, or not only: what it may be.
+# Where the name of a parameter says that it is no array, or not only: what it may be.
 ARRAY, KEY, PAIR = "array", "key", "pair of arrays"
 
 
@@ -127,7 +127,7 @@ class Call:
 
 
 class NoArgumentsError(Exception):
-    """The function becomes no module. kind: why, in one of a few ways; the text tells more."""
+    """The function becomes no module. kind: why, in one of a few ways; the text says more."""
 
     def __init__(self, kind: str, detail: str = ""):
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -197,7 +197,7 @@ SPECIAL: dict[str, Special] = {
     "jax.random.truncated_normal": _with((_KEY,), lambda f, k: f(jax.random.wrap_key_data(k), -1.0, 1.5, (13, 11))),
     "jax.random.wrap_key_data": _with((_KEY,), lambda f, k: jax.random.normal(f(k), (13, 11))),
 }
-# The samplers that return one number unless they are told a shape.
+# The samplers that return one number unless they are given a shape.
 for _name in "bits cauchy exponential gumbel laplace logistic lognormal maxwell normal rademacher uniform".split():
     SPECIAL[f"jax.random.{_name}"] = _with((_KEY,), lambda f, k: f(jax.random.wrap_key_data(k), shape=(13, 11)))
 # The functions that return a function of a key and a shape.

@@ -1,4 +1,4 @@
-"""What became of every tensor over the threshold: split, left alone for a reason that is told, or left in silence."""
+"""What became of every tensor over the threshold: split, left alone for a reason that is stated, or left in silence."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def tally(text: str, options: Options) -> Tally:
         before = big_tensors(module, options)
         remarks = run_pipeline(module, [_SPLITTER], options).remarks
         left = big_tensors(module, options)
-        told = {(remark.location, remark.tensor): remark for remark in remarks if remark.kind is Kind.MISSED}
+        reported = {(remark.location, remark.tensor): remark for remark in remarks if remark.kind is Kind.MISSED}
     found: Tally = Counter()
     for place, kind, op in before:
-        if remark := told.get((place, kind)):
+        if remark := reported.get((place, kind)):
             found[op, remark.code, remark.stopped_by] += 1
         elif (place, kind, op) not in left:
             found[op, SPLIT, ""] += 1

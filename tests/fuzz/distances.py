@@ -109,7 +109,7 @@ def repeated_product(b: Builder, x: Value) -> list[Value]:
 
 
 def diagonal(b: Builder, x: Value) -> list[Value]:
-    """The diagonal or trace of a product, by a mask under a sum or by a gather; or one beside the diagonal."""
+    """The diagonal or trace of a product, by a mask under a sum or by a gather; or one next to the diagonal."""
     dtype = x.dtype
     if dtype == "i1":
         return []

@@ -2,7 +2,7 @@
 
 A result that depends on the order of a sum may be off by the error of the original against a float64 run, four times
 over, or by a few roundings of its largest element. Where the original happened to be exact, inputs that are off by a
-rounding tell how far the result may be off.
+rounding show how far the result may be off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TIMES_NUDGED = 4
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong, "" when nothing is, and whether the errors had to be measured to tell."""
+    """What is wrong, "" when nothing is, and whether the errors had to be measured to decide."""
 
     problem: str
     measured: bool = False

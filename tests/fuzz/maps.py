@@ -162,7 +162,7 @@ def parts(b: Builder, x: Value) -> list[Value]:
 
 
 def special(b: Builder, x: Value) -> list[Value]:
-    """CHLO's ops that broadcast, tell infinities, square, and follow numbers; a map with a body; a barrier."""
+    """CHLO's ops that broadcast, find infinities, square, and follow numbers; a map with a body; a barrier."""
     choice = b.rng.randrange(7)
     if choice == 0 and dtypes.is_inexact(x.dtype) and not dtypes.is_complex(x.dtype):
         name = b.rng.choice(("chlo.is_inf", "chlo.is_neg_inf", "chlo.is_pos_inf", "stablehlo.is_finite"))
@@ -206,7 +206,7 @@ def bitcast(b: Builder, x: Value) -> list[Value]:
         return []
     b.bits_are_read = b.bits_are_read or dtypes.is_float(x.dtype)
     if dtypes.is_float(x.dtype):
-        # The bits of a zero that is a sum tell its sign, which is nobody's promise.
+        # The bits of a zero that is a sum show its sign, which is nobody's promise.
         x = emit.binary(b, "add", emit.mapped(b, "stablehlo.abs", [x], x.size, integral=True), b.splat(*x.type, 1))
     kind = (x.shape, other)
     if b.chance(0.4) and other in ("i32", "ui32") and b.fits((*x.shape, 2)):

@@ -100,7 +100,7 @@ def best(b: Builder, x: Value) -> list[Value]:
 
 
 def best_of_many(b: Builder, x: Value) -> list[Value]:
-    """chlo.top_k of rows that are long beside k."""
+    """chlo.top_k of rows that are long compared with k."""
     if x.dtype == "i1" or dtypes.is_complex(x.dtype):
         return []
     return best(b, make(b, (b.rng.choice((1, 2, 3)), b.rng.choice((307, 613))), x.dtype))

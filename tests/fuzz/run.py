@@ -22,7 +22,7 @@ from tests.fuzz.generate import Program, generate, text_with
 from tests.fuzz.inputs import make_inputs, nudged, rounding, with_floats
 from tests.fuzz.judge import judge_exact, judge_rounded, nan_in_both
 
-# XLA:CPU as it rounds every op by itself, wherever it is fused: then maps are equal to the last bit. The rest is for
+# XLA:CPU as it rounds every op on its own, wherever it is fused: then maps are equal to the last bit. The rest is for
 # quick compilation.
 STRICT_FLAGS = (
     "--xla_allow_excess_precision=false --xla_cpu_max_isa=AVX --xla_cpu_experimental_ynn_fusion_type= "
@@ -85,7 +85,7 @@ class Failure(Exception):
 def rewrite(program: Program) -> tuple[str, tuple[str, ...], Signature]:
     """The rewritten text, the passes that changed it, and its signature.
 
-    Of every twentieth program it is told too whether a second run changes it. Raises Failure when a pass raises, leaves
+    Of every twentieth program it is noted whether a second run changes it. Raises Failure when a pass raises, leaves
     an invalid module or changes the signature.
     """
     with new_context() as context:
@@ -166,7 +166,7 @@ def execute(
 
 
 def run_batch(seed: int, indices: Sequence[int], stage: Stage) -> list[Outcome]:
-    """Generate, rewrite, run and judge these programs. `stage` is told what is being done before it is done."""
+    """Generate, rewrite, run and judge these programs. `stage` is called with what is being done before it is done."""
     outcomes: list[Outcome] = []
     cases: list[Case] = []
     for index in indices:

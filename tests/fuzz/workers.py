@@ -27,16 +27,16 @@ def run_range(seed: int, indices: range, batch: int, plain: bool) -> list[Outcom
     """The outcomes of these programs, in order. Where a process dies the programs of its batch are run one by one."""
     outcomes: list[Outcome] = []
     while len(indices):
-        told = _run_process(seed, indices, batch, plain)
-        outcomes += told.outcomes
-        finished = {outcome.index for outcome in told.outcomes}
+        reported = _run_process(seed, indices, batch, plain)
+        outcomes += reported.outcomes
+        finished = {outcome.index for outcome in reported.outcomes}
         rest = [index for index in indices if index not in finished]
         if not rest:
             break
         if batch == 1:
-            # XLA may abort on the original too: then the program tells nothing.
-            status = "refused" if told.stage == "original" else "failed"
-            outcomes.append(Outcome(rest[0], status, f"the process died ({told.stage}): {told.last}"))
+            # XLA may abort on the original too: then the program shows nothing.
+            status = "refused" if reported.stage == "original" else "failed"
+            outcomes.append(Outcome(rest[0], status, f"the process died ({reported.stage}): {reported.last}"))
             indices = range(rest[0] + 1, indices.stop)
             continue
         stop = min(rest[0] + batch, indices.stop)
@@ -53,12 +53,12 @@ def _run_process(seed: int, indices: range, batch: int, plain: bool) -> _Told:
     for line in process.stdout.splitlines():
         if not line.startswith("{"):
             continue
-        told = json.loads(line)
-        if "stage" in told:
-            stage = told["stage"]
+        reported = json.loads(line)
+        if "stage" in reported:
+            stage = reported["stage"]
         else:
-            told["changed"], told["kinds"] = tuple(told["changed"]), tuple(told["kinds"])
-            outcomes.append(Outcome(**told))
+            reported["changed"], reported["kinds"] = tuple(reported["changed"]), tuple(reported["kinds"])
+            outcomes.append(Outcome(**reported))
     if process.returncode and stage == "starting":
         raise RuntimeError(process.stderr[-2000:])
     return _Told(outcomes, stage, (process.stderr.splitlines() or [""])[-1][:300])

@@ -11,6 +11,8 @@ from jax import lax
 from tests.programs.model import Program, both, gradient
 
 Array = Any
+# Whether jax writes the gradient of a branch as it did up to 0.11.
+OLD_JAX = jax.__version_info__ < (0, 12)
 
 
 def big(x: Array, y: Array) -> Array:
@@ -214,8 +216,9 @@ PROGRAMS: list[Program] = [
     Program("carried_elementwise", carried_elementwise, "300x5xf32", 1.0, "carries it from one step to the next"),
     Program("built_by_steps", built_by_steps, "300x5xf32", 0.6),
     Program("branch_inside_loop", branch_inside_loop, "300x5xf32 300xf32"),
-    Program("conditional_norm", conditional_norm, XY, 0.8),
+    # The branches read the matrix complete: one of two is left, and of a gradient three of four.
+    Program("conditional_norm", conditional_norm, XY, 0.5),
     # jax 0.12 leaves the matrix outside of the branches, so that both of them ask where the maximum is.
-    Program("conditional_norm_gradient", gradient(conditional_norm), XY, 1.0),
+    Program("conditional_norm_gradient", gradient(conditional_norm), XY, 0.75 if OLD_JAX else 1.0),
     Program("associative", associative, XY),
 ]

@@ -34,7 +34,7 @@ class Program:
 
     specs: the arguments' types, as in "256x4xf32 256xi32".
     temp: the most temporary memory after the split, as a part of what it was before.
-    remark: words that a remark must have, which tells why something big stays; "" when something must be split.
+    remark: words that a remark must have, which says why something big stays; "" when something must be split.
     donated: arguments whose memory the results may take.
     """
 

@@ -20,7 +20,7 @@ from jax import export
 from jax.scipy.linalg import solve_triangular
 
 Array = Any
-# Where a checkout has larger samples beside it: modules, and their arguments and results as arg0, ..., out0, ...
+# Where a checkout has larger samples next to it: modules, and their arguments and results as arg0, ..., out0, ...
 FOLDER = Path(__file__).parents[2].parent / "shared" / "modules"
 
 

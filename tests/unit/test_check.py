@@ -1,4 +1,4 @@
-"""exla-opt --check: what was rewritten is run beside the original, at the real size or a smaller one."""
+"""exla-opt --check: what was rewritten is run next to the original, at the real size or a smaller one."""
 
 from __future__ import annotations
 

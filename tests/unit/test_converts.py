@@ -14,7 +14,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.passes import rce
 from exla_opt.runtime.inputs import Array
-from tests.execute import maker, run_module
+from tests.execute import defined_by, run_module
 
 _DTYPES: dict[str, type] = {
     "i1": np.bool_,
@@ -59,7 +59,7 @@ def _text(narrow: str, size: int, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _is_changed(value: ir.Value) -> bool:
-    return isinstance(value, ir.BlockArgument) or isinstance(maker(value).operands[0], ir.BlockArgument)
+    return isinstance(value, ir.BlockArgument) or isinstance(defined_by(value).operands[0], ir.BlockArgument)
 
 
 @pytest.mark.parametrize("narrow", _DTYPES)

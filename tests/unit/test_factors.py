@@ -30,7 +30,7 @@ from exla_opt.ops import rules as factors
 from exla_opt.ops import tiling
 from exla_opt.ops.factor import Einsum, Shapes, factors_of
 from exla_opt.ops.rules import DimMapping, Factor, Kind, OpRule
-from tests.execute import maker
+from tests.execute import defined_by
 
 DTYPES: dict[str, Any] = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn,
@@ -179,7 +179,7 @@ def recombine(op: ir.Operation, factor: Factor) -> list[ir.Value]:
             operands[index] = value
         made = tiling.build_tile(op, factor, operands, build.scalar_i32(low), before, after)
         for value in made:
-            assert maker(value).verify()
+            assert defined_by(value).verify()
         if factor.kind is Kind.SCAN:
             made, state = tiling.resume(op, factor, state, made)
         if concatenated:

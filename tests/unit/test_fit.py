@@ -84,7 +84,7 @@ def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, machine: M
     assert not found(1).fits and found(smallest).fits
     below = found(smallest - 1)
     assert not below.fits or below.peak < smallest
-    assert below.peak <= smallest, "a limit that is missed by a byte tells no larger one"
+    assert below.peak <= smallest, "a limit that is missed by a byte names no larger one"
 
 
 def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
@@ -200,8 +200,8 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_the_command_line_says_how_it_fits() -> None:
-    code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
-    fits, machine = told.splitlines()
+    code, output = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+    fits, machine = output.splitlines()
     assert code == 0 and f"{SAMPLE}: remark: fits into 30MB, in slices of 4MB: " in fits
     assert fits.endswith("(as XLA compiles it for this machine's CPU)")
     assert machine == f"{SAMPLE}: note: sizes chosen for this machine's CPU; for a GPU give --target=gpu"
@@ -210,37 +210,39 @@ def test_the_command_line_says_how_it_fits() -> None:
 
 def test_a_named_machine_is_not_named_again() -> None:
     for options in (["--memory-limit=30MB", "--target=cpu"], ["--memory-limit=1GB"]):
-        code, told = run(str(SAMPLE), *options)
-        assert code == 0 and len(told.splitlines()) == 1
+        code, output = run(str(SAMPLE), *options)
+        assert code == 0 and len(output.splitlines()) == 1
 
 
 def test_strict_fails_where_it_does_not_fit() -> None:
     for arguments, expected in ((["--strict"], 3), ([], 0), (["--strict", "--quiet"], 3)):
-        code, told = run(str(SORTED), "--memory-limit=600KB", *arguments)
+        code, output = run(str(SORTED), "--memory-limit=600KB", *arguments)
         assert code == expected
-        assert "warning: does not fit into 600KB; the smallest limit that was reached is 795KB (as XLA compiles" in told
+        assert (
+            "warning: does not fit into 600KB; the smallest limit that was reached is 795KB (as XLA compiles" in output
+        )
 
 
 def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     for peak, expected in ((30 * 10**6, 0), (30 * 10**6 + 1, 3)):
         planned = Compiled(Memory(0, 0, 0, peak))
         monkeypatch.setattr("exla_opt.runtime.target.compiled_memory", lambda data, target, planned=planned: planned)
-        code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
-        assert code == expected, told
+        code, output = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+        assert code == expected, output
 
 
 def test_without_jax_the_command_line_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    code, told = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
-    assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in told
+    code, output = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
+    assert code == 0 and "(predicted for this machine's CPU, with a margin: jax cannot be loaded: " in output
 
 
 @pytest.mark.parametrize("options", [["--target=cpu"], ["--target=cuda:h200"], ["--check"]], ids=" ".join)
 def test_what_needs_jax_says_so_without_it(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    code, told = run(str(SAMPLE), *options)
-    assert code == 1 and told.startswith("Error: jax cannot be loaded: "), told
-    assert told.count("\n") == 1
+    code, output = run(str(SAMPLE), *options)
+    assert code == 1 and output.startswith("Error: jax cannot be loaded: "), output
+    assert output.count("\n") == 1
 
 
 def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
@@ -248,10 +250,10 @@ def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
     call = "%x = stablehlo.custom_call @nobody(%1) : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>"
     path.write_text(SAMPLE.read_text().replace("%4 = stablehlo.divide %1,", f"{call}\n%4 = stablehlo.divide %x,"))
     report = tmp_path / "r.json"
-    code, told = run(str(path), "--memory-limit=300MB", f"--report={report}")
-    assert code == 0 and "fits into 300MB, without a split: at least " in told
+    code, output = run(str(path), "--memory-limit=300MB", f"--report={report}")
+    assert code == 0 and "fits into 300MB, without a split: at least " in output
     missing = "the memory of stablehlo.custom_call is not known"
-    assert f"(predicted for this machine's CPU, with a margin; {missing}: XLA cannot compile this module: " in told
+    assert f"(predicted for this machine's CPU, with a margin; {missing}: XLA cannot compile this module: " in output
     data = json.loads(report.read_text())
     assert data["fit"]["unknown"] == data["before"]["unknown"] == ["stablehlo.custom_call"]
     page = tmp_path / "r.html"
@@ -263,17 +265,17 @@ def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
 
 def test_a_gpu_needs_no_plugin_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exla_opt.runtime.target.has_gpu_compiler", lambda: False)
-    code, told = run(str(SAMPLE), "--target=gpu", "--strict")
+    code, output = run(str(SAMPLE), "--target=gpu", "--strict")
     assert code == 0
-    assert "fits into 151GB, without a split: " in told
-    assert "(predicted for an H200 (gpu), with a margin: compiling for a GPU needs jax's CUDA plugin: pip" in told
+    assert "fits into 151GB, without a split: " in output
+    assert "(predicted for an H200 (gpu), with a margin: compiling for a GPU needs jax's CUDA plugin: pip" in output
 
 
 def test_the_limit_that_is_told_is_met_as_it_is_written() -> None:
-    told = run(str(SAMPLE), "--memory-limit=1B")[1]
-    limit = told.partition("that was reached is ")[2].split()[0]
-    code, told = run(str(SAMPLE), f"--memory-limit={limit}", "--strict")
-    assert code == 0 and f"remark: fits into {limit}, in slices of" in told and "(as XLA compiles it for" in told
+    output = run(str(SAMPLE), "--memory-limit=1B")[1]
+    limit = output.partition("that was reached is ")[2].split()[0]
+    code, output = run(str(SAMPLE), f"--memory-limit={limit}", "--strict")
+    assert code == 0 and f"remark: fits into {limit}, in slices of" in output and "(as XLA compiles it for" in output
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ NOT_RUN = {
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
     "tensor-splitter/refuse-unknown-custom-call.mlir": "no kernel is registered for its custom call",
 }
-# Passes that tell nobody what they leave alone: nothing is wrong with it.
+# Passes that do not report what they leave alone: nothing is wrong with it.
 SILENT = ("matrix-chain-order", "rce", "reshape-sinker")
 RUN = [name for name in GOLDENS if name not in NOT_RUN]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from exla_opt.ops.traits import Trait
+
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `([\w/.]+)`[^|]*\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 LAYOUT = {
@@ -56,3 +58,29 @@ def test_a_folder_imports_only_what_its_row_allows(folder: str) -> None:
 def test_no_module_imports_itself_through_others() -> None:
     graph = {name: imports_of(path, everywhere=True) & MODULES.keys() for name, path in MODULES.items()}
     list(TopologicalSorter(graph).static_order())
+
+
+def strings_of(path: Path) -> set[str]:
+    """The strings of a file's code, and the fixed parts of those that are put together; no docstrings."""
+    tree = ast.parse(path.read_text())
+    notes = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in notes)
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def test_the_tensor_splitter_names_no_op() -> None:
+    """What it does with an op follows from factors, traits and the model of memory."""
+    dialects = ("stablehlo.", "chlo.")
+    named = {
+        f"{path.name}: {text}"
+        for path in sorted((ROOT / "passes" / "tensor_splitter").rglob("*.py"))
+        for text in strings_of(path)
+        if text.startswith(dialects) and text not in dialects
+    }
+    assert not named
+
+
+def test_every_trait_is_asked_for() -> None:
+    """A trait that nobody reads is knowledge that stands somewhere else, or nowhere."""
+    code = "".join(path.read_text() for name, path in MODULES.items() if name != "exla_opt.ops.traits")
+    assert not [trait.name for trait in Trait if not re.search(rf"\bTrait\.{trait.name}\b", code)]

@@ -6,9 +6,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir import build
 from exla_opt.ir.context import new_context
+from exla_opt.ir.loops import after_input
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
-from exla_opt.passes.tensor_splitter.loop_init import after_input
 from exla_opt.runtime.compile import compile_program, run_program
 
 _DTYPES = {

@@ -118,8 +118,10 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
 }
 
 
-# The rules are those of XLA as it comes with jaxlib 0.10; what is promised of newer ones is a quarter.
-NEAR = 0.05 if version("jaxlib").startswith("0.10.") else 0.25
+# In parts of the peak.
+NEAR = 0.05
+# jax 0.12 writes the gradient of tanh as (1 + t)(1 - t): there the model holds one matrix of eight too many.
+EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else {"a checkpoint": 0.13}
 
 
 def memories(name: str) -> tuple[Memory, Memory]:
@@ -137,4 +139,4 @@ def test_idiom(name: str) -> None:
     memory, true = memories(name)
     assert not memory.unknown
     assert (memory.arguments, memory.results) == (true.arguments, true.results)
-    assert abs(memory.temp - true.temp) <= NEAR * true.peak + 4096, (memory.temp, true.temp)
+    assert abs(memory.temp - true.temp) <= EXCEPTIONS.get(name, NEAR) * true.peak + 4096, (memory.temp, true.temp)

@@ -11,7 +11,7 @@ from exla_opt.passes.tensor_splitter.driver import split_module
 from exla_opt.remarks import Kind
 
 SQUARE, WIDE = "tensor<2400x2400xf32>", "tensor<2400x2800xf32>"
-# The loop's result is as large as what is split, and a Cholesky factor besides is alive to the end.
+# The loop's result is as large as what is split, and a Cholesky factor is alive to the end with it.
 TEXT = f"""
 func.func @main(%x: {SQUARE}, %y: {WIDE}) -> {SQUARE} {{
   %many = stablehlo.constant dense<900.0> : {SQUARE}

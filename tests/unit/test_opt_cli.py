@@ -140,6 +140,18 @@ def test_timing() -> None:
     assert "... Execution time report ..." in done.stderr
 
 
+def test_timing_of_a_search() -> None:
+    done = opt("--memory-limit=2MB", "--timing", stdin=KERNEL)
+    assert "fits into 2MB, in slices of" in done.stderr, "not the first attempt"
+    rows = re.findall(r"^ +(\d+\.\d{4}) \( *(\d+\.\d)%\)  (.+)$", done.stderr, re.MULTILINE)
+    assert [name for _, _, name in rows] == [
+        "Parser", "Other attempts, compiles", *DEFAULT_PASSES, "Output", "Rest", "Total",
+    ]  # fmt: skip
+    seconds = [float(each) for each, _, _ in rows]
+    assert sum(seconds[:-1]) == pytest.approx(seconds[-1], abs=1e-3)
+    assert seconds[1] > 0, "what was compiled took some time"
+
+
 def test_timing_of_nothing() -> None:
     assert timing_lines([], 0.0)[-1] == "    0.0000 (  0.0%)  Total"
 
@@ -313,20 +325,23 @@ main()
     assert "please report" in line
 
 
-def test_start_up_loads_neither_jax_nor_rich() -> None:
-    code = """
+@pytest.mark.parametrize("arguments", [[], [*SMALL, "--timing", "--report=REPORT.json", "--report=REPORT.html"]])
+def test_a_run_without_a_limit_loads_neither_jax_nor_rich(tmp_path: Path, arguments: list[str]) -> None:
+    given = [argument.replace("REPORT", str(tmp_path / "report")) for argument in arguments]
+    code = f"""
 import sys
 from exla_opt.cli.opt import main
-sys.argv = ["exla-opt", "-o", "/dev/null"]
+sys.argv = ["exla-opt", "-o", "/dev/null", *{given}]
 assert "jaxlib" not in sys.modules
 try:
     main()
 except SystemExit as done:
     assert done.code == 0
-print(sorted({"jax", "rich", "scipy"} & set(sys.modules)))
+print(sorted({{"jax", "rich", "scipy"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], input=KERNEL.encode(), capture_output=True, timeout=60)
-    assert (done.stdout, done.stderr) == (b"[]\n", b"")
+    assert done.stdout == b"[]\n"
+    assert bool(done.stderr) == bool(arguments)
 
 
 def failing(statement: str) -> str:

@@ -15,11 +15,16 @@ from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.loops import Refusal, find_loops, refuse_unsplit
-from exla_opt.passes.tensor_splitter.plan import Plan, make_plan
-from exla_opt.passes.tensor_splitter.region import Region, grow
-from exla_opt.passes.tensor_splitter.stages import Output, Stage, find_copies, find_outline, find_producers, find_stages
-from exla_opt.passes.tensor_splitter.tile_runs import balanced_tile, cut_runs
+from exla_opt.passes.tensor_splitter.loops import (
+    Refusal,
+    find_copies,
+    find_loops,
+    find_outline,
+    find_stages,
+    refuse_unsplit,
+)
+from exla_opt.passes.tensor_splitter.plan import Plan, balanced_tile, cut_runs, make_plan
+from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, find_producers, grow
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
@@ -161,7 +166,7 @@ def test_what_is_reduced_over_the_factor_waits_for_the_next_loop() -> None:
     first, second = stages_of(graph, region)
     assert (first.nodes, first.outputs) == ((1, 2), (Output(2, 0, None),))
     assert second.outputs == (Output(4, 0, DimMapping(1, 32)),)
-    assert 1 in second.nodes, "the big tensor is made again, not kept"
+    assert 1 in second.nodes, "the big tensor is recomputed, not kept"
     assert 2 not in second.nodes
 
 
@@ -241,7 +246,7 @@ def compared(direction: str, other: str) -> str:
 
 @pytest.mark.parametrize("direction", ["EQ", "NE", "GE", "LT"])
 def test_a_comparison_for_equality_with_what_another_loop_made_is_refused(direction: str) -> None:
-    """Made again in a later loop, the element that was the maximum may not be equal to it."""
+    """Recomputed in a later loop, the element that was the maximum may not be equal to it."""
     lines = (EXP, MAXIMA, SPREAD_DOWN)
     graph = graph_of(*lines, compared(direction, "%t"), *COMPARING, returns="tensor<64x1xf64>")
     refusal = planned(graph, 1, 0, 2048)

@@ -25,7 +25,7 @@ OPTIONS = Options(size_threshold=64_000, split_size=16_000)
 PROGRAMS = [
     program for module in (kernels, networks, indexing, reductions, values, control) for program in module.PROGRAMS
 ]
-# What a loop's own counters, slices and alignment take, which is a lot beside nothing.
+# What a loop's own counters, slices and alignment take, which is a lot against nothing.
 SMALL_CHANGE = 40_000
 
 
@@ -62,9 +62,9 @@ def test_program(program: Program) -> None:
         assert comparison.passed, f"result {number}: {comparison.problem}"
         assert not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"
 
-    told = [remark.message for remark in remarks if remark.kind is Kind.MISSED]
+    messages = [remark.message for remark in remarks if remark.kind is Kind.MISSED]
     if program.remark:
-        assert any(program.remark in message for message in told), told
+        assert any(program.remark in message for message in messages), messages
     elif program.temp < 1:
         assert any(remark.kind is Kind.PASSED for remark in remarks)
-    assert temp_bytes(rewritten) <= program.temp * temp_bytes(original) + SMALL_CHANGE, told
+    assert temp_bytes(rewritten) <= program.temp * temp_bytes(original) + SMALL_CHANGE, messages

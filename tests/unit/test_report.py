@@ -199,7 +199,7 @@ def test_text_of_the_module_stays_text(tmp_path: Path) -> None:
     name = "<b>&amp;.mlir"
     text = report(tmp_path, ".html", located, name)
     assert NASTY not in text
-    assert escape(NASTY) in text, "the remark on the sort tells its place"
+    assert escape(NASTY) in text, "the remark on the sort names its place"
     assert name not in text
     assert escape(name) in text
     page = _Page(text)
@@ -292,7 +292,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, suffix: str) -> None:
         done = opt(str(source), "-o", str(tmp_path / "out.mlir"), "--quiet", f"--report={target}")
         assert done.exit_code == 1
         assert done.stderr == f"{target}: error: cannot write output file: {reason}\n"
-    assert {path.name for path in tmp_path.iterdir()} == {"m.mlir", folder.name}, "it was told before the work"
+    assert {path.name for path in tmp_path.iterdir()} == {"m.mlir", folder.name}, "it was refused before the work"
     assert list(folder.iterdir()) == []
 
 

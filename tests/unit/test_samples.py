@@ -1,7 +1,7 @@
 """Programs of the kind that exla-opt is for: the whole tool, executed.
 
 Each is split under a forced tiny threshold, run, and compared with what jax computes. Where a checkout has exports of
-GPflow, Keras and JAX beside it, they are run too.
+GPflow, Keras and JAX next to it, they are run too.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ needs_plugin = pytest.mark.skipif(not has_plugin(), reason="jax's CUDA plugin is
 
 
 def in_fresh_process(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The plugin loads without a driver only if jax has been told before, so not in the tests' process."""
+    """The plugin loads without a driver only if jax has been configured before, so not in the tests' process."""
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
 
 

@@ -13,7 +13,7 @@ from exla_opt.ir import build
 from exla_opt.ops import rules as factors
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import Factor
-from tests.execute import maker
+from tests.execute import defined_by
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ class Example:
                 for value, mapping, place in zip(self.op.operands, factor.operands, operands, strict=True)
             ]
             made = tiling.build_tile(self.op, factor, cut, build.scalar_i32(start), operands, results)
-        return maker(made[0])
+        return defined_by(made[0])
 
     def text(self) -> str:
         assert self.module.operation.verify()
@@ -114,7 +114,7 @@ def test_a_pad_beyond_the_operand_is_the_padding_value() -> None:
         (made,) = tiling.build_tile(
             example.op, example.factors[0], list(example.op.operands), build.scalar_i32(7), [(0, 0), None], [(0, 2)]
         )
-    assert maker(made).name == "stablehlo.broadcast_in_dim"
+    assert defined_by(made).name == "stablehlo.broadcast_in_dim"
     assert str(made.type) == "tensor<2xf32>"
 
 
@@ -165,10 +165,10 @@ def test_a_partial_reduction_starts_so_that_the_init_counts_once(name: str, dtyp
     example = reduce_of(name, dtype, init)
     reducing = example.factors[1]
     made = example.tile(reducing, [(0, 2), None], [None])
-    assert f"dense<{start}>" in str(maker(made.operands[1]).clone(ip=False))
+    assert f"dense<{start}>" in str(defined_by(made.operands[1]).clone(ip=False))
     with ir.InsertionPoint(example.terminator):
         (state,) = tiling.initial_state(example.op, reducing)
-    assert maker(state).operands[0] == example.op.operands[1]
+    assert defined_by(state).operands[0] == example.op.operands[1]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_combining_runs_the_body_on_whole_tensors_state_first() -> None:
     with ir.InsertionPoint(example.terminator), example.op.location:
         first, second = build.zeros(example.op.results[0].type), build.splat(example.op.results[0].type, 1)
         (made,) = tiling.combine(example.op, example.factors[1], [first], [second], build.scalar_i32(1))
-    combined = maker(made)
+    combined = defined_by(made)
     assert combined.name == "stablehlo.maximum"
     assert list(combined.operands) == [first, second]
     assert str(made.type) == "tensor<6xf32>"
@@ -223,10 +223,10 @@ def test_an_update_that_is_cut_is_clamped_as_the_whole_is() -> None:
     )
     (chain,) = example.factors
     made = example.tile(chain, [None, (0, 2), None], [None], start=4)
-    moved = maker(made.operands[2])
+    moved = defined_by(made.operands[2])
     assert moved.name == "stablehlo.add"
-    clamped = maker(moved.operands[0])
-    assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(maker(clamped.operands[2]).clone(ip=False))
+    clamped = defined_by(moved.operands[0])
+    assert clamped.name == "stablehlo.clamp" and "dense<3>" in str(defined_by(clamped.operands[2]).clone(ip=False))
     assert tiling.combine(example.op, chain, [], [made.results[0]], example.op.operands[0]) == [made.results[0]]
     assert tiling.initial_state(example.op, chain) == [example.op.operands[0]]
     assert not tiling.reassociates(example.op, chain)

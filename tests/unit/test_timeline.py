@@ -98,8 +98,8 @@ LOOP = f"""func.func @main(%x: {SQUARE}) -> {SQUARE} {{
 def test_a_loop_stands_at_its_place_and_takes_over_what_it_carries() -> None:
     dots = dot("m", "c", "x") + dot("n", "m", "m")
     found = timeline(LOOP.replace("DOTS", dots).replace("AFTER", dot("y", "r#1", "x")))
-    told = [(op, point.depth, made) for (op, made), point in zip(alive(found), found.points, strict=True)]
-    assert [one for one in told if one[0] in ("dot_general", "while")] == [
+    listed = [(op, point.depth, made) for (op, made), point in zip(alive(found), found.points, strict=True)]
+    assert [one for one in listed if one[0] in ("dot_general", "while")] == [
         ("dot_general", 0, ["dot_general"]),
         ("while", 0, ["dot_general"]),  # the copy of the number that it counts from
         ("while", 0, ["while"]),

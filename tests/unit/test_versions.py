@@ -17,8 +17,8 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ir.write import serialise
+from exla_opt.memory.loop_kernels import LEAST_TILE_BYTES, needs_separate_kernels
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter.kernels import LEAST_TILE_BYTES, needs_separate_kernels
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program
 

@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=euclidean-distance --size-threshold=100KB | filecheck %s
 
-// What has no element type stands beside a sum that is rewritten, and stays.
+// What has no element type stands next to a sum that is rewritten, and stays.
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<400x3xf32>, %[[B:[^:]*]]: tensor<300x3xf32>, %[[TOKEN:[^:]*]]: !stablehlo.token

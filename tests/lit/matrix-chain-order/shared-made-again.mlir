@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=matrix-chain-order | filecheck %s
 
-// A B' is read by two products with vectors: made again inside both, it is never made at all.
+// A B' is read by two products with vectors: recomputed inside both, it is never computed at all.
 
 // CHECK-NOT: 400x300x
 // CHECK-COUNT-4: stablehlo.dot_general

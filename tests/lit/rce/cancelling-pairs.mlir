@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=rce | filecheck %s
 
-// What one op does and the next takes back; transposes that a broadcast does by itself; numbers that a type holds anyway.
+// What one op does and the next takes back; transposes that a broadcast does on its own; numbers that a type holds anyway.
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<4x3xf32>, %[[Y:[^:]*]]: tensor<4x3xi8>

@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
-// Sinkhorn: the cost matrix is made once outside and read in every step; it is made again in the steps, in tiles.
+// Sinkhorn: the cost matrix is made once outside and read in every step; it is recomputed in the steps, in tiles.
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<256x4xf32>, %[[B:[^:]*]]: tensor<200x4xf32>, %[[START:[^:]*]]: tensor<200xf32>

@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=32KB --split-size=16KB --remarks=missed 2>&1 | filecheck %s
 
-// The rows' maxima are taken before the loop, which asks what is equal to them. Made again in the loop, in other tiles, a
+// The rows' maxima are taken before the loop, which asks what is equal to them. Recomputed in the loop, in other tiles, a
 // row might have no element that is.
 
 // CHECK: %[[WHOLE:.*]] = stablehlo.divide {{.*}} : tensor<256x200xf32>

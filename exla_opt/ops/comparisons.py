@@ -6,8 +6,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op
-from exla_opt.ops.reducers import selects
-from exla_opt.ops.traits import Trait, has_trait, traits_of
+
+from .reducers import selects
+from .traits import Trait, has_trait, traits_of
 
 EQUALITY = ("EQ", "NE")
 # How many ops a walk over definitions looks through: what is picked is compared near where it was.
@@ -15,7 +16,7 @@ MOST_STEPS = 32
 
 
 def asks(op: ir.Operation) -> bool:
-    """Whether an op may ask for equality, by itself and what stands near it: not knowing what is recomputed.
+    """Whether an op may ask for equality, judged by the op and what stands near it: not knowing what is recomputed.
 
     Equal or not equal of floats, but not if one is itself, that is, a number; order with a picked value; a comparison,
     a sign or a step of a value that one op has joined with a picked one.
