@@ -21,7 +21,7 @@ class Operation:
     name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
-    rows that a concatenate puts together.
+    rows that a concatenate makes of shorter ones.
     together: how many elements that lie side by side a reduce or a transpose leaves so.
     copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.

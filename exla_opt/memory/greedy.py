@@ -28,8 +28,8 @@ _LARGE_KERNEL = 64
 _LONGEST_WAY = 300
 # The code of these is written out in blocks of its own, after which nothing computed before is at hand.
 _STARTS_ANEW = frozenset("concatenate dynamic_update_slice pad reduce reduce_window".split())
-# Rows of no more elements are put together one by one.
-_SHORT_RUN = 8
+# Longer rows, and more tensors, are put together in a kernel of its own.
+_LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
 
@@ -47,7 +47,7 @@ class Greedy:
         self.ops = block.ops
         self.machine = machine
         self.producer = producer
-        self.fusible = [able and not is_joined_in_rows(op) for able, op in zip(fusible, block.ops, strict=True)]
+        self.fusible = [able and not joins_alone(op) for able, op in zip(fusible, block.ops, strict=True)]
         returned = set(block.returned)
         self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
         self.readers: list[set[int]] = [set() for _ in self.ops]
@@ -78,7 +78,7 @@ class Greedy:
         """Whether the producer of this operand may become a part of its reader."""
         if op.name == "dynamic_update_slice":
             return index == 1
-        if is_joined_in_rows(op):
+        if joins_alone(op):
             return False
         if op.name == "reduce":
             longest = self.machine.longest_fused_reduction
@@ -237,9 +237,11 @@ class Greedy:
         return True
 
 
-def is_joined_in_rows(op: Operation) -> bool:
-    """Whether an op puts rows together, which XLA:CPU does by copying runs of memory in a kernel of its own."""
-    return op.name == "concatenate" and max(op.lengths, default=0) > _SHORT_RUN
+def joins_alone(op: Operation) -> bool:
+    """Whether an op puts tensors together in a kernel of its own, which copies runs of memory."""
+    if op.name != "concatenate":
+        return False
+    return len(op.operands) > _MOST_JOINED or max(op.lengths, default=0) > _LONGEST_JOINED_ROW
 
 
 def is_expensive(op: Operation) -> bool:

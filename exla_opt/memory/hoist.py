@@ -1,7 +1,8 @@
 """What a compiler computes before a loop because every trip would compute the same.
 
 XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
-moves or repeats elements moves with an op that reads it, not on its own.
+moves or repeats elements moves with an op that reads it, not on its own. A loop without a tensor that it keeps as it
+is, is not looked at.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _without_invariants(around: Block, loop: Operation) -> Operation:
         if old == new:
             outer[old] = start
     captured = set(outer)
+    if not captured:
+        return replace(loop, bodies=(body,))
     waiting: dict[int, Operation] = {}
     kept: list[Operation] = []
 

@@ -38,10 +38,8 @@ def read_operation(
     if name == "square":
         return replace(made, name="multiply", traits=_MULTIPLY, operands=operands * 2)
     if name == "concatenate":
-        shapes = [types.of(value).shape for value in op.operands]
-        if integer(op, "dimension") != len(shapes[0]) - 1:
-            return made
-        return replace(made, lengths=tuple(shape[-1] for shape in shapes))
+        shape = types.of(op.results[0]).shape
+        return replace(made, lengths=shape[-1:] if integer(op, "dimension") == len(shape) - 1 > 0 else ())
     if name == "custom_call" and "operand_layouts" in op.attributes:
         layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
         copied = tuple(side for side, layout in layouts if not _is_row_major(layout))
