@@ -13,7 +13,7 @@ from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
@@ -21,6 +21,8 @@ from .dots import copied_sides, dot_dims, is_folded
 from .machine import CPU, Machine
 
 _MULTIPLY = traits_of("stablehlo.multiply")
+# Real numbers only: of complex ones they are expensive.
+_CHEAP_IF_REAL = frozenset("cosine sine tan".split())
 # What these ops leave the other operand as it is with; XLA drops them.
 _NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
 
@@ -50,7 +52,8 @@ def read_operation(
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
         shape = types.of(op.operands[0]).shape
-        narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
+        values = zip(op.operands, operands, strict=True) if _computes(op) else ()
+        narrow = (number for value, number in values if _is_bfloat16(value))
         dims = tuple(integers(op, "dimensions", []))
         lengths = tuple(shape[dim] for dim in dims)
         return replace(
@@ -62,14 +65,35 @@ def read_operation(
         shape, order = types.of(op.operands[0]).shape, integers(op, "permutation", [])
         return replace(made, together=shape[-1] if order and order[-1] == len(order) - 1 else 1)
     if name == "dot_general":
-        values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
-        narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
         batches = tuple(range(len(dot_dims(op, 0)[0])))
-        return replace(made, copied=copied_sides(op, types, machine), narrow=frozenset(narrow), shared=batches)
+        return replace(made, copied=copied_sides(op, types, machine), narrow=_narrow(op, made), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        return replace(made, shared=(numbers.output_feature_dimension,))
+        narrow = _narrow(op, made) if machine.widens else frozenset()
+        return replace(made, shared=(numbers.output_feature_dimension,), narrow=narrow)
+    if machine.widens and Trait.POINTWISE in traits:
+        return replace(made, traits=_pointwise_traits(op, traits))
     return made
+
+
+def _pointwise_traits(op: ir.Operation, traits: Trait) -> Trait:
+    """XLA:CPU rounds to bfloat16 in software after each op, and takes sines of real numbers for cheap."""
+    if op.name.rpartition(".")[2] in _CHEAP_IF_REAL and not isinstance(element_type(op.results[0]), ir.ComplexType):
+        traits &= ~Trait.EXPENSIVE
+    if _is_bfloat16(op.results[0]) and Trait.BITS not in traits:
+        traits |= Trait.EXPENSIVE
+    return traits
+
+
+def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
+    """The operands and results whose numbers have less than 32 bits."""
+    values = zip((*op.operands, *op.results), (*made.operands, *made.results), strict=True)
+    return frozenset(number for value, number in values if 0 < _bits(element_type(value)) < 32)
+
+
+def _computes(op: ir.Operation) -> bool:
+    """Whether a reduce does more than to choose elements."""
+    return any(Trait.SELECTS not in traits_of(inner.operation.name) for inner in list(op.regions[0].blocks[0])[:-1])
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:

@@ -17,6 +17,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
+from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
@@ -124,7 +125,7 @@ class _Reader:
             made = replace(made, captures=builder.all_of(captured_values(op)))
         if name == "reduce" and len(results) == 1:
             inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None:  # negated behind the sum
+            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         elif (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
