@@ -7,6 +7,7 @@ is, is not looked at.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 
 from exla_opt.ops.traits import Trait
@@ -23,12 +24,25 @@ def with_hoisted(block: Block) -> Block:
         return block
     made = block.copied()
     made.ops = []
+    known: dict[Hashable, tuple[int, ...]] = {}
     for op in block.ops:
-        made.ops.append(_without_invariants(made, op) if op.name == "while" and op.bodies else op)
+        if op.name == "while" and op.bodies:
+            op = _without_invariants(made, op, known)
+        else:
+            known.setdefault(_key(op, made), op.results)
+        made.ops.append(op)
     return made
 
 
-def _without_invariants(around: Block, loop: Operation) -> Operation:
+def _key(op: Operation, block: Block) -> Hashable:
+    """What equal ops have in common, of those that their name, operands and element type say all of."""
+    if Trait.POINTWISE not in op.traits or op.name == "compare" or op.captures:
+        return op.results
+    return op.name, op.operands, block.dtypes[op.results[0]]
+
+
+def _without_invariants(around: Block, loop: Operation, known: dict[Hashable, tuple[int, ...]]) -> Operation:
+    """The loop with what it need not repeat moved behind the ops of `around`. known: ops there, to be taken again."""
     body = with_hoisted(loop.bodies[0])
     outer = dict(loop.outside[0]) if loop.outside else {}
     for old, new, start in zip(body.arguments, body.returned, loop.operands, strict=True):
@@ -45,19 +59,20 @@ def _without_invariants(around: Block, loop: Operation) -> Operation:
             if value not in outer:
                 move(waiting[value])
         results = tuple(_like(around, body, value) for value in op.results)
-        outer.update(zip(op.results, results, strict=True))
-        around.ops.append(
-            replace(
-                op,
-                operands=tuple(outer[value] for value in op.operands),
-                results=results,
-                narrow=frozenset(outer[value] for value in op.narrow if value in outer),
-            )
+        moved = replace(
+            op,
+            operands=tuple(outer[value] for value in op.operands),
+            results=results,
+            narrow=frozenset(outer[value] for value in op.narrow if value in outer),
         )
+        equal = known.setdefault(_key(moved, around), results)
+        outer.update(zip(op.results, equal, strict=True))
+        if equal == results:
+            around.ops.append(moved)
 
     for op in body.ops:
-        known = all(value in outer or value in waiting for value in op.operands)
-        if not known or op.captures or op.name == "custom_call" or op.traits & _STAYS:
+        stays = not all(value in outer or value in waiting for value in op.operands)
+        if stays or op.captures or op.name == "custom_call" or op.traits & _STAYS:
             kept.append(op)
         elif op.name in _NOT_ALONE:
             waiting.update(dict.fromkeys(op.results, op))
