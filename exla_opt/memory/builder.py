@@ -19,6 +19,7 @@ class Builder:
     """A block that grows. number: that of every tensor of IR met so far.
 
     plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
+    wide: those that are kept as float32 although IR has them narrower.
     """
 
     def __init__(self, types: Types) -> None:
@@ -27,6 +28,7 @@ class Builder:
         self.number: dict[ir.Value, int] = {}
         self.plain: set[int] = set()
         self.viewed: set[int] = set()
+        self.wide: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
         self._widened: dict[int, int] = {}
 
@@ -71,6 +73,12 @@ class Builder:
         made = self.fresh(origin, block.shapes[like])
         block.dtypes[made] = "f32" if "f" in block.dtypes[like] else "i32"
         return made
+
+    def make_wide(self, number: int) -> None:
+        """Keep a tensor of narrow floats as float32, as all its readers want it."""
+        self.wide.add(number)
+        self.block.dtypes[number] = "f32"
+        self.block.sizes[number] = 4 * prod(self.block.shapes[number])
 
     def widened(self, value: int, origin: ir.Value) -> int:
         """The number of a tensor converted to 32-bit floats or integers; one copy serves all its readers."""

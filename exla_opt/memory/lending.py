@@ -91,7 +91,7 @@ def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
     points = _starts(run, start)
     returned = set() if run.block.arguments else set(run.block.returned)  # a branch's lie in the buffers of its op
     for chain in run.chains():
-        if not returned.isdisjoint(chain):
+        if not returned.isdisjoint(chain) or chain[0] in run.placed:
             continue
         last = max(run.died.get(value, len(run.order) - 1) for value in chain)
         born = run.born[chain[0]]

@@ -7,6 +7,7 @@ from math import prod
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.types import element_type
 from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
@@ -18,10 +19,17 @@ _REDUCE = traits_of("stablehlo.reduce")
 
 
 def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
-    """Append a product that reads float32 or int32 made of its narrower numbers, and makes such."""
+    """Append a product that reads float32 or int32 made of its narrower numbers, and makes such.
+
+    origin: its result in IR. Where that is only read as float32, nothing is rounded in between.
+    """
     operands = tuple(builder.widened(value, origin) if value in product.narrow else value for value in product.operands)
     [result] = product.results
     if result not in product.narrow:
+        builder.add(replace(product, operands=operands, narrow=frozenset()))
+        return
+    if result == builder.of(origin) and _is_read_wide(origin):
+        builder.make_wide(result)
         builder.add(replace(product, operands=operands, narrow=frozenset()))
         return
     own = builder.fresh_wide(result, origin)
@@ -30,6 +38,15 @@ def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
         builder.block.merged.add(own)
     builder.add(replace(product, operands=operands, results=(own,), narrow=frozenset()))
     builder.add(Operation("convert", _ROUND, (own,), (result,)))
+
+
+def _is_read_wide(value: ir.Value) -> bool:
+    """Whether a tensor is only read as float32."""
+    readers = [use.owner.operation for use in value.uses]
+    return bool(readers) and all(
+        reader.name == "stablehlo.convert" and isinstance(element_type(reader.results[0]), ir.F32Type)
+        for reader in readers
+    )
 
 
 def is_outer(op: ir.Operation, builder: Builder) -> bool:

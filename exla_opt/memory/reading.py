@@ -78,6 +78,8 @@ class _Reader:
                     self.behind[result] = len(self.behind) + 1
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
+            elif op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide:
+                number[op.results[0]] = builder.of(op.operands[0])
             elif (side := identity_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
             else:
