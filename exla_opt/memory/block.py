@@ -56,6 +56,7 @@ class Block:
     dtypes: the element type of every tensor. values: those that are in IR.
     viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
+    donated: the tensors returned that are written over an argument, and that argument.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -67,6 +68,7 @@ class Block:
     values: dict[int, ir.Value] = field(default_factory=dict)
     viewed: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
+    donated: dict[int, int] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -87,4 +89,5 @@ class Block:
             dict(self.values),
             set(self.viewed),
             set(self.merged),
+            dict(self.donated),
         )

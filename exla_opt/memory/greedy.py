@@ -105,8 +105,7 @@ class Greedy:
                 use = max(own, _use(op, index))
                 kind[value] = _together(kind[value], use) if value in kind else use
                 read[value] = read.get(value, True) and straight
-                same = shapes[value] == shapes[op.results[0]] or op.name == "transpose"
-                indexed.setdefault(value, set()).update(indexers[position] if same else (position,))
+                indexed.setdefault(value, set()).update(self.indexers(position, index, indexers[position]))
                 source = producer.get(value)
                 if source is not None and source not in members and self.absorbs(op, index):
                     heappush(waiting, -source)
@@ -131,7 +130,7 @@ class Greedy:
                 continue
             if not self.absorbed_everywhere(members, position, value):
                 continue
-            number = sum(copies[user] for user in indexed[value])
+            number = sum(copies[user if user >= 0 else (-1 - user) // _MOST_JOINED] for user in indexed[value])
             if len(members) > 1 and self.is_too_much_code(op, number, copies):
                 continue
             members.add(position)
@@ -145,6 +144,18 @@ class Greedy:
             if not self.readers[position] and not self.stays[position]:
                 self.drop(position)
         self.inputs[root] = read
+
+    def indexers(self, position: int, index: int, own: set[int]) -> set[int]:
+        """The ops that compute where in an operand a member of the kernel reads. own: those of the member itself.
+
+        Each op that reads at other places than it is read computes an index, and so does each reshape on the way.
+        """
+        op, shapes = self.ops[position], self.block.shapes
+        shape, result = shapes[op.operands[index]], shapes[op.results[0]]
+        if shape == result or op.name == "transpose":
+            return own
+        is_reshaped = op.name == "concatenate" and len(shape) != len(result)
+        return {-1 - position * _MOST_JOINED - index if is_reshaped else position}
 
     def is_too_much_code(self, op: Operation, number: int, copies: Mapping[int, int]) -> bool:
         """Whether the op would be written out too often. number: how often."""

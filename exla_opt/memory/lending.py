@@ -80,10 +80,15 @@ def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer
                 first[new] = min(first[new], first[old])
     sizes = run.block.sizes
     largest = sorted(((sizes[value], first[value], value) for value in set(held) if value in first), reverse=True)
-    return [
-        _Buffer(size, [_Tenant(size, points[step], points[-1], run, [value], run.order[step])])
-        for size, step, value in largest[:_MOST_BUFFERS]
-    ]
+    buffers = []
+    for size, step, value in largest[:_MOST_BUFFERS]:
+        tenants = [_Tenant(size, points[step], points[-1], run, [value], run.order[step])]
+        if value in run.block.donated:
+            argument = run.block.donated[value]
+            read = run.buffers.last.get(argument, -1)
+            tenants.append(_Tenant(size, -1, points[read + 1] - 1, run, [argument], -1))
+        buffers.append(_Buffer(size, tenants))
+    return buffers
 
 
 def _tenants(run: Run, start: int) -> Iterator[_Tenant]:

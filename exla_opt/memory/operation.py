@@ -132,6 +132,18 @@ def widened_before(loop: ir.Operation) -> set[ir.Value]:
     return narrow & read
 
 
+def is_window_padding(op: ir.Operation) -> bool:
+    """Whether an op pads with what windows over it start from: the windows themselves reach beyond the tensor."""
+    number = splat_value(op.operands[1]) if op.name == "stablehlo.pad" else None
+    readers = [use.owner.operation for use in op.results[0].uses] if number is not None else []
+    return bool(readers) and all(
+        reader.name == "stablehlo.reduce_window"
+        and len(reader.results) == 1
+        and splat_value(reader.operands[1]) == number
+        for reader in readers
+    )
+
+
 def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
     """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
     spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")

@@ -27,7 +27,7 @@ from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
-from .operation import identity_side, merge_key, read_operation, widened_before
+from .operation import identity_side, is_window_padding, merge_key, read_operation, widened_before
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
@@ -41,6 +41,18 @@ def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Bloc
     """As `read_block`, and the number of every tensor in the block itself."""
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
     return reader.read(block), reader.builder.number
+
+
+def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
+    """The results that are written over arguments, and those."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return {
+        block.returned[ir.IntegerAttr(each["tf.aliasing_output"]).value]: argument
+        for argument, each in zip(block.arguments, attributes, strict=True)
+        if "tf.aliasing_output" in each
+    }
 
 
 class _Reader:
@@ -76,7 +88,7 @@ class _Reader:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     number[result] = builder.of(operand)
                     self.behind[result] = len(self.behind) + 1
-            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or is_window_padding(op):
                 self.add_view(op.operands[0], op.results[0])
             elif op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide:
                 number[op.results[0]] = builder.of(op.operands[0])
@@ -86,6 +98,8 @@ class _Reader:
                 self.add(op)
         if self.is_gpu:
             add_epilogues(made)
+        if self.is_function:
+            made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
