@@ -87,7 +87,7 @@ class Greedy:
 
     def grow(self, root: int) -> None:
         """Take producers into the kernel of `root`, the one that stands last first."""
-        ops, producer, shapes = self.ops, self.producer, self.block.shapes
+        ops, producer = self.ops, self.producer
         members = {root}
         kind: dict[int, int] = {}  # how the kernel uses the elements of each tensor that it reads
         copies = {root: 1}

@@ -69,8 +69,8 @@ def read_operation(
         return replace(made, copied=copied_sides(op, types, machine), narrow=_narrow(op, made), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        narrow = _narrow(op, made) if machine.widens else frozenset()
-        return replace(made, shared=(numbers.output_feature_dimension,), narrow=narrow)
+        wide = _narrow(op, made) if machine.widens else frozenset()
+        return replace(made, shared=(numbers.output_feature_dimension,), narrow=wide)
     if machine.widens and Trait.POINTWISE in traits:
         return replace(made, traits=_pointwise_traits(op, traits))
     return made
@@ -102,7 +102,9 @@ def has_own_buffer(op: ir.Operation, types: Types) -> bool:
 
 
 def identity_side(op: ir.Operation) -> int | None:
-    """The operand that the result equals, where the other is the op's neutral element everywhere."""
+    """The operand that the result equals, because the other is neutral everywhere or because it is that one too."""
+    if op.name == "stablehlo.select" and op.operands[1] == op.operands[2]:
+        return 1
     neutral = _NEUTRAL.get(op.name)
     if neutral is None or (op.name == "stablehlo.and" and str(element_type(op.results[0])) != "i1"):
         return None

@@ -59,7 +59,9 @@ def is_inner(op: ir.Operation, builder: Builder) -> bool:
     dims = [dot_dims(op, side) for side in (0, 1)]
     shapes = [builder.types.of(value).shape for value in op.operands]
     batch, summed = dims[0]
-    return dims[0] == dims[1] and bool(batch) and bool(summed) and all(len(s) == len(batch) + len(summed) for s in shapes)
+    return (
+        dims[0] == dims[1] and bool(batch) and bool(summed) and all(len(s) == len(batch) + len(summed) for s in shapes)
+    )
 
 
 def spread_and_multiply(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -23,6 +23,7 @@ from exla_opt.ops.views import is_view
 
 from .block import Block, Operation
 from .builder import Builder
+from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_expansions import add_epilogues, expand_for_gpu
@@ -88,9 +89,11 @@ class _Reader:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     number[result] = builder.of(operand)
                     self.behind[result] = len(self.behind) + 1
-            elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or is_window_padding(op):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
-            elif op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide:
+            elif is_window_padding(op) or (
+                op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
+            ):
                 number[op.results[0]] = builder.of(op.operands[0])
             elif (side := identity_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
@@ -180,11 +183,17 @@ class _Reader:
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
+        places = live_places(op) if is_loop and self.is_cpu else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it.
         captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine) for block in blocks]
         number = builder.number
+        if is_loop and len(places) < len(operands):
+            operands, results = (tuple(each[place] for place in places) for each in (operands, results))
+            for body, _ in read:
+                body.arguments = [body.arguments[place] for place in places]
+                body.returned = [body.returned[place] for place in places]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),
