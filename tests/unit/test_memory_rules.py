@@ -154,6 +154,14 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         lambda a, b: jnp.tanh(jnp.einsum("bi,bj->bij", a, b) + jnp.einsum("bi,bj->bij", b, a)) @ jnp.ones((32, 2)),
         (of(SIZE, 32), of(SIZE, 32)),
     ),
+    "a product of a turned matrix and a long vector": (
+        lambda a, b: jnp.tanh(a.T @ b),
+        (of(4096, 50), of(4096)),
+    ),
+    "a product of a turned matrix and a short vector": (
+        lambda a, b: jnp.tanh(a.T @ b),
+        (of(4095, 50), of(4095)),
+    ),
     "products of rows": (
         lambda a, b: jnp.tanh(jnp.einsum("bi,bi->b", jnp.exp(a), b)),
         (of(SIZE * 32, 10), of(SIZE * 32, 10)),
