@@ -13,7 +13,6 @@ from exla_opt.ir.values import defining_op
 
 from .machine import CPU, Machine
 
-
 # XLA:CPU turns a matrix before it multiplies it with a vector of so many bytes.
 _LONG_VECTOR = 2**14
 

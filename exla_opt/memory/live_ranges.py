@@ -86,7 +86,7 @@ class Run:
     def free_carries(self) -> None:
         """Let others have the buffers of a loop's carry between what reads the old tensor and what writes the new."""
         gaps = []
-        for old, new in zip(self.block.arguments, self.block.returned, strict=True):
+        for old, new in zip(self.block.arguments, self.block.returned, strict=False):
             if new in self.resident and old != new:
                 gaps.append((self.buffers.last.get(old, -1) + 1, self.first_written(new), self.block.sizes[old]))
         spans = []

@@ -134,6 +134,28 @@ def widened_before(loop: ir.Operation) -> set[ir.Value]:
     return narrow & read
 
 
+def collapses(op: ir.Operation) -> bool:
+    """Whether a gather or a scatter moves slices of which some dimensions of one element are left out."""
+    if op.name == "stablehlo.gather":
+        return bool(stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"]).collapsed_slice_dims)
+    return bool(stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"]).inserted_window_dims)
+
+
+def part_sliced(op: ir.Operation) -> ir.Value | None:
+    """The only one of the tensors put together in an op's operand from which a slice takes elements."""
+    joined = defining_op(op.operands[0], "stablehlo.concatenate")
+    if joined is None:
+        return None
+    dim = integer(joined, "dimension")
+    first, limit = integers(op, "start_indices", [])[dim], integers(op, "limit_indices", [])[dim]
+    end = 0
+    for value in joined.operands:
+        start, end = end, end + ir.RankedTensorType(value.type).shape[dim]
+        if start <= first and limit <= end:
+            return value
+    return None
+
+
 def is_window_padding(op: ir.Operation) -> bool:
     """Whether an op pads with what windows over it start from: the windows themselves reach beyond the tensor."""
     number = splat_value(op.operands[1]) if op.name == "stablehlo.pad" else None

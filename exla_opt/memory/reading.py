@@ -28,7 +28,15 @@ from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
-from .operation import identity_side, is_window_padding, merge_key, read_operation, widened_before
+from .operation import (
+    collapses,
+    identity_side,
+    is_window_padding,
+    merge_key,
+    part_sliced,
+    read_operation,
+    widened_before,
+)
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
@@ -135,6 +143,8 @@ class _Reader:
             builder.add(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
+        if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
+            made = replace(made, operands=builder.all_of([part]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
                 return
@@ -174,6 +184,10 @@ class _Reader:
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
         """Which operands the op reads in their own shape, and which it reads in another."""
         other: Sequence[int] = merged_sides(op, self.types) if name == "dot_general" else ()
+        if self.is_cpu and name == "gather" and collapses(op):
+            self.builder.block.merged.update(self.builder.all_of(op.results))
+        if self.is_cpu and name == "scatter" and collapses(op):
+            other = range((len(op.operands) + 1) // 2, len(op.operands))
         self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in other])
         self.builder.viewed.update(operands[side] for side in other)
         if self.is_cpu and name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:

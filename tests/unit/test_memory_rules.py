@@ -84,6 +84,10 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
     "top_k": (lambda a: lax.top_k(a, 5), (MATRIX,)),
     "scatter": (lambda a, i: jnp.zeros(SIZE).at[i].add(a), (LONG, of(SIZE * SIZE, dtype=jnp.int32))),
     "gather": (lambda a, i: (jnp.tanh(a[i]) @ a).sum(1), (MATRIX, of(SIZE, dtype=jnp.int32))),
+    "rows gathered, scaled and scattered": (
+        lambda a, i, v: jax.ops.segment_sum(a[i] * v[:, None] / jnp.linalg.norm(a[i], axis=1)[:, None], i, SIZE),
+        (of(SIZE, 16), of(10000, dtype=jnp.int32), of(10000)),
+    ),
     "qr": (jnp.linalg.qr, (MATRIX,)),
     "eigh": (jnp.linalg.eigh, (MATRIX,)),
     "lu": (jax.scipy.linalg.lu_factor, (MATRIX,)),
