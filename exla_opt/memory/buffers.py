@@ -26,10 +26,9 @@ class Buffers:
         self.machine = fusion.machine
         self.order = order
         self.last = {value: step for step, kernel in enumerate(order) for value in fusion.inputs[kernel]}
-        if not self.machine.breadth_first:
-            for step, kernel in enumerate(order):
-                for value in self.block.ops[kernel].results:
-                    self.last.setdefault(value, step)
+        for step, kernel in enumerate(order):
+            for value in self.block.ops[kernel].results:
+                self.last.setdefault(value, step)
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
@@ -70,8 +69,11 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
-    def reusable(self, kernel: int, result: int) -> Collection[int]:
-        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later."""
+    def reusable(self, kernel: int, result: int, is_result: bool = False) -> Collection[int]:
+        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
+
+        is_result: whether that is the buffer of a function's result, which is planned before those of temporaries.
+        """
         op = self.block.ops[kernel]
         if op.name == "while":
             index = op.results.index(result)
@@ -85,16 +87,21 @@ class Buffers:
             found = () if not self.machine.breadth_first and result in self.block.viewed else op.operands
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
-            found = [value for value, straight in read if straight and self.is_like(value, result)]
+            found = [
+                value
+                for value, straight in read
+                if straight and self.has_type_of(value, result) and (is_result or not self.is_one_of_several(value))
+            ]
         else:
             return ()
         return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
 
-    def is_like(self, value: int, result: int) -> bool:
-        """Whether a kernel may write the result over the tensor element by element."""
-        # The buffer of what a loop has carried is not written over by other kernels.
-        from_loop = self.machine.breadth_first and self.is_made_by(value, "while")
-        return self.has_type_of(value, result) and not from_loop
+    def is_one_of_several(self, value: int) -> bool:
+        """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""
+        producer = self.producer(value)
+        if not self.machine.breadth_first or producer is None:
+            return False
+        return producer.name == "while" or len(producer.results) > 1
 
     def has_type_of(self, one: int, other: int) -> bool:
         """Whether two tensors have the same shape and element type."""

@@ -17,16 +17,26 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
+from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Block, Operation
 from .builder import Builder
+from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
-from .operation import identity_side, merge_key, read_operation, widened_before
+from .operation import (
+    collapses,
+    identity_side,
+    is_window_padding,
+    merge_key,
+    part_sliced,
+    read_operation,
+    widened_before,
+)
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
@@ -40,6 +50,18 @@ def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Bloc
     """As `read_block`, and the number of every tensor in the block itself."""
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
     return reader.read(block), reader.builder.number
+
+
+def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
+    """The results that are written over arguments, and those."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return {
+        block.returned[ir.IntegerAttr(each["tf.aliasing_output"]).value]: argument
+        for argument, each in zip(block.arguments, attributes, strict=True)
+        if "tf.aliasing_output" in each
+    }
 
 
 class _Reader:
@@ -77,12 +99,18 @@ class _Reader:
                     self.behind[result] = len(self.behind) + 1
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
+            elif is_window_padding(op) or (
+                op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
+            ):
+                number[op.results[0]] = builder.of(op.operands[0])
             elif (side := identity_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
             else:
                 self.add(op)
         if self.is_gpu:
             add_epilogues(made)
+        if self.is_function:
+            made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
@@ -115,6 +143,8 @@ class _Reader:
             builder.add(self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
+        if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
+            made = replace(made, operands=builder.all_of([part]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
                 return
@@ -124,7 +154,7 @@ class _Reader:
             made = replace(made, captures=builder.all_of(captured_values(op)))
         if name == "reduce" and len(results) == 1:
             inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None:  # negated behind the sum
+            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         elif (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
@@ -154,6 +184,10 @@ class _Reader:
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
         """Which operands the op reads in their own shape, and which it reads in another."""
         other: Sequence[int] = merged_sides(op, self.types) if name == "dot_general" else ()
+        if self.is_cpu and name == "gather" and collapses(op):
+            self.builder.block.merged.update(self.builder.all_of(op.results))
+        if self.is_cpu and name == "scatter" and collapses(op):
+            other = range((len(op.operands) + 1) // 2, len(op.operands))
         self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in other])
         self.builder.viewed.update(operands[side] for side in other)
         if self.is_cpu and name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
@@ -163,11 +197,17 @@ class _Reader:
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
+        places = live_places(op) if is_loop and self.is_cpu else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it.
         captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine) for block in blocks]
         number = builder.number
+        if is_loop and len(places) < len(operands):
+            operands, results = (tuple(each[place] for place in places) for each in (operands, results))
+            for body, _ in read:
+                body.arguments = [body.arguments[place] for place in places]
+                body.returned = [body.returned[place] for place in places]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),
