@@ -70,8 +70,11 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
-    def reusable(self, kernel: int, result: int) -> Collection[int]:
-        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later."""
+    def reusable(self, kernel: int, result: int, is_lent: bool = False) -> Collection[int]:
+        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
+
+        is_lent: whether both lie in the buffer of a function's result: there a GPU writes over parts of tuples too.
+        """
         op = self.block.ops[kernel]
         if op.name == "while":
             index = op.results.index(result)
@@ -88,6 +91,8 @@ class Buffers:
             found = [value for value, straight in read if straight and self.is_like(value, result)]
         else:
             return ()
+        if is_lent and not self.machine.breadth_first:
+            return found
         return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
 
     def is_like(self, value: int, result: int) -> bool:
