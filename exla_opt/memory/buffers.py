@@ -108,8 +108,11 @@ class Buffers:
         return same and one not in self.block.merged
 
     def is_product_on_gpu(self, value: int) -> bool:
-        """Whether a library wrote the tensor together with its workspace."""
+        """Whether the tensor came out of a tuple: a library wrote it together with its workspace, a kernel with others."""
         if value in self.fusion.tuples:
+            return True
+        producer = self.producer(value)
+        if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
             return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 

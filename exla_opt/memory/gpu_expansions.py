@@ -64,7 +64,13 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
 def _needs_places(op: ir.Operation) -> bool:
     """Whether elements that compare as equal keep their order only if their places are sorted too."""
     is_stable = "is_stable" in op.attributes and ir.BoolAttr(op.attributes["is_stable"]).value
-    return is_stable and all(defining_op(value, "stablehlo.iota") is None for value in op.operands)
+    return is_stable and not any(_counts_alone(value) for value in op.operands)
+
+
+def _counts_alone(value: ir.Value) -> bool:
+    """Whether a tensor is an iota to XLA: of one dimension; with more it is one that is repeated."""
+    iota = defining_op(value, "stablehlo.iota")
+    return iota is not None and ir.RankedTensorType(value.type).rank == 1
 
 
 def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -17,10 +17,10 @@ from exla_opt.ops.traits import traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, dot_dims, is_folded
+from .dots import copied_sides, dot_dims, is_folded, is_outer_product
 from .machine import CPU, Machine
 
-_MULTIPLY = traits_of("stablehlo.multiply")
+_MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
 # What these ops leave the other operand as it is with; XLA drops them.
 _NEUTRAL = {"stablehlo.and": 1, "stablehlo.or": 0, "stablehlo.multiply": 1, "stablehlo.add": 0}
 
@@ -67,6 +67,8 @@ def read_operation(
         values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
         narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
         batches = tuple(range(len(dot_dims(op, 0)[0])))
+        if machine.kind == "gpu" and is_outer_product(op, types):
+            return replace(made, name="outer_product", traits=_REPEATED)
         return replace(made, copied=copied_sides(op, types, machine), narrow=frozenset(narrow), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
