@@ -24,6 +24,7 @@ from .block import Block, Operation
 from .builder import Builder
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
@@ -61,6 +62,7 @@ class _Reader:
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
+        self.products: dict[int, Product] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -82,6 +84,7 @@ class _Reader:
             else:
                 self.add(op)
         if self.is_gpu:
+            merge_dots(builder, self.products)
             add_epilogues(made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
@@ -117,6 +120,9 @@ class _Reader:
         made = read_operation(op, operands, results, self.types, self.machine)
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
+                last = builder.block.ops[-1]
+                if last.name == "dot_general":
+                    self.products[last.results[0]] = product_of(builder, op, last)
                 return
         elif expand(builder, op, made, self.is_cpu, self.is_function):
             return
