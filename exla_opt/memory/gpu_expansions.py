@@ -164,9 +164,11 @@ def add_epilogues(block: Block) -> None:
             if len(users) != 1 or value in returned:
                 break
             user = ops[users[0]]
-            if user.name not in ("add", "maximum") or len(user.operands) != 2 or users[0] in gone:
+            if user.name not in ("add", "maximum", "multiply") or len(user.operands) != 2 or users[0] in gone:
                 break
             [other] = [each for each in user.operands if each != value] or [value]
+            if user.name == "multiply" and (op.name != "dot_general" or not _is_number(block, other)):
+                break
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
             if user.name == "maximum" and not _is_number(block, other):
@@ -176,7 +178,7 @@ def add_epilogues(block: Block) -> None:
             added: tuple[int, ...] = (other,)
             if spread is not None and spread.name == "broadcast_in_dim":
                 added = spread.operands
-            if user.name == "maximum":
+            if user.name != "add":
                 added = ()
             ops[users[0]] = replace(ops[at], operands=(*ops[at].operands, *added), results=user.results)
             at = users[0]
