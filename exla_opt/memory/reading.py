@@ -25,6 +25,7 @@ from .builder import Builder
 from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_dots import Product, merge_dots, product_of
+from .gpu_loops import without_repeated
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
@@ -115,7 +116,12 @@ class _Reader:
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:
-            builder.add(self.with_bodies(op, operands, results))
+            made = self.with_bodies(op, operands, results)
+            if self.is_gpu and made.name == "while":
+                made, merged = without_repeated(made)
+                number = builder.number
+                number.update({value: merged[number[value]] for value in op.results if number[value] in merged})
+            builder.add(made)
             return
         made = read_operation(op, operands, results, self.types, self.machine)
         if self.is_gpu:
