@@ -30,6 +30,12 @@ class Buffers:
             for step, kernel in enumerate(order):
                 for value in self.block.ops[kernel].results:
                     self.last.setdefault(value, step)
+        step_of = {kernel: step for step, kernel in enumerate(order)} if fusion.joined else {}
+        for group in fusion.joined:  # one kernel, which reads and writes all at once
+            steps = {step_of[kernel] for kernel in group}
+            for kernel in group:
+                read = [value for value in fusion.inputs[kernel] if self.last[value] in steps]
+                self.last.update(dict.fromkeys(read, max(steps)))
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:

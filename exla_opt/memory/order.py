@@ -10,7 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 
+from exla_opt.ops.traits import Trait
+
 from .fusion import Fusion
+
+# Sums over many ways grow without end.
+_MOST = 2**62
 
 
 def order_kernels(fusion: Fusion, inside: Mapping[int, int]) -> list[int]:
@@ -21,9 +26,12 @@ def order_kernels(fusion: Fusion, inside: Mapping[int, int]) -> list[int]:
     kernels = [position for position, written in enumerate(fusion.written) if written]
     if fusion.machine.breadth_first:
         return _breadth_first(fusion, kernels)
-    graph = _Graph(fusion, kernels, inside)
+    graph = _Graph(fusion, kernels, inside, fusion.joined)
+    if len(graph.greedy()) < len(graph.nodes):  # two of the kernels joined need one another through a third
+        fusion.joined, fusion.tuples = [], set()
+        graph = _Graph(fusion, kernels, inside, [])
     orders = (graph.greedy(), graph.depth_first(), graph.post_order())
-    return min(orders, key=graph.peak)
+    return [kernel for node in min(orders, key=graph.peak) for kernel in graph.members[node]]
 
 
 def _breadth_first(fusion: Fusion, kernels: list[int]) -> list[int]:
@@ -52,83 +60,100 @@ def _breadth_first(fusion: Fusion, kernels: list[int]) -> list[int]:
 class _Graph:
     """The kernels of a block and what each reads of the others.
 
-    read: for each kernel the tensors made by others that it reads. readers: the kernels that read a tensor.
+    nodes: the kernels; one stands for all that are joined to it. members: those, with what may be written in place of
+    what it reads last. node_of: the node of each kernel.
+    read: for each node the tensors made by others that it reads. readers: the nodes that read a tensor.
     """
 
-    def __init__(self, fusion: Fusion, kernels: list[int], inside: Mapping[int, int]):
+    def __init__(self, fusion: Fusion, kernels: list[int], inside: Mapping[int, int], joined: list[list[int]]):
         self.fusion, self.inside = fusion, inside
-        self.kernels = kernels
         self.ops, self.sizes = fusion.block.ops, fusion.block.sizes
-        self.read = {
-            kernel: [value for value in fusion.inputs[kernel] if self.is_made_by_kernel(value)] for kernel in kernels
-        }
+        self.node_of = {kernel: kernel for kernel in kernels}
+        self.members = {kernel: [kernel] for kernel in kernels}
+        for group in joined:
+            self.members[group[0]] = sorted(group, key=lambda kernel: Trait.POINTWISE in self.ops[kernel].traits)
+            for kernel in group[1:]:
+                self.node_of[kernel] = group[0]
+                del self.members[kernel]
+        self.nodes = list(self.members)
+        self.read = {node: self.read_by(node) for node in self.nodes}
         self.readers: dict[int, list[int]] = {}
-        for kernel in kernels:
-            for value in self.read[kernel]:
-                self.readers.setdefault(value, []).append(kernel)
+        for node in self.nodes:
+            for value in self.read[node]:
+                self.readers.setdefault(value, []).append(node)
 
-    def is_made_by_kernel(self, value: int) -> bool:
-        """Whether one of the block's kernels makes a tensor."""
-        return self.fusion.written[self.fusion.producer[value]] if value in self.fusion.producer else False
+    def read_by(self, node: int) -> list[int]:
+        """The tensors that a node reads, each once, in the order in which it reads them."""
+        found = dict.fromkeys(value for kernel in self.members[node] for value in self.fusion.inputs[kernel])
+        return [value for value in found if self.maker(value) not in (None, node)]
 
-    def written(self, kernel: int) -> int:
-        """The bytes of what a kernel makes."""
-        return sum(self.sizes[value] for value in self.ops[kernel].results)
+    def maker(self, value: int) -> int | None:
+        """The node that makes a tensor."""
+        return self.node_of.get(self.fusion.producer.get(value, -1))
 
-    def producers(self, kernel: int) -> list[int]:
-        """The kernels whose results a kernel reads, each once."""
-        return list(dict.fromkeys(self.fusion.producer[value] for value in self.read[kernel]))
+    def results(self, node: int) -> list[int]:
+        """What a node makes."""
+        return [value for kernel in self.members[node] for value in self.ops[kernel].results]
+
+    def written(self, node: int) -> int:
+        """The bytes of what a node makes."""
+        return sum(self.sizes[value] for value in self.results(node))
+
+    def producers(self, node: int) -> list[int]:
+        """The nodes whose results a node reads, each once."""
+        return list(dict.fromkeys(maker for value in self.read[node] if (maker := self.maker(value)) is not None))
 
     def ends(self) -> Iterable[int]:
-        """The kernels that make what the block returns, and those that nobody reads."""
-        producer, returned = self.fusion.producer, self.fusion.block.returned
-        last = (producer[value] for value in returned if self.is_made_by_kernel(value))
-        unread = (
-            kernel
-            for kernel in self.kernels
-            if not any(value in self.readers for value in self.ops[kernel].results)
-        )
+        """The nodes that make what the block returns, and those that nobody reads."""
+        last = (maker for value in self.fusion.block.returned if (maker := self.maker(value)) is not None)
+        unread = (node for node in self.nodes if not any(value in self.readers for value in self.results(node)))
         return dict.fromkeys((*last, *unread))
 
-    def greedy(self) -> list[int]:
-        """Of what is ready the kernel that frees most, less what it makes; of equal ones that with most readers."""
-        unread = {value: len(readers) for value, readers in self.readers.items()}
+    def unread(self) -> dict[int, int]:
+        """How many read each tensor."""
+        found = {value: len(readers) for value, readers in self.readers.items()}
         for value in self.fusion.block.returned:
-            unread[value] = unread.get(value, 0) + 1
-        waiting = {kernel: len(self.read[kernel]) for kernel in self.kernels}
+            found[value] = found.get(value, 0) + 1
+        return found
+
+    def users(self, node: int) -> int:
+        """How many read what a node makes."""
+        return sum(len(self.readers.get(value, ())) for value in self.results(node))
+
+    def greedy(self) -> list[int]:
+        """Of what is ready what frees most, less what it makes; of equal ones what has most readers."""
+        unread = self.unread()
+        waiting = {node: len(self.read[node]) for node in self.nodes}
+        made = {node: self.written(node) + self.inside.get(node, 0) for node in self.nodes}
         queue: list[tuple[int, int, int, int]] = []
-        count = 0
-
-        def gain(kernel: int) -> int:
-            return sum(self.sizes[value] for value in self.read[kernel] if unread[value] == 1) - made[kernel]
-
-        def push(kernel: int) -> None:
-            nonlocal count
-            count += 1
-            users = sum(len(self.readers.get(value, ())) for value in self.ops[kernel].results)
-            best[kernel] = gain(kernel)
-            heappush(queue, (-best[kernel], -users, -count, kernel))
-
-        made = {kernel: self.written(kernel) + self.inside.get(kernel, 0) for kernel in self.kernels}
         best: dict[int, int] = {}
         order: list[int] = []
         done: set[int] = set()
-        for kernel in self.kernels:
-            if not waiting[kernel]:
-                push(kernel)
+        count = 0
+
+        def push(node: int) -> None:
+            nonlocal count
+            count += 1
+            freed = sum(self.sizes[value] for value in self.read[node] if unread[value] == 1)
+            best[node] = freed - made[node]
+            heappush(queue, (-best[node], -self.users(node), -count, node))
+
+        for node in self.nodes:
+            if not waiting[node]:
+                push(node)
         while queue:
-            known, _, _, kernel = heappop(queue)
-            if kernel in done or -known != best[kernel]:
+            known, _, _, node = heappop(queue)
+            if node in done or -known != best[node]:
                 continue
-            done.add(kernel)
-            order.append(kernel)
-            for value in self.read[kernel]:
+            done.add(node)
+            order.append(node)
+            for value in self.read[node]:
                 unread[value] -= 1
                 if unread[value] == 1:
                     for reader in self.readers[value]:
                         if reader not in done and not waiting[reader]:
                             push(reader)
-            for value in self.ops[kernel].results:
+            for value in self.results(node):
                 for reader in self.readers.get(value, ()):
                     waiting[reader] -= 1
                     if not waiting[reader]:
@@ -139,13 +164,10 @@ class _Graph:
         """From the ends to what they read, first what has most other readers and what takes most memory behind it."""
         others: dict[int, int] = {}
         total: dict[int, int] = {}
-        for kernel in self.post_order():
-            before = self.producers(kernel)
-            users = sum(len(self.readers.get(value, ())) for value in self.ops[kernel].results)
-            others[kernel] = max(users - 1, 0) + sum(others[each] for each in before)
-            total[kernel] = self.written(kernel) + sum(total[each] for each in before)
-            limit = 2**62
-            others[kernel], total[kernel] = min(others[kernel], limit), min(total[kernel], limit)
+        for node in self.post_order():
+            before = self.producers(node)
+            others[node] = min(max(self.users(node) - 1, 0) + sum(others[each] for each in before), _MOST)
+            total[node] = min(self.written(node) + sum(total[each] for each in before), _MOST)
         return self.visit(lambda before: sorted(before, key=lambda each: (-others[each], -total[each])))
 
     def post_order(self) -> list[int]:
@@ -153,41 +175,43 @@ class _Graph:
         return self.visit(lambda before: before)
 
     def visit(self, arranged: Callable[[list[int]], list[int]]) -> list[int]:
-        """Kernels behind all that they read, in the order of a depth-first search."""
+        """Nodes behind all that they read, in the order of a depth-first search."""
         order: list[int] = []
         seen: set[int] = set()
         for end in self.ends():
             stack = [(end, False)]
             while stack:
-                kernel, is_complete = stack.pop()
+                node, is_complete = stack.pop()
                 if is_complete:
-                    order.append(kernel)
+                    order.append(node)
                     continue
-                if kernel in seen:
+                if node in seen:
                     continue
-                seen.add(kernel)
-                stack.append((kernel, True))
-                stack.extend((each, False) for each in reversed(arranged(self.producers(kernel))) if each not in seen)
+                seen.add(node)
+                stack.append((node, True))
+                stack.extend((each, False) for each in reversed(arranged(self.producers(node))) if each not in seen)
         return order
 
     def peak(self, order: list[int]) -> int:
         """The most bytes alive at once in an order."""
-        unread = {value: len(readers) for value, readers in self.readers.items()}
-        for value in self.fusion.block.returned:
-            unread[value] = unread.get(value, 0) + 1
+        unread = self.unread()
         live = peak = 0
-        for kernel in order:
-            op, freed, taken = self.ops[kernel], 0, 0
-            for value in self.read[kernel]:
+        for node in order:
+            freed = sum(self.sizes[value] for value in self.read[node] if unread[value] == 1)
+            taken = self.taken(node, unread)
+            for value in self.read[node]:
                 unread[value] -= 1
-                if unread[value]:
-                    continue
-                freed += self.sizes[value]
-                if op.name == "while":
-                    taken += self.sizes[value] if value in op.operands else 0
-                elif self.fusion.inputs[kernel][value] and self.sizes[value] == self.sizes[op.results[0]]:
-                    taken = self.sizes[value]
-            live += self.written(kernel)
-            peak = max(peak, live - taken + self.inside.get(kernel, 0))
-            live -= freed + sum(self.sizes[value] for value in op.results if not unread.get(value))
+            live += self.written(node)
+            peak = max(peak, live - taken + self.inside.get(node, 0))
+            live -= freed + sum(self.sizes[value] for value in self.results(node) if not unread.get(value))
         return peak
+
+    def taken(self, node: int, unread: Mapping[int, int]) -> int:
+        """The bytes of what a node writes over, about."""
+        dying = [value for value in self.read[node] if unread[value] == 1]
+        op = self.ops[self.members[node][-1]]
+        if op.name == "while":
+            return sum(self.sizes[value] for value in dying if value in op.operands)
+        straight = self.fusion.inputs[self.members[node][-1]]
+        sizes = [self.sizes[value] for value in dying if straight.get(value)]
+        return self.sizes[op.results[0]] if op.results and self.sizes[op.results[0]] in sizes else 0

@@ -23,6 +23,8 @@ from .machine import Machine
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
 # Ways from one kernel to another that are longer than so many kernels are not looked at.
 _LONGEST_WAY = 300
+# So many readers of one tensor are looked at pair by pair.
+_MOST_SIBLINGS = 16
 # Rows of more elements are not normalised by one kernel.
 _LONGEST_ROW = 2**14
 
@@ -57,6 +59,7 @@ class PriorityFusion:
         self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
         self.within: set[int] = set()
+        self.normalising: set[int] = set()
 
     def find_used(self) -> list[bool]:
         used = [False] * len(self.ops)
@@ -138,6 +141,7 @@ class PriorityFusion:
             sources = set().union(*(summed.get(value, ()) for value in read))
             for value in sources & read.keys():
                 read[value] = False
+                self.normalising.add(position)
             for value in read:
                 if any(self.is_row(value, source) for source in summed.get(value, set()) & read.keys()):
                     joined[value] = joined.get(value, 0) + 1
@@ -156,31 +160,79 @@ class PriorityFusion:
         """Whether a sum is over rows short enough for one kernel to hold."""
         return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
 
-    def find_tuples(self) -> set[int]:
-        """The tensors that a kernel writes beside another: they come out of a tuple, and nothing is put in their place.
+    def find_joined(self) -> list[list[int]]:
+        """The kernels that become one kernel with several results.
 
-        A kernel and one that reads what it writes, element by element, become one with two results.
+        Last first, the kernels that read what one writes become one; then it becomes one with one of several of them.
         """
-        found: set[int] = set()
-        shapes = self.block.shapes
-        for position, kernel in enumerate(self.kernels):
-            op = self.ops[position]
-            if kernel is None or not self.able[position] or kernel.ends_in_reduce or not op.operands:
+        group = list(range(len(self.ops)))
+        members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
+
+        def join(one: int, other: int) -> None:
+            gone = members.pop(group[other])
+            members[group[one]] += gone
+            for each in gone:
+                group[each] = group[one]
+
+        for position in range(len(self.kernels) - 1, -1, -1):
+            if self.kernels[position] is None or len(self.ops[position].results) != 1:
                 continue
-            if len(op.results) != 1:
+            [value] = self.ops[position].results
+            readers = [reader for reader in self.readers[position] if self.may_end(reader)]
+            if self.elements[value] > 1:
+                for place, one in enumerate(readers[:_MOST_SIBLINGS]):
+                    for other in readers[place + 1 : _MOST_SIBLINGS]:
+                        if group[one] != group[other] and self.are_alike(one, other) and self.are_apart(
+                            members[group[one]], members[group[other]]
+                        ):
+                            join(one, other)
+            if len({group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
                 continue
-            [value] = op.results
-            for reader in self.readers[position]:
-                into = self.kernels[reader]
-                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {STRAIGHT}:
-                    if into is None or not into.ends_in_reduce or len(into.reads.get(value, {})) != 1:
-                        continue
-                elif shapes[self.ops[reader].results[0]] != shapes[value]:
-                    continue
-                if not self.reaches_otherwise(position, reader):
-                    found.add(value)
+            for reader in readers:
+                if self.are_alike(position, reader) and not self.reaches_otherwise(position, reader):
+                    join(reader, position)
                     break
-        return found
+        return [sorted(each) for each in members.values() if len(each) > 1]
+
+    def may_end(self, position: int) -> bool:
+        """Whether a kernel may write its result beside that of another."""
+        op, kernel = self.ops[position], self.kernels[position]
+        if kernel is None or not self.able[position] or len(op.results) != 1:
+            return False
+        if position in self.normalising or position in self.within:
+            return False
+        return kernel.ends_in_reduce or Trait.POINTWISE in op.traits
+
+    def may_begin(self, position: int) -> bool:
+        """Whether a kernel may write its result beside that of one that reads it."""
+        kernel = self.kernels[position]
+        return self.may_end(position) and kernel is not None and not kernel.ends_in_reduce and bool(kernel.reads)
+
+    def are_alike(self, one: int, other: int) -> bool:
+        """Whether two kernels go through elements in the same order."""
+        return self.order_of(one) == self.order_of(other)
+
+    def order_of(self, position: int) -> int:
+        op, kernel = self.ops[position], self.kernels[position]
+        assert kernel is not None
+        return max((self.elements[value] for value in (*op.results, *(kernel.reads if kernel.ends_in_reduce else ()))))
+
+    def are_apart(self, some: list[int], others: list[int]) -> bool:
+        """Whether none of some kernels needs one of others, nor the other way."""
+        last = max(*some, *others)
+        reached = self.reached(some, last)
+        back = self.reached(others, last)
+        return reached.isdisjoint(others) and back.isdisjoint(some) and len(reached) + len(back) <= _LONGEST_WAY
+
+    def reached(self, start: list[int], last: int) -> set[int]:
+        """The kernels, up to one, to which a way leads from some."""
+        stack, seen = list(start), set()
+        while stack and len(seen) <= _LONGEST_WAY:
+            for reader in self.readers[stack.pop()]:
+                if reader <= last and reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader)
+        return seen
 
     def reaches_otherwise(self, start: int, end: int) -> bool:
         """Whether a way leads from one kernel to another over a third."""
