@@ -99,7 +99,7 @@ class Buffers:
             return ()
         if is_lent and not self.machine.breadth_first:
             return found
-        return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+        return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
     def is_like(self, value: int, result: int) -> bool:
         """Whether a kernel may write the result over the tensor element by element."""
@@ -113,8 +113,8 @@ class Buffers:
         same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
         return same and one not in self.block.merged
 
-    def is_product_on_gpu(self, value: int) -> bool:
-        """Whether the tensor came out of a tuple: a library wrote it together with its workspace, a kernel with others."""
+    def is_part_of_tuple(self, value: int) -> bool:
+        """Whether the tensor came out of a tuple: a library wrote it and its workspace, a kernel several results."""
         if value in self.fusion.tuples:
             return True
         producer = self.producer(value)

@@ -11,6 +11,7 @@ from math import prod
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
+from .gpu_joins import Joins
 from .greedy import Greedy
 from .machine import Machine
 from .priority_fusion import PriorityFusion
@@ -82,7 +83,7 @@ def fuse(block: Block, machine: Machine) -> Fusion:
                 users = (use for value in op.results for use in decision.users.get(value, ()))
                 fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
         priority.find_normalised()
-        fusion.joined, fusion.within = priority.find_joined(), priority.within
+        fusion.joined, fusion.within = Joins(priority).find(), priority.within
         fusion.tuples = {value for each in fusion.joined for place in each for value in block.ops[place].results}
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):

@@ -58,16 +58,15 @@ def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
 def merge_dots(builder: Builder, products: dict[int, Product]) -> None:
     """Put products of one operand together. products: by their results."""
     block = builder.block
-    groups: dict[Hashable, list[int]] = {}
+    groups: dict[tuple[int, Hashable], list[int]] = {}
     for result, product in products.items():
         for side in (0, 1):
             other = len(block.shapes[product.made.operands[1 - side]])
-            key = (side, product.made.operands[side], product.dims, block.dtypes[result], other)
-            groups.setdefault(key, []).append(result)
+            key = (product.made.operands[side], product.dims, block.dtypes[result], other)
+            groups.setdefault((side, key), []).append(result)
     merged = False
     gone: set[int] = set()
-    for key, results in groups.items():
-        side = key[0]  # type: ignore[index]
+    for (side, _), results in groups.items():
         if len(results) > 1:
             merged |= _merge_group(builder, products, [each for each in results if each not in gone], side, gone)
     if merged:

@@ -14,10 +14,10 @@ def without_repeated(loop: Operation) -> tuple[Operation, dict[int, int]]:
     of both, and reads neither.
     """
     body = loop.bodies[0]
-    producer = {value: op for op in body.ops for value in op.results}
+    producer = {value: each for each in body.ops for value in each.results}
     reads: dict[int, int] = {}
-    for op in body.ops:
-        for value in (*op.operands, *op.captures):
+    for each in body.ops:
+        for value in (*each.operands, *each.captures):
             reads[value] = reads.get(value, 0) + 1
     first: dict[tuple[int, ...], int] = {}
     dropped: dict[int, int] = {}

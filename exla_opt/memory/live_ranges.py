@@ -42,8 +42,8 @@ class Run:
         if held is None and block.arguments:
             resident = place_carry(self.fusion)
         self.inputs = self.fusion.inputs
-        self.loops = {} if machine.breadth_first else self.run_loops()
-        self.order = order_kernels(self.fusion, {kernel: run.peak for kernel, run in self.loops.items()})
+        self.loops: dict[int, Run] = {} if machine.breadth_first else self.run_loops()
+        self.order = order_kernels(self.fusion, self.needed_inside())
         self.buffers = Buffers(self.fusion, self.order)
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
         self.mine: set[int] = set()
@@ -99,6 +99,10 @@ class Run:
                 found[position] = Run(op.bodies[0], self.machine, None)
                 found[position].simulate()
         return found
+
+    def needed_inside(self) -> dict[int, int]:
+        """The bytes that the bodies of loops need, by the place of the loop."""
+        return {kernel: run.peak for kernel, run in self.loops.items()}
 
     def run_body(self, op: Operation, body: Block) -> Run:
         """The run of one body of control flow."""

@@ -1,7 +1,7 @@
-"""The order in which a block's kernels run: breadth first on XLA:CPU; elsewhere the one of three that needs least memory.
+"""The order in which a block's kernels run: breadth first on XLA:CPU, elsewhere the best of three.
 
-The three are those of XLA's memory scheduler: a greedy list that frees most first, depth first with the largest
-operands first, and post-order.
+The best is the one that needs least memory. The three are those of XLA's memory scheduler: a greedy list that frees
+most first, depth first with the largest operands first, and post-order.
 """
 
 from __future__ import annotations

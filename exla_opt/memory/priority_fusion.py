@@ -21,10 +21,6 @@ from .machine import Machine
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
-# Ways from one kernel to another that are longer than so many kernels are not looked at.
-_LONGEST_WAY = 300
-# So many readers of one tensor are looked at pair by pair.
-_MOST_SIBLINGS = 16
 # Rows of more elements are not normalised by one kernel.
 _LONGEST_ROW = 2**14
 
@@ -159,95 +155,6 @@ class PriorityFusion:
     def is_row(self, value: int, source: int) -> bool:
         """Whether a sum is over rows short enough for one kernel to hold."""
         return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
-
-    def find_joined(self) -> list[list[int]]:
-        """The kernels that become one kernel with several results.
-
-        Last first, the kernels that read what one writes become one; then it becomes one with one of several of them.
-        """
-        group = list(range(len(self.ops)))
-        members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
-
-        def join(one: int, other: int) -> None:
-            gone = members.pop(group[other])
-            members[group[one]] += gone
-            for each in gone:
-                group[each] = group[one]
-
-        for position in range(len(self.kernels) - 1, -1, -1):
-            if self.kernels[position] is None or len(self.ops[position].results) != 1:
-                continue
-            [value] = self.ops[position].results
-            readers = [reader for reader in self.readers[position] if self.may_end(reader)]
-            if self.elements[value] > 1:
-                for place, one in enumerate(readers[:_MOST_SIBLINGS]):
-                    for other in readers[place + 1 : _MOST_SIBLINGS]:
-                        if group[one] != group[other] and self.are_alike(one, other) and self.are_apart(
-                            members[group[one]], members[group[other]]
-                        ):
-                            join(one, other)
-            if len({group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
-                continue
-            for reader in readers:
-                if self.are_alike(position, reader) and not self.reaches_otherwise(position, reader):
-                    join(reader, position)
-                    break
-        return [sorted(each) for each in members.values() if len(each) > 1]
-
-    def may_end(self, position: int) -> bool:
-        """Whether a kernel may write its result beside that of another."""
-        op, kernel = self.ops[position], self.kernels[position]
-        if kernel is None or not self.able[position] or len(op.results) != 1:
-            return False
-        if position in self.normalising or position in self.within:
-            return False
-        return kernel.ends_in_reduce or Trait.POINTWISE in op.traits
-
-    def may_begin(self, position: int) -> bool:
-        """Whether a kernel may write its result beside that of one that reads it."""
-        kernel = self.kernels[position]
-        return self.may_end(position) and kernel is not None and not kernel.ends_in_reduce and bool(kernel.reads)
-
-    def are_alike(self, one: int, other: int) -> bool:
-        """Whether two kernels go through elements in the same order."""
-        return self.order_of(one) == self.order_of(other)
-
-    def order_of(self, position: int) -> int:
-        op, kernel = self.ops[position], self.kernels[position]
-        assert kernel is not None
-        return max((self.elements[value] for value in (*op.results, *(kernel.reads if kernel.ends_in_reduce else ()))))
-
-    def are_apart(self, some: list[int], others: list[int]) -> bool:
-        """Whether none of some kernels needs one of others, nor the other way."""
-        last = max(*some, *others)
-        reached = self.reached(some, last)
-        back = self.reached(others, last)
-        return reached.isdisjoint(others) and back.isdisjoint(some) and len(reached) + len(back) <= _LONGEST_WAY
-
-    def reached(self, start: list[int], last: int) -> set[int]:
-        """The kernels, up to one, to which a way leads from some."""
-        stack, seen = list(start), set()
-        while stack and len(seen) <= _LONGEST_WAY:
-            for reader in self.readers[stack.pop()]:
-                if reader <= last and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-        return seen
-
-    def reaches_otherwise(self, start: int, end: int) -> bool:
-        """Whether a way leads from one kernel to another over a third."""
-        stack = [reader for reader in self.readers[start] if reader < end]
-        seen = set(stack)
-        while stack:
-            for reader in self.readers[stack.pop()]:
-                if reader == end:
-                    return True
-                if reader < end and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-            if len(seen) > _LONGEST_WAY:
-                return True
-        return False
 
     def fuse(self, position: int) -> list[int]:
         """Make a producer part of all its readers; returns the ops of which the gain may have changed."""

@@ -25,8 +25,8 @@ from .builder import Builder
 from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_dots import Product, merge_dots, product_of
-from .gpu_loops import without_repeated
 from .gpu_expansions import add_epilogues, expand_for_gpu
+from .gpu_loops import without_repeated
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
 
@@ -116,12 +116,7 @@ class _Reader:
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:
-            made = self.with_bodies(op, operands, results)
-            if self.is_gpu and made.name == "while":
-                made, merged = without_repeated(made)
-                number = builder.number
-                number.update({value: merged[number[value]] for value in op.results if number[value] in merged})
-            builder.add(made)
+            self.add_control_flow(op, self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
         if self.is_gpu:
@@ -149,6 +144,14 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+
+    def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
+        """A loop or a branch; of a loop's results some may be one."""
+        number = self.builder.number
+        if self.is_gpu and made.name == "while":
+            made, merged = without_repeated(made)
+            number.update({value: merged[number[value]] for value in op.results if number[value] in merged})
+        self.builder.add(made)
 
     def uniform(self, made: Operation) -> tuple[int, ...] | None:
         """The numbers from which one number is computed that an elementwise result consists of, if it does."""
