@@ -25,7 +25,7 @@ from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_wind
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
-# A convolution in so many dimensions runs with its channels last.
+# A convolution in so many dimensions, or in fewer, runs with its channels last.
 _CHANNELS_LAST = 2
 
 
@@ -116,12 +116,13 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
             lhs = _copied(builder, op, lhs, padded)
     elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
         lhs = _copied(builder, op, lhs, padded)
-    if len(spatial) == _CHANNELS_LAST and len(image) - 1 in spatial:
+    is_turned = len(spatial) <= _CHANNELS_LAST and len(image) - 1 in spatial
+    if is_turned:
         if isinstance(op.operands[0].owner, ir.Block):
             lhs = _copied(builder, op, lhs, image)
         if isinstance(op.operands[1].owner, ir.Block):
             rhs = _copied(builder, op, rhs, weights)
-    made = replace(made, operands=(lhs, rhs))
+    made = replace(made, operands=(lhs, rhs), is_turned=is_turned)
     if has_gaps and is_reversed:
         whole = list(found)
         for dim, window, size in zip(spatial, windows, (image[dim] for dim in spatial), strict=True):

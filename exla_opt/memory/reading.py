@@ -26,6 +26,7 @@ from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
+from .gpu_layouts import turn_results
 from .gpu_loops import without_repeated
 from .machine import Machine
 from .operation import identity_side, merge_key, read_operation, widened_before
@@ -87,6 +88,8 @@ class _Reader:
         if self.is_gpu:
             merge_dots(builder, self.products)
             add_epilogues(made)
+            if self.is_function:
+                turn_results(made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
