@@ -1,12 +1,12 @@
-"""Products of matrices that share an operand: XLA:GPU puts the others together and multiplies once, if they are small.
+"""Products that XLA:GPU writes otherwise: those of vectors without a library, and small ones of one operand at once.
 
-The rule is that of XLA's DotMerger: one of the two products takes, with its operands and its result, no more than 64
-MiB, and neither needs the other.
+The rule for the latter is that of XLA's DotMerger, which puts the other operands together: one of the two products
+takes, with its operands and its result, no more than 64 MiB, and neither needs the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import prod
@@ -14,6 +14,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import traits_of
 
@@ -22,6 +23,9 @@ from .builder import Builder
 from .dots import dot_dims
 
 _MOST_BYTES = 64 * 2**20
+# A larger matrix is multiplied with a vector by a library.
+_MOST_ELEMENTS = 10**7
+_WIDE_BITS = 32
 # So many products of one operand, at most, are looked at pair by pair.
 _MOST_OF_ONE = 32
 
@@ -40,19 +44,76 @@ class Product:
 
 def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
     """A dot of IR, with its dimensions as those of what it reads."""
-    sides = []
-    outer = []
+    sides, outer = [], []
     for side in (0, 1):
-        batch, contracted = dot_dims(op, side)
-        value = op.operands[side]
-        shape = builder.types.of(value).shape
-        outer.append(prod(size for dim, size in enumerate(shape) if dim not in {*batch, *contracted}))
-        moved = defining_op(value, "stablehlo.transpose")
-        if moved is not None and builder.number.get(moved.operands[0]) == made.operands[side]:
-            order = integers(moved, "permutation", [])
-            batch, contracted = [order[dim] for dim in batch], [order[dim] for dim in contracted]
+        batch, contracted = _dims(builder, op, made, side)
         sides.append((tuple(batch), tuple(contracted)))
+        outer.append(_outer(builder.block.shapes[made.operands[side]], batch, contracted))
     return Product(made, (sides[0], sides[1]), (outer[0], outer[1]))
+
+
+def _dims(builder: Builder, op: ir.Operation, made: Operation, side: int) -> tuple[list[int], list[int]]:
+    """The batch and the contracted dimensions of a dot's operand, as those of what the dot reads past a transpose."""
+    batch, contracted = dot_dims(op, side)
+    moved = defining_op(op.operands[side], "stablehlo.transpose")
+    if moved is None or builder.number.get(moved.operands[0]) != made.operands[side]:
+        return batch, contracted
+    if moved.results[0] == moved.operands[0] or builder.block.values.get(made.operands[side]) == moved.results[0]:
+        return batch, contracted
+    order = integers(moved, "permutation", [])
+    return [order[dim] for dim in batch], [order[dim] for dim in contracted]
+
+
+def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int:
+    """The number of elements along the dimensions that only this operand has."""
+    return prod(size for dim, size in enumerate(shape) if dim not in {*batch, *contracted})
+
+
+def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
+    """Whether a dot is of vectors, or of a matrix and a vector that XLA multiplies without a library.
+
+    A matrix alone is one up to 10 million elements; narrow floats are only where rows are summed up.
+    """
+    shapes = [builder.types.of(value).shape for value in op.operands]
+    dims = [dot_dims(op, side) for side in (0, 1)]
+    outer = [_outer(shapes[side], *dims[side]) for side in (0, 1)]
+    if 1 not in outer:
+        return False
+    side = outer.index(1)
+    batch, contracted = dims[1 - side]
+    bits = float_bits(element_type(op.operands[0]))
+    if 0 < bits < _WIDE_BITS and len(shapes[1 - side]) - 1 not in contracted:
+        return False
+    is_vector = outer[1 - side] == 1 or prod(shapes[side][dim] for dim in dims[side][0]) > 1
+    return is_vector or prod(shapes[1 - side]) <= _MOST_ELEMENTS
+
+
+def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A multiplication by a repeated vector, and a sum."""
+    origin, number, block = op.results[0], made.operands, builder.block
+    matrix = 0 if prod(block.shapes[number[0]]) >= prod(block.shapes[number[1]]) else 1
+    shape = block.shapes[number[matrix]]
+    dims = [_dims(builder, op, made, side) for side in (0, 1)]
+    batch, contracted = dims[matrix]
+    spread = number[1 - matrix]
+    if prod(shape) != prod(block.shapes[spread]):
+        spread = builder.fresh(origin, shape, number[1 - matrix])
+        builder.add_plain("broadcast_in_dim", (number[1 - matrix],), (spread,))
+    elif _order(*dims[0]) != _order(*dims[1]):
+        spread = builder.fresh(origin, shape, number[1 - matrix])
+        builder.add_plain("transpose", (number[1 - matrix],), (spread,))
+    product = builder.fresh(origin, shape, made.results[0])
+    builder.add_plain("multiply", (number[matrix], spread), (product,))
+    lengths = tuple(shape[dim] for dim in contracted)
+    together = prod(shape[max(contracted, default=-1) + 1 :])
+    traits = traits_of("stablehlo.reduce")
+    builder.add(Operation("reduce", traits, (product,), made.results, lengths=lengths, together=together))
+
+
+def _order(batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
+    """The pairs of dimensions of two operands in the order in which they stand in one."""
+    dims = [*batch, *contracted]
+    return sorted(range(len(dims)), key=lambda place: dims[place])
 
 
 def merge_dots(builder: Builder, products: dict[int, Product]) -> None:

@@ -22,6 +22,7 @@ from exla_opt.ops.window_geometry import windows_of
 from .block import Block, Operation
 from .builder import Builder
 from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
+from .gpu_dots import is_vector_product, make_vector_product
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
@@ -39,6 +40,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
         _scan(builder, op, made)
+    elif made.name == "dot_general" and is_vector_product(builder, op):
+        make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
     elif made.name == "sort" and _needs_places(op):

@@ -32,12 +32,9 @@ def channels_last(block: Block, turned: set[int]) -> set[int]:
         elif op.name == "while" and op.bodies:
             body = op.bodies[0]
             inside = channels_last(body, set())
-            found.update(
-                result for result, value in zip(op.results, body.returned, strict=False) if value in inside
-            )
+            found.update(result for result, value in zip(op.results, body.returned, strict=False) if value in inside)
         elif op.name == "dynamic_update_slice":
             found.update(op.results if op.operands[1] in found else ())
-        elif Trait.POINTWISE in op.traits or op.name in _KEEPS:
-            if any(value in found for value in op.operands):
-                found.update(op.results)
+        elif (Trait.POINTWISE in op.traits or op.name in _KEEPS) and not found.isdisjoint(op.operands):
+            found.update(op.results)
     return found
