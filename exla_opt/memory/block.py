@@ -32,6 +32,7 @@ class Operation:
     is_library: whether a custom call is one of those whose memory is in its operands and results.
     shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
     convolution's result features. trips: how often a loop runs; 1 where that is not known.
+    is_turned: whether a convolution's library writes the channels last although the op has them elsewhere.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Operation:
     is_library: bool = False
     shared: Shape = ()
     trips: int = 1
+    is_turned: bool = False
 
 
 @dataclass(slots=True)

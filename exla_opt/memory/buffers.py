@@ -29,6 +29,12 @@ class Buffers:
         for step, kernel in enumerate(order):
             for value in self.block.ops[kernel].results:
                 self.last.setdefault(value, step)
+        step_of = {kernel: step for step, kernel in enumerate(order)} if fusion.joined else {}
+        for group in fusion.joined:  # one kernel, which reads and writes all at once
+            steps = {step_of[kernel] for kernel in group}
+            for kernel in group:
+                read = [value for value in fusion.inputs[kernel] if self.last[value] in steps]
+                self.last.update(dict.fromkeys(read, max(steps)))
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
@@ -69,10 +75,11 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
-    def reusable(self, kernel: int, result: int, is_result: bool = False) -> Collection[int]:
+    def reusable(self, kernel: int, result: int, is_lent: bool = False) -> Collection[int]:
         """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
 
-        is_result: whether that is the buffer of a function's result, which is planned before those of temporaries.
+        is_lent: whether both lie in the buffer of a function's result, which is planned before those of temporaries:
+        there a GPU writes over parts of tuples too.
         """
         op = self.block.ops[kernel]
         if op.name == "while":
@@ -90,11 +97,13 @@ class Buffers:
             found = [
                 value
                 for value, straight in read
-                if straight and self.has_type_of(value, result) and (is_result or not self.is_one_of_several(value))
+                if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
             ]
         else:
             return ()
-        return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+        if is_lent and not self.machine.breadth_first:
+            return found
+        return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
     def is_one_of_several(self, value: int) -> bool:
         """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""
@@ -109,9 +118,12 @@ class Buffers:
         same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
         return same and one not in self.block.merged
 
-    def is_product_on_gpu(self, value: int) -> bool:
-        """Whether a library wrote the tensor together with its workspace."""
+    def is_part_of_tuple(self, value: int) -> bool:
+        """Whether the tensor came out of a tuple: a library wrote it and its workspace, a kernel several results."""
         if value in self.fusion.tuples:
+            return True
+        producer = self.producer(value)
+        if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
             return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 

@@ -79,6 +79,12 @@ def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Seque
     return own == sorted(own)
 
 
+def is_outer_product(op: ir.Operation, types: Types) -> bool:
+    """Whether a dot adds nothing up: each element of its result is one product."""
+    shape = types.of(op.operands[0]).shape
+    return all(shape[dim] == 1 for dim in dot_dims(op, 0)[1])
+
+
 def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
     """The batch and the contracted dimensions of a dot's operand."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])

@@ -22,10 +22,11 @@ from exla_opt.ops.window_geometry import windows_of
 from .block import Block, Operation
 from .builder import Builder
 from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
+from .gpu_dots import is_vector_product, make_vector_product
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
-# A convolution in so many dimensions runs with its channels last.
+# A convolution in so many dimensions, or in fewer, runs with its channels last.
 _CHANNELS_LAST = 2
 
 
@@ -39,6 +40,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
         _scan(builder, op, made)
+    elif made.name == "dot_general" and is_vector_product(builder, op):
+        make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
@@ -64,7 +67,13 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
 def _needs_places(op: ir.Operation) -> bool:
     """Whether elements that compare as equal keep their order only if their places are sorted too."""
     is_stable = "is_stable" in op.attributes and ir.BoolAttr(op.attributes["is_stable"]).value
-    return is_stable and all(defining_op(value, "stablehlo.iota") is None for value in op.operands)
+    return is_stable and not any(_counts_alone(value) for value in op.operands)
+
+
+def _counts_alone(value: ir.Value) -> bool:
+    """Whether a tensor is an iota to XLA: of one dimension; with more it is one that is repeated."""
+    iota = defining_op(value, "stablehlo.iota")
+    return iota is not None and ir.RankedTensorType(value.type).rank == 1
 
 
 def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -110,12 +119,13 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
             lhs = _copied(builder, op, lhs, padded)
     elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
         lhs = _copied(builder, op, lhs, padded)
-    if len(spatial) == _CHANNELS_LAST and len(image) - 1 in spatial:
+    is_turned = len(spatial) <= _CHANNELS_LAST and len(image) - 1 in spatial
+    if is_turned:
         if isinstance(op.operands[0].owner, ir.Block):
             lhs = _copied(builder, op, lhs, image)
         if isinstance(op.operands[1].owner, ir.Block):
             rhs = _copied(builder, op, rhs, weights)
-    made = replace(made, operands=(lhs, rhs))
+    made = replace(made, operands=(lhs, rhs), is_turned=is_turned)
     if has_gaps and is_reversed:
         whole = list(found)
         for dim, window, size in zip(spatial, windows, (image[dim] for dim in spatial), strict=True):
@@ -158,9 +168,11 @@ def add_epilogues(block: Block) -> None:
             if len(users) != 1 or value in returned:
                 break
             user = ops[users[0]]
-            if user.name not in ("add", "maximum") or len(user.operands) != 2 or users[0] in gone:
+            if user.name not in ("add", "maximum", "multiply") or len(user.operands) != 2 or users[0] in gone:
                 break
             [other] = [each for each in user.operands if each != value] or [value]
+            if user.name == "multiply" and (op.name != "dot_general" or not _is_number(block, other)):
+                break
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
             if user.name == "maximum" and not _is_number(block, other):
@@ -170,7 +182,7 @@ def add_epilogues(block: Block) -> None:
             added: tuple[int, ...] = (other,)
             if spread is not None and spread.name == "broadcast_in_dim":
                 added = spread.operands
-            if user.name == "maximum":
+            if user.name != "add":
                 added = ()
             ops[users[0]] = replace(ops[at], operands=(*ops[at].operands, *added), results=user.results)
             at = users[0]

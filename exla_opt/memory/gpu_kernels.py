@@ -46,6 +46,8 @@ _CORES, _THREADS = 132, 128
 _COLUMNS, _LONGEST_COLUMN = 64, 4096
 # A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
 _SECTOR = 64
+# Bytes a second that one block of threads reads.
+_BLOCK_BANDWIDTH = 1.98e9 * 32
 STRAIGHT = 0
 
 
@@ -181,6 +183,7 @@ class Kernels:
         compute = kernel.flops / (1.98e9 * 2 * cores * threads)
         bandwidth = self.bandwidth
         memory = kernel.written / bandwidth
+        most = -(-kernel.threads // _THREADS) * _BLOCK_BANDWIDTH  # what so few blocks can read
         elements = self.elements
         for value, ways in kernel.reads.items():
             size = self.block.sizes[value]
@@ -190,5 +193,5 @@ class Kernels:
             waste = 1.0
             if value in kernel.across and elements[value]:
                 waste = _SECTOR / max(size / elements[value], 1)
-            memory += (first * waste + (total - first) / faster) / bandwidth
+            memory += first * waste / min(bandwidth, most) + (total - first) / min(bandwidth * faster, most)
         return compute + memory - _OVERLAP * min(compute, memory)

@@ -123,4 +123,4 @@ def _are_apart(one: _Tenant, other: _Tenant) -> bool:
 def _writes_over(old: _Tenant, new: _Tenant) -> bool:
     result = new.tensors[0]
     written = result in new.run.block.ops[new.kernel].results
-    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result, is_result=True)
+    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result, is_lent=True)

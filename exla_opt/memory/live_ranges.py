@@ -44,7 +44,8 @@ class Run:
             resident = place_carry(self.fusion)
         self.resident = set(resident) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
-        self.order = order_kernels(self.fusion)
+        self.loops: dict[int, Run] = {} if machine.breadth_first else self.run_loops()
+        self.order = order_kernels(self.fusion, self.needed_inside())
         self.buffers = Buffers(self.fusion, self.order)
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
         self.mine: set[int] = set()
@@ -69,7 +70,8 @@ class Run:
                 self.take_buffer(kernel, value, step)
                 self.live += self.block.sizes[value]
                 self.born[value] = step
-            self.inner[step] = [self.run_body(op, body) for body in op.bodies]
+            known = self.loops.get(kernel)
+            self.inner[step] = [known] if known is not None else [self.run_body(op, body) for body in op.bodies]
             scratch = self.inside(step) if op.bodies else scratch_of(self.buffers, op, step, self.mine)
             scratch += self.widened_before(op) + op.scratch
             self.lives.append(self.live)
@@ -127,6 +129,19 @@ class Run:
         if not is_branch(op):
             return 0
         return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
+
+    def run_loops(self) -> dict[int, Run]:
+        """The runs of the bodies of loops, which do not depend on the order of what is around them."""
+        found: dict[int, Run] = {}
+        for position, op in enumerate(self.block.ops):
+            if op.name == "while" and op.bodies and self.fusion.written[position]:
+                found[position] = Run(op.bodies[0], self.machine, None)
+                found[position].simulate()
+        return found
+
+    def needed_inside(self) -> dict[int, int]:
+        """The bytes that the bodies of loops need, by the place of the loop."""
+        return {kernel: run.peak for kernel, run in self.loops.items()}
 
     def run_body(self, op: Operation, body: Block) -> Run:
         """The run of one body of control flow."""

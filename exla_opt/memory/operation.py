@@ -18,10 +18,10 @@ from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, dot_dims, is_folded
+from .dots import copied_sides, dot_dims, is_folded, is_outer_product
 from .machine import CPU, Machine
 
-_MULTIPLY = traits_of("stablehlo.multiply")
+_MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
 # Real numbers only: of complex ones they are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
 # XLA drops these where one operand is their identity.
@@ -67,6 +67,8 @@ def read_operation(
         return replace(made, together=shape[-1] if order and order[-1] == len(order) - 1 else 1)
     if name == "dot_general":
         batches = tuple(range(len(dot_dims(op, 0)[0])))
+        if machine.kind == "gpu" and is_outer_product(op, types):
+            return replace(made, name="outer_product", traits=_REPEATED)
         return replace(made, copied=copied_sides(op, types, machine), narrow=_narrow(op, made), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])

@@ -19,8 +19,6 @@ from .machine import Machine
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
-# Ways from one kernel to another that are longer than so many kernels are not looked at.
-_LONGEST_WAY = 300
 # Rows of more elements are not normalised by one kernel.
 _LONGEST_ROW = 2**14
 
@@ -55,6 +53,7 @@ class PriorityFusion:
         self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
         self.within: set[int] = set()
+        self.normalising: set[int] = set()
 
     def find_used(self) -> list[bool]:
         used = [False] * len(self.ops)
@@ -136,6 +135,7 @@ class PriorityFusion:
             sources = set().union(*(summed.get(value, ()) for value in read))
             for value in sources & read.keys():
                 read[value] = False
+                self.normalising.add(position)
             for value in read:
                 if any(self.is_row(value, source) for source in summed.get(value, set()) & read.keys()):
                     joined[value] = joined.get(value, 0) + 1
@@ -153,47 +153,6 @@ class PriorityFusion:
     def is_row(self, value: int, source: int) -> bool:
         """Whether a sum is over rows short enough for one kernel to hold."""
         return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
-
-    def find_tuples(self) -> set[int]:
-        """The tensors that a kernel writes next to another: they come out of a tuple, and nothing takes their place.
-
-        A kernel and one that reads what it writes, element by element, become one with two results.
-        """
-        found: set[int] = set()
-        shapes = self.block.shapes
-        for position, kernel in enumerate(self.kernels):
-            op = self.ops[position]
-            if kernel is None or not self.able[position] or kernel.ends_in_reduce or not op.operands:
-                continue
-            if len(op.results) != 1:
-                continue
-            [value] = op.results
-            for reader in self.readers[position]:
-                into = self.kernels[reader]
-                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {STRAIGHT}:
-                    if into is None or not into.ends_in_reduce or len(into.reads.get(value, {})) != 1:
-                        continue
-                elif shapes[self.ops[reader].results[0]] != shapes[value]:
-                    continue
-                if not self.reaches_otherwise(position, reader):
-                    found.add(value)
-                    break
-        return found
-
-    def reaches_otherwise(self, start: int, end: int) -> bool:
-        """Whether a way leads from one kernel to another over a third."""
-        stack = [reader for reader in self.readers[start] if reader < end]
-        seen = set(stack)
-        while stack:
-            for reader in self.readers[stack.pop()]:
-                if reader == end:
-                    return True
-                if reader < end and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-            if len(seen) > _LONGEST_WAY:
-                return True
-        return False
 
     def fuse(self, position: int) -> list[int]:
         """Make a producer part of all its readers; returns the ops of which the gain may have changed."""

@@ -26,7 +26,10 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
+from .gpu_layouts import turn_results
+from .gpu_loops import without_repeated
 from .machine import Machine
 from .operation import (
     collapses,
@@ -83,6 +86,7 @@ class _Reader:
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
+        self.products: dict[int, Product] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -108,7 +112,10 @@ class _Reader:
             else:
                 self.add(op)
         if self.is_gpu:
+            merge_dots(builder, self.products)
             add_epilogues(made)
+            if self.is_function:
+                turn_results(made)
         if self.is_function:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
@@ -140,13 +147,16 @@ class _Reader:
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:
-            builder.add(self.with_bodies(op, operands, results))
+            self.add_control_flow(op, self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
         if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
             made = replace(made, operands=builder.all_of([part]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
+                last = builder.block.ops[-1]
+                if last.name == "dot_general":
+                    self.products[last.results[0]] = product_of(builder, op, last)
                 return
         elif expand(builder, op, made, self.is_cpu, self.is_function):
             return
@@ -167,6 +177,14 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+
+    def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
+        """A loop or a branch; of a loop's results some may be one."""
+        number = self.builder.number
+        if self.is_gpu and made.name == "while":
+            made, merged = without_repeated(made)
+            number.update({value: merged[number[value]] for value in op.results if number[value] in merged})
+        self.builder.add(made)
 
     def uniform(self, made: Operation) -> tuple[int, ...] | None:
         """The numbers from which one number is computed that an elementwise result consists of, if it does."""

@@ -8,6 +8,7 @@ from .block import Block
 from .lending import lend
 from .live_ranges import Run
 from .machine import Machine
+from .packing import packed
 
 
 def run_block(
@@ -22,5 +23,8 @@ def run_block(
     run = Run(block, machine, held, outside)
     run.simulate()
     if held is not None:
-        run.without(lend(run, held))
+        lent = lend(run, held)
+        run.without(lent)
+        if not machine.breadth_first:
+            run.peak = packed(run, lent)
     return run
