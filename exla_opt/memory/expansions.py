@@ -20,7 +20,7 @@ from exla_opt.ir.walk import captured_values
 from .block import Operation
 from .builder import Builder
 from .dots import dot_dims, merged_sides
-from .products import add_wide, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
+from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
 
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
@@ -46,7 +46,7 @@ def _product(builder: Builder, op: ir.Operation, made: Operation) -> None:
     elif not made.narrow and is_inner(op, builder):
         multiply_and_reduce(builder, op, made)
     else:
-        make_dot(builder, op, made)
+        make_dot(builder, op, replace(made, operands=in_rows(builder, op, made.operands)))
         add_wide(builder, builder.block.ops.pop(), op.results[0])
 
 
