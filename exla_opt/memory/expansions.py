@@ -1,7 +1,4 @@
-"""The ops of which XLA makes several: what each becomes, as ops of a `Block`.
-
-Found in what XLA:CPU compiles.
-"""
+"""The ops of which XLA:CPU makes several: what each becomes, as ops of a `Block`."""
 
 from __future__ import annotations
 
