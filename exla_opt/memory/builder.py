@@ -8,7 +8,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation, Shape
 
@@ -31,6 +31,7 @@ class Builder:
         self.wide: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
         self._widened: dict[int, int] = {}
+        self._in_rows: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
         """The tensor's number; what was not met before comes from outside the block."""
@@ -86,6 +87,13 @@ class Builder:
             self._widened[value] = self.fresh_wide(value, origin)
             self.add_plain("convert", (value,), (self._widened[value],))
         return self._widened[value]
+
+    def in_rows(self, value: int, origin: ir.Value) -> int:
+        """The number of a copy of a tensor row by row; one copy serves all its readers."""
+        if value not in self._in_rows:
+            self._in_rows[value] = self.fresh(origin, self.block.shapes[value], value)
+            self.add(Operation("copy", Trait(0), (value,), (self._in_rows[value],)))
+        return self._in_rows[value]
 
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
         """The number of a copy of a tensor with its dimensions in this order; one copy serves all its readers."""

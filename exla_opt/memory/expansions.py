@@ -1,7 +1,4 @@
-"""The ops of which XLA makes several: what each becomes, as ops of a `Block`.
-
-Found in what XLA:CPU compiles.
-"""
+"""The ops of which XLA:CPU makes several: what each becomes, as ops of a `Block`."""
 
 from __future__ import annotations
 
@@ -16,15 +13,16 @@ from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
+from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
 from .dots import dot_dims, merged_sides
-from .products import add_wide, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
+from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
 
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
-# Cumulative sums along more elements than so many are made in blocks of as many.
+# Longer cumulative sums are made in blocks of so many elements.
 SCANNED_AT_ONCE = 16
 
 
@@ -46,7 +44,7 @@ def _product(builder: Builder, op: ir.Operation, made: Operation) -> None:
     elif not made.narrow and is_inner(op, builder):
         multiply_and_reduce(builder, op, made)
     else:
-        make_dot(builder, op, made)
+        make_dot(builder, op, replace(made, operands=in_rows(builder, op, made.operands)))
         add_wide(builder, builder.block.ops.pop(), op.results[0])
 
 
@@ -69,6 +67,8 @@ def _expansion(
         return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
         return _sum_parts
+    if made.is_library and is_cpu and _overwritten(op) is not None:
+        return _copy_overwritten
     if made.name == "dot_general" and is_cpu:
         return _product
     return None
@@ -194,6 +194,29 @@ def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     spread = builder.fresh(origin, shape, result)
     builder.add_plain("broadcast_in_dim", (ends,), (spread,))
     builder.add_plain("multiply", (blocks, spread), (result,))
+
+
+def _overwritten(op: ir.Operation) -> int | None:
+    """The operand that a library writes its first result over although others read it too."""
+    if "output_operand_aliases" not in op.attributes:
+        return None
+    for alias in map(stablehlo.OutputOperandAlias, ir.ArrayAttr(op.attributes["output_operand_aliases"])):
+        value = op.operands[alias.operand_index]
+        source = defining_op(value)
+        if list(alias.output_tuple_indices) in ([], [0]) and len(list(value.uses)) > 1 and source is not None:
+            return int(alias.operand_index) if Trait.POINTWISE in traits_of(source.name) else None
+    return None
+
+
+def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A library is given a copy of what others still read."""
+    side = _overwritten(op)
+    assert side is not None
+    operands = list(made.operands)
+    copied = builder.fresh(op.operands[side], builder.block.shapes[operands[side]], operands[side])
+    builder.add(Operation("copy", Trait(0), (operands[side],), (copied,)))
+    operands[side] = copied
+    builder.add(replace(made, operands=tuple(operands)))
 
 
 def _convolve_as_it_is(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -8,6 +8,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
@@ -47,6 +48,22 @@ def _is_read_wide(value: ir.Value) -> bool:
         reader.name == "stablehlo.convert" and isinstance(element_type(reader.results[0]), ir.F32Type)
         for reader in readers
     )
+
+
+def in_rows(builder: Builder, op: ir.Operation, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """The operands of a product, with copies of those that LAPACK has left column by column or is to get so."""
+    pairs = zip(op.operands, operands, strict=True)
+    return tuple(builder.in_rows(number, value) if _is_in_columns(value) else number for value, number in pairs)
+
+
+def _is_in_columns(value: ir.Value) -> bool:
+    """Whether LAPACK makes the tensor, or reads it and a kernel that could write in any order makes it."""
+    if defining_op(value, "stablehlo.custom_call") is not None:
+        return True
+    source = defining_op(value)
+    if source is None or Trait.POINTWISE not in traits_of(source.name):
+        return False
+    return any(use.owner.operation.name == "stablehlo.custom_call" for use in value.uses)
 
 
 def is_outer(op: ir.Operation, builder: Builder) -> bool:
