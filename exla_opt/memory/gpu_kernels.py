@@ -70,6 +70,7 @@ class Kernel:
     normalises: bool = False
     reads: dict[int, dict[int, float]] = field(default_factory=dict)
     code: dict[int, int] = field(default_factory=dict)
+    turned: set[int] = field(default_factory=set)
     across: set[int] = field(default_factory=set)
     ways: int = 0
     time: float = -1.0
@@ -117,7 +118,7 @@ class Kernels:
             made.ways += 1
             ways[made.ways] = self.use(op, index, work)
             if op.name == "transpose" and op.together == 1:
-                made.across.add(value)
+                made.turned.add(value)
         return made
 
     def use(self, op: Operation, index: int, work: int) -> float:
@@ -145,6 +146,7 @@ class Kernels:
         assert reader is not None
         ways = reader.reads[value]
         use, copies = sum(ways.values()), reader.code[value]
+        straight = ways.keys() == {STRAIGHT}
         made = Kernel(
             reader.flops + producer.flops * use,
             reader.threads,
@@ -156,6 +158,7 @@ class Kernels:
             reader.normalises or producer.normalises,
             {key: dict(each) for key, each in reader.reads.items() if key != value},
             {key: each for key, each in reader.code.items() if key != value},
+            reader.turned - {value},
             reader.across - {value},
             reader.ways + producer.ways,
         )
@@ -169,6 +172,10 @@ class Kernels:
             made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
             if other in producer.across or value in reader.across:
                 made.across.add(other)
+            if other in producer.turned and not straight:
+                made.across.add(other)
+            elif other in producer.turned or value in reader.turned:
+                made.turned.add(other)
         return made
 
     def seconds(self, kernel: Kernel) -> float:

@@ -119,7 +119,7 @@ class PriorityFusion:
                 self.written[position] = False
             elif kernel is not None:
                 self.inputs[position] = {
-                    value: list(ways) == [STRAIGHT] and value not in kernel.across
+                    value: list(ways) == [STRAIGHT] and value not in kernel.across | kernel.turned
                     for value, ways in kernel.reads.items()
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
