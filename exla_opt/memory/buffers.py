@@ -100,8 +100,8 @@ class Buffers:
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
             found = op.operands
             if not self.machine.breadth_first:
-                read = () if result in self.block.viewed else op.operands
-                found = [value for value in read if self.has_type_of(value, result)]
+                known = () if result in self.block.viewed else op.operands
+                found = [value for value in known if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
             found = [
