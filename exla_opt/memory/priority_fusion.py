@@ -63,24 +63,24 @@ class PriorityFusion:
         return used
 
     def find_sunk(self) -> set[int]:
-        """The tensors of one number that loops only read: each body makes its own."""
-        ops, producer = self.ops, self.producer
-
-        def is_number(value: int) -> bool:
-            op = ops[producer[value]] if value in producer else None
-            if op is None or op.name == "splat":
-                return op is not None
-            return op.name == "broadcast_in_dim" and op.operands[0] in producer and is_number(op.operands[0])
-
+        """The tensors of one number that loops only read: each body makes its own, and so does each other kernel."""
+        ops = self.ops
+        known: set[int] = set()
+        for op in ops:
+            if op.name == "splat" or (op.name == "broadcast_in_dim" and known.issuperset(op.operands)):
+                known.update(op.results)
         found: set[int] = set()
         for op in ops:
             if op.name == "while" and op.bodies:
                 body = op.bodies[0]
                 carried = zip(op.operands, body.arguments, body.returned, strict=False)
-                found.update(value for value, before, after in carried if before == after and is_number(value))
-                found.update(value for value in op.captures if is_number(value))
+                found.update(value for value, before, after in carried if before == after and value in known)
+                found.update(known.intersection(op.captures))
         for op in ops:
-            found.difference_update(op.operands if op.name != "while" else self.changed(op))
+            read = self.changed(op) if op.name == "while" else op.operands
+            found.difference_update(
+                value for index, value in enumerate(read) if op.name == "while" or not absorbs(op, index)
+            )
         return found
 
     @staticmethod
