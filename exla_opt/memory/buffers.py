@@ -96,6 +96,8 @@ class Buffers:
             return op.operands
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
+        elif op.name == "triangular_solve" and not self.machine.breadth_first:
+            found = op.operands[1:2]
         elif op.name == "cholesky" or self.sorts_in_place(op):
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
             found = op.operands

@@ -44,11 +44,24 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
+    elif made.name == "triangular_solve":
+        _solve(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
         _stable_sort(builder, op, made)
     else:
         return False
     return True
+
+
+def _solve(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """cuBLAS wants columns: what somebody else made, the function's arguments, is turned, the rest is made so."""
+    operands = []
+    for number, value in zip(made.operands, op.operands, strict=True):
+        rank = ir.RankedTensorType(value.type).rank
+        if isinstance(value.owner, ir.Block) and rank > 1:
+            number = builder.transposed(op.results[0], value, [*range(rank - 2), rank - 1, rank - 2])  # noqa: PLW2901
+        operands.append(number)
+    builder.add(replace(made, operands=tuple(operands)))
 
 
 def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> None:
