@@ -54,14 +54,21 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
 
 
 def _solve(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """cuBLAS wants columns: what somebody else made, the function's arguments, is turned, the rest is made so."""
+    """cuBLAS wants columns: a function's arguments and results are turned, the rest is made so."""
     operands = []
+    [result] = made.results
+    is_returned = any(use.owner.operation.name == "func.return" for use in op.results[0].uses)
     for number, value in zip(made.operands, op.operands, strict=True):
         rank = ir.RankedTensorType(value.type).rank
         if isinstance(value.owner, ir.Block) and rank > 1:
             number = builder.transposed(op.results[0], value, [*range(rank - 2), rank - 1, rank - 2])  # noqa: PLW2901
         operands.append(number)
-    builder.add(replace(made, operands=tuple(operands)))
+    if not is_returned:
+        builder.add(replace(made, operands=tuple(operands)))
+        return
+    own = builder.fresh(op.results[0], builder.block.shapes[operands[1]], result)
+    builder.add(replace(made, operands=tuple(operands), results=(own,)))
+    builder.add_plain("transpose", (own,), (result,))
 
 
 def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> None:
