@@ -30,6 +30,7 @@ from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
 from .gpu_loops import without_repeated
+from .gpu_scatters import merge_scatters
 from .machine import Machine
 from .operation import (
     collapses,
@@ -112,6 +113,7 @@ class _Reader:
                 self.add(op)
         if self.is_gpu:
             merge_dots(builder, self.products)
+            merge_scatters(builder)
             add_epilogues(made)
             if self.is_function:
                 turn_results(made)
