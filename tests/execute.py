@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.write import serialise
-from exla_opt.runtime.compare import compare
+from exla_opt.runtime.compare import Tolerance, compare
 from exla_opt.runtime.compile import compile_program, run_program
 from exla_opt.runtime.inputs import Array, random_inputs, read_signature
 
@@ -34,9 +34,12 @@ def random_arguments(module: ir.Module | str, seed: int = 0) -> list[Array]:
     return random_inputs(read_signature(module), seed)
 
 
-def assert_equal_results(before: ir.Module | str, after: ir.Module | str, seed: int = 0) -> None:
+def assert_equal_results(
+    before: ir.Module | str, after: ir.Module | str, seed: int = 0, tolerance: Tolerance | None = None
+) -> None:
     """Assert that both modules have equal results, by the tool's own rule, on the same random arguments.
 
+    tolerance: that of the type which the program computes in, where its results are of a wider one.
     A result that is NaN throughout would compare equal to anything equally broken, so it fails too.
     """
     arrays = random_arguments(before, seed)
@@ -44,6 +47,6 @@ def assert_equal_results(before: ir.Module | str, after: ir.Module | str, seed: 
     actual = run_module(after, arrays)
     assert len(expected) == len(actual)
     for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
-        comparison = compare(one, other)
+        comparison = compare(one, other, tolerance)
         assert comparison.passed, f"result {number}: {comparison}"
         assert one.size == 0 or not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"

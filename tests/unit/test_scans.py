@@ -1,0 +1,28 @@
+"""The example programs with loops of their own, small: every pass, under a forced tiny threshold, leaves the results."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from examples.scans import PROGRAMS, text_of
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.runtime.compare import default_tolerance
+from tests.execute import assert_equal_results
+
+# Written another way, or of other sizes only.
+LIKE_ANOTHER = {"gpt_unrolled", "gpt_scan_long"}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - LIKE_ANOTHER))
+def test_the_results_are_the_same(name: str) -> None:
+    text = text_of(name, "small")
+    with new_context() as context:
+        module = parse_module(name, text.encode(), context).module
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=1024, split_size=256))
+        tolerance = default_tolerance(np.dtype(jnp.bfloat16)) if name.endswith("bf16") else None
+        assert_equal_results(parse_module(name, text.encode(), context).module, module, tolerance=tolerance)
