@@ -185,6 +185,31 @@ func.func @main(%x: tensor<1024x4096xf32>) -> tensor<4096xf32> {
     : (tensor<1024x4096xf32>, tensor<f32>) -> tensor<4096xf32>
   return %y : tensor<4096xf32>
 }""",
+    # A loop writes a constant where it reads it, whoever else reads it outside.
+    "constant_in_a_loop": f"""
+func.func @main(%x: tensor<4096x4096xf32>) -> (tensor<4096x4096xf32>, tensor<4096xf32>) {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %end = stablehlo.constant dense<9> : tensor<i32>
+  %none = stablehlo.constant dense<0.0> : tensor<f32>
+  %half = stablehlo.constant dense<0.5> : tensor<f32>
+  %halves = stablehlo.broadcast_in_dim %half, dims = [] : (tensor<f32>) -> tensor<4096x4096xf32>
+  %s = stablehlo.add %x, %halves : tensor<4096x4096xf32>
+  %i, %a = stablehlo.while(%j = %zero, %p = %s) : tensor<i32>, tensor<4096x4096xf32>
+  cond {{
+    %c = stablehlo.compare LT, %j, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }} do {{
+    %m = stablehlo.maximum %p, %halves : tensor<4096x4096xf32>
+    %e = stablehlo.tanh %m : tensor<4096x4096xf32>
+    %n = stablehlo.add %j, %one : tensor<i32>
+    stablehlo.return %n, %e : tensor<i32>, tensor<4096x4096xf32>
+  }}
+  %y = stablehlo.add %a, %halves : tensor<4096x4096xf32>
+  %z = stablehlo.tanh %y : tensor<4096x4096xf32>
+  %t = stablehlo.reduce(%z init: %none) {_ADD} = [0] : (tensor<4096x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  return %z, %t : tensor<4096x4096xf32>, tensor<4096xf32>
+}}""",
 }
 
 # Bytes of temp, the larger of those with Triton's and with cuBLAS's products.
@@ -205,6 +230,7 @@ TEMPS = {
     "channels_first": 16_777_472,
     "freed_first": 71_303_440,
     "stacked_twice": 16_777_496,
+    "constant_in_a_loop": 272,
 }
 
 
