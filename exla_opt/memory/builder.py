@@ -20,7 +20,7 @@ class Builder:
     """A block that grows. number: that of every tensor of IR met so far.
 
     plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
-    wide: those that are kept as float32 although IR has them narrower.
+    wide: those that are kept as float32 although IR has them narrower. by_columns: the matrices that are so in memory.
     """
 
     def __init__(self, types: Types) -> None:
@@ -30,6 +30,7 @@ class Builder:
         self.plain: set[int] = set()
         self.viewed: set[int] = set()
         self.wide: set[int] = set()
+        self.by_columns: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
         self._widened: dict[int, int] = {}
         self._in_rows: dict[int, int] = {}

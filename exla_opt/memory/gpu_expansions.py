@@ -23,6 +23,7 @@ from .block import Block, Operation
 from .builder import Builder
 from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
 from .gpu_dots import is_vector_product, make_vector_product
+from .gpu_libraries import call_library
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
@@ -44,6 +45,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
+    elif made.name in ("custom_call", "triangular_solve", "cholesky"):
+        call_library(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
         _stable_sort(builder, op, made)
     else:

@@ -29,6 +29,7 @@ from .expansions import expand
 from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
+from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
 from .machine import Machine
 from .operation import (
@@ -119,7 +120,7 @@ class _Reader:
             merge_dots(builder, self.products)
             add_epilogues(made)
             if self.is_function:
-                turn_results(made)
+                turn_results(made, builder.by_columns)
         if self.is_function:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
@@ -181,6 +182,8 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+        if keeps_columns(builder, made):
+            builder.by_columns.update(made.results)
 
     def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
         """A loop or a branch; of a loop's results some may be one."""

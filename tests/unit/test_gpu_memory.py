@@ -210,6 +210,44 @@ func.func @main(%x: tensor<4096x4096xf32>) -> (tensor<4096x4096xf32>, tensor<409
   %t = stablehlo.reduce(%z init: %none) {_ADD} = [0] : (tensor<4096x4096xf32>, tensor<f32>) -> tensor<4096xf32>
   return %z, %t : tensor<4096x4096xf32>, tensor<4096xf32>
 }}""",
+    # cuSOLVER factors a copy by columns, in its place.
+    "factored": """
+func.func @main(%x: tensor<2048x2048xf32>) -> tensor<2048xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %lu:3 = stablehlo.custom_call @cusolver_getrf_ffi(%x) {
+    api_version = 4 : i32, backend_config = {}, operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+    output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [0], operand_index = 0,
+      operand_tuple_indices = []>],
+    result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<[0]> : tensor<1xindex>, dense<> : tensor<0xindex>]
+  } : (tensor<2048x2048xf32>) -> (tensor<2048x2048xf32>, tensor<2048xi32>, tensor<i32>)
+  %a = stablehlo.abs %lu#0 : tensor<2048x2048xf32>
+  %s = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  return %s : tensor<2048xf32>
+}""",
+    # cuBLAS solves by columns too, in the place of what it solves for; a result is turned back.
+    "solved": """
+func.func @main(%l: tensor<2048x2048xf32>, %b: tensor<2048x1024xf32>) -> tensor<2048x1024xf32> {
+  %x = "stablehlo.triangular_solve"(%l, %b) {left_side = true, lower = true, unit_diagonal = false,
+    transpose_a = #stablehlo<transpose NO_TRANSPOSE>}
+    : (tensor<2048x2048xf32>, tensor<2048x1024xf32>) -> tensor<2048x1024xf32>
+  return %x : tensor<2048x1024xf32>
+}""",
+    # A product is written over the matrix that is added to it.
+    "added_in_place": """
+func.func @main(%x: tensor<2048x64xf32>) -> tensor<2048xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %i = stablehlo.iota dim = 0 : tensor<2048x2048xi32>
+  %j = stablehlo.iota dim = 1 : tensor<2048x2048xi32>
+  %e = stablehlo.compare EQ, %i, %j : (tensor<2048x2048xi32>, tensor<2048x2048xi32>) -> tensor<2048x2048xi1>
+  %c = stablehlo.convert %e : (tensor<2048x2048xi1>) -> tensor<2048x2048xf32>
+  %p = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+    : (tensor<2048x64xf32>, tensor<2048x64xf32>) -> tensor<2048x2048xf32>
+  %s = stablehlo.add %p, %c : tensor<2048x2048xf32>
+  %y = stablehlo.reduce(%s init: %zero) applies stablehlo.maximum across dimensions = [0]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  return %y : tensor<2048xf32>
+}""",
 }
 
 # Bytes of temp, the larger of those with Triton's and with cuBLAS's products.
@@ -231,6 +269,9 @@ TEMPS = {
     "freed_first": 71_303_440,
     "stacked_twice": 16_777_496,
     "constant_in_a_loop": 272,
+    "factored": 16_777_496,
+    "solved": 25_166_080,
+    "added_in_place": 20_971_536,
 }
 
 
