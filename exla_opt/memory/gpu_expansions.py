@@ -21,7 +21,14 @@ from exla_opt.ops.window_geometry import windows_of
 
 from .block import Block, Operation
 from .builder import Builder
-from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
+from .expansions import (
+    SCANNED_AT_ONCE,
+    is_long_scan,
+    is_one_window,
+    make_dot,
+    scatter_of_windows,
+    update_window,
+)
 from .gpu_dots import is_vector_product, make_vector_product
 from .gpu_libraries import call_library
 
@@ -37,6 +44,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _sort_with_places(builder, op, made)
     elif made.name == "select_and_scatter":
         scatter_of_windows(builder, op, made)
+    elif made.name == "scatter" and len(op.results) == 1 and is_one_window(op, builder.types):
+        update_window(builder, op, made)
     elif made.name == "convolution":
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):

@@ -13,7 +13,6 @@ from exla_opt.ops.traits import Trait, traits_of
 from .block import Operation
 from .builder import Builder
 
-
 # So many ops before a call are looked at.
 _LONGEST_WAY = 50
 

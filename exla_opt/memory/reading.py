@@ -222,7 +222,7 @@ class _Reader:
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
-        places = live_places(op) if is_loop and self.is_cpu else range(len(operands))
+        places = live_places(op) if is_loop and (self.is_cpu or self.is_gpu) else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
         captured = dict.fromkeys(captured_values(op))

@@ -248,6 +248,22 @@ func.func @main(%x: tensor<2048x64xf32>) -> tensor<2048xf32> {
     : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
   return %y : tensor<2048xf32>
 }""",
+    # What reads other places of the tensor that an update writes over is written before that; a scatter at one place is
+    # an update.
+    "updated_by_neighbours": """
+func.func @main(%x: tensor<2048x2048xf32>) -> tensor<2048x2048xf32> {
+  %one = stablehlo.constant dense<1> : tensor<2xi32>
+  %t = stablehlo.tanh %x : tensor<2048x2048xf32>
+  %u = stablehlo.slice %t [0:2046, 0:2046] : (tensor<2048x2048xf32>) -> tensor<2046x2046xf32>
+  %s = stablehlo.negate %u : tensor<2046x2046xf32>
+  %y = "stablehlo.scatter"(%t, %one, %s) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    stablehlo.return %b : tensor<f32>
+  }) {indices_are_sorted = true, unique_indices = true, scatter_dimension_numbers =
+      #stablehlo.scatter<update_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1]>}
+    : (tensor<2048x2048xf32>, tensor<2xi32>, tensor<2046x2046xf32>) -> tensor<2048x2048xf32>
+  return %y : tensor<2048x2048xf32>
+}""",
 }
 
 # Bytes of temp, the larger of those with Triton's and with cuBLAS's products.
