@@ -12,7 +12,7 @@ from .fusion import Fusion
 # What is written into the program, and not while it runs.
 STORED = ("constant", "splat")
 # A product of matrices has two; what comes behind them is added.
-_FACTORS = 2
+FACTORS = 2
 
 
 class Buffers:
@@ -103,8 +103,8 @@ class Buffers:
         elif op.name == "cholesky" or self.sorts_in_place(op):
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
             found = () if not self.machine.breadth_first and result in self.block.viewed else op.operands
-        elif op.name == "dot_general" and len(op.operands) > _FACTORS:  # over what it is added to
-            found = [value for value in op.operands[_FACTORS:] if self.has_type_of(value, result)]
+        elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over what it is added to
+            found = [value for value in op.operands[FACTORS:] if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
             found = [

@@ -253,7 +253,11 @@ func.func @main(%x: tensor<2048x64xf32>) -> tensor<2048xf32> {
     "updated_by_neighbours": """
 func.func @main(%x: tensor<2048x2048xf32>) -> tensor<2048x2048xf32> {
   %one = stablehlo.constant dense<1> : tensor<2xi32>
-  %t = stablehlo.tanh %x : tensor<2048x2048xf32>
+  %t = "stablehlo.sort"(%x) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }) {dimension = 1 : i64} : (tensor<2048x2048xf32>) -> tensor<2048x2048xf32>
   %u = stablehlo.slice %t [0:2046, 0:2046] : (tensor<2048x2048xf32>) -> tensor<2046x2046xf32>
   %s = stablehlo.negate %u : tensor<2046x2046xf32>
   %y = "stablehlo.scatter"(%t, %one, %s) ({
@@ -288,6 +292,7 @@ TEMPS = {
     "factored": 16_777_496,
     "solved": 25_166_080,
     "added_in_place": 20_971_536,
+    "updated_by_neighbours": 16_744_464,
 }
 
 
