@@ -61,6 +61,7 @@ class Block:
     viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
     donated: the tensors returned that are written over an argument, and that argument.
+    behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Block:
     viewed: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
     donated: dict[int, int] = field(default_factory=dict)
+    behind: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -94,6 +96,7 @@ class Block:
             set(self.viewed),
             set(self.merged),
             dict(self.donated),
+            dict(self.behind),
         )
 
 

@@ -100,9 +100,14 @@ class Buffers:
             return op.operands
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
+        elif op.name == "triangular_solve" and not self.machine.breadth_first:
+            found = op.operands[1:2]
         elif op.name == "cholesky" or self.sorts_in_place(op):
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
-            found = () if not self.machine.breadth_first and result in self.block.viewed else op.operands
+            found = op.operands
+            if not self.machine.breadth_first:
+                known = () if result in self.block.viewed else op.operands
+                found = [value for value in known if self.has_type_of(value, result)]
         elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over what it is added to
             found = [value for value in op.operands[FACTORS:] if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:

@@ -31,7 +31,6 @@ class Fusion:
     element by element all the way, and in no other way.
     joined: the ops whose kernels are one kernel with several results.
     tuples: the tensors that are written together with others, so that nothing else takes their place.
-    within: the ops whose kernels are a part of one that normalises rows by them.
     """
 
     block: Block
@@ -42,7 +41,6 @@ class Fusion:
     inputs: list[dict[int, bool]] = field(default_factory=list)
     joined: list[list[int]] = field(default_factory=list)
     tuples: set[int] = field(default_factory=set)
-    within: set[int] = field(default_factory=set)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""
@@ -69,8 +67,7 @@ def fuse(block: Block, machine: Machine) -> Fusion:
             if not priority.written[position]:
                 users = (use for value in op.results for use in decision.users.get(value, ()))
                 fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
-        priority.find_normalised()
-        fusion.joined, fusion.within = Joins(priority).find(), priority.within
+        fusion.joined = Joins(priority).find()
         fusion.tuples = {value for each in fusion.joined for place in each for value in block.ops[place].results}
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):

@@ -123,7 +123,8 @@ def merge_dots(builder: Builder, products: dict[int, Product]) -> None:
     for result, product in products.items():
         for side in (0, 1):
             other = len(block.shapes[product.made.operands[1 - side]])
-            key = (product.made.operands[side], product.dims, block.dtypes[result], other)
+            barrier = block.behind.get(result)  # what comes out of one is no operand of those before it
+            key = (product.made.operands[side], product.dims, block.dtypes[result], other, barrier)
             groups.setdefault((side, key), []).append(result)
     merged = False
     gone: set[int] = set()

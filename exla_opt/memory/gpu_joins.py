@@ -5,8 +5,11 @@ The order and the conditions are those of XLA's MultiOutputFusion, without its c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exla_opt.ops.traits import Trait
 
+from .gpu_kernels import LAUNCH
 from .priority_fusion import PriorityFusion
 
 # So many readers of one tensor are looked at pair by pair.
@@ -20,8 +23,9 @@ class Joins:
 
     def __init__(self, priority: PriorityFusion):
         self.ops, self.elements = priority.ops, priority.elements
+        self.costs = priority.costs
         self.kernels, self.readers = priority.kernels, priority.readers
-        self.able, self.apart = priority.able, priority.normalising | priority.within
+        self.able = priority.able
 
     def find(self) -> list[list[int]]:
         """The kernels that become one kernel with several results.
@@ -54,7 +58,11 @@ class Joins:
             if len({group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
                 continue
             for reader in readers:
-                if self.are_alike(position, reader) and not self.reaches_otherwise(position, reader):
+                if (
+                    self.are_alike(position, reader)
+                    and not self.reaches_otherwise(position, reader)
+                    and self.is_faster(position, reader, value)
+                ):
                     join(reader, position)
                     break
         return [sorted(each) for each in members.values() if len(each) > 1]
@@ -64,7 +72,7 @@ class Joins:
         op, kernel = self.ops[position], self.kernels[position]
         if kernel is None or not self.able[position] or len(op.results) != 1:
             return False
-        if position in self.apart:
+        if kernel.row:
             return False
         return kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
@@ -72,6 +80,15 @@ class Joins:
         """Whether a kernel may write its result beside that of one that reads it."""
         kernel = self.kernels[position]
         return self.may_end(position) and kernel is not None and not kernel.ends_in_reduce and bool(kernel.reads)
+
+    def is_faster(self, position: int, reader: int, value: int) -> bool:
+        """Whether a kernel and one of its readers take no longer together than one after the other."""
+        kernel, into = self.kernels[position], self.kernels[reader]
+        assert kernel is not None and into is not None
+        both = self.costs.merged(kernel, into, value)
+        both = replace(both, written=both.written + kernel.written, time=-1.0)
+        apart = self.costs.seconds(kernel) + self.costs.seconds(into) + LAUNCH
+        return self.costs.seconds(both) <= apart
 
     def are_alike(self, one: int, other: int) -> bool:
         """Whether two kernels go through elements in the same order."""

@@ -27,10 +27,15 @@ def order_kernels(fusion: Fusion, inside: Mapping[int, int]) -> list[int]:
     if fusion.machine.breadth_first:
         return _breadth_first(fusion, kernels)
     graph = _Graph(fusion, kernels, inside, fusion.joined)
-    if len(graph.greedy()) < len(graph.nodes):  # two of the kernels joined need one another through a third
+    greedy = graph.greedy()
+    if len(greedy) < len(graph.nodes):  # two of the kernels joined need one another through a third
         fusion.joined, fusion.tuples = [], set()
         graph = _Graph(fusion, kernels, inside, [])
-    orders = (graph.greedy(), graph.depth_first(), graph.post_order())
+        greedy = graph.greedy()
+    if len(greedy) < len(graph.nodes):  # products merged over a barrier
+        graph.after = {}
+        greedy = graph.greedy()
+    orders = (greedy, graph.depth_first(), graph.post_order())
     return [kernel for node in min(orders, key=graph.peak) for kernel in graph.members[node]]
 
 
@@ -63,6 +68,7 @@ class _Graph:
     nodes: the kernels; one stands for all that are joined to it. members: those, with what may be written in place of
     what it reads last. node_of: the node of each kernel.
     read: for each node the tensors made by others that it reads. readers: the nodes that read a tensor.
+    after: for each node the others that only a barrier lets it wait for.
     """
 
     def __init__(self, fusion: Fusion, kernels: list[int], inside: Mapping[int, int], joined: list[list[int]]):
@@ -81,11 +87,29 @@ class _Graph:
         for node in self.nodes:
             for value in self.read[node]:
                 self.readers.setdefault(value, []).append(node)
+        self.after = self.find_after()
 
     def read_by(self, node: int) -> list[int]:
         """The tensors that a node reads, each once, in the order in which it reads them."""
         found = dict.fromkeys(value for kernel in self.members[node] for value in self.fusion.inputs[kernel])
         return [value for value in found if self.maker(value) not in (None, node)]
+
+    def find_after(self) -> dict[int, list[int]]:
+        """For each node those that it waits for and reads nothing of, because of barriers."""
+        awaited = dict(self.fusion.block.behind)
+        found: dict[int, list[int]] = {}
+        if not awaited:
+            return found
+        for position, op in enumerate(self.ops):
+            inherited = [awaited[value] for value in op.operands if value in awaited and self.maker(value) is None]
+            waits = frozenset().union(*inherited, *(awaited.get(value, ()) for value in op.results))
+            if position not in self.node_of:  # a part of the kernels that read it
+                awaited.update(dict.fromkeys(op.results, waits))
+                continue
+            node = self.node_of[position]
+            makers = {self.maker(value) for value in waits - set(self.read[node])} - {None, node}
+            found.setdefault(node, []).extend(each for each in makers if each is not None)
+        return found
 
     def maker(self, value: int) -> int | None:
         """The node that makes a tensor."""
@@ -101,7 +125,8 @@ class _Graph:
 
     def producers(self, node: int) -> list[int]:
         """The nodes whose results a node reads, each once."""
-        return list(dict.fromkeys(maker for value in self.read[node] if (maker := self.maker(value)) is not None))
+        makers = (maker for value in self.read[node] if (maker := self.maker(value)) is not None)
+        return list(dict.fromkeys((*makers, *self.after.get(node, ()))))
 
     def ends(self) -> Iterable[int]:
         """The nodes that make what the block returns, and those that nobody reads."""
@@ -123,7 +148,11 @@ class _Graph:
     def greedy(self) -> list[int]:
         """Of what is ready what frees most, less what it makes; of equal ones what has most readers."""
         unread = self.unread()
-        waiting = {node: len(self.read[node]) for node in self.nodes}
+        waiting = {node: len(self.read[node]) + len(self.after.get(node, ())) for node in self.nodes}
+        followers: dict[int, list[int]] = {}
+        for node, before in self.after.items():
+            for each in before:
+                followers.setdefault(each, []).append(node)
         made = {node: self.written(node) + self.inside.get(node, 0) for node in self.nodes}
         queue: list[tuple[int, int, int, int]] = []
         best: dict[int, int] = {}
@@ -153,11 +182,11 @@ class _Graph:
                     for reader in self.readers[value]:
                         if reader not in done and not waiting[reader]:
                             push(reader)
-            for value in self.results(node):
-                for reader in self.readers.get(value, ()):
-                    waiting[reader] -= 1
-                    if not waiting[reader]:
-                        push(reader)
+            readers = (reader for value in self.results(node) for reader in self.readers.get(value, ()))
+            for reader in (*readers, *followers.get(node, ())):
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    push(reader)
         return order
 
     def depth_first(self) -> list[int]:

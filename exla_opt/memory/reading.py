@@ -31,6 +31,7 @@ from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
 from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
+from .gpu_scatters import merge_scatters
 from .machine import Machine
 from .operation import (
     collapses,
@@ -76,7 +77,7 @@ class _Reader:
     """Reads one block. Two ops of the same name, operands and attributes are one, as XLA merges them.
 
     behind: a number for each tensor that comes out of an optimization barrier, and for nothing else. The buffer is the
-    one that went in; yet an op on it is not the op on what went in.
+    one that went in; yet an op on it is not the op on what went in. barriers: by that number, all that goes in.
     repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
     """
 
@@ -88,6 +89,7 @@ class _Reader:
         self.is_function = is_function
         self.builder = Builder(types)
         self.behind: dict[ir.Value, int] = {}
+        self.barriers: dict[int, frozenset[int]] = {}
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
@@ -103,9 +105,7 @@ class _Reader:
                 made.returned = list(builder.all_of(op.operands))
                 self.read_as_it_is(op.operands)
             elif op.name == "stablehlo.optimization_barrier":
-                for result, operand in zip(op.results, op.operands, strict=True):
-                    number[result] = builder.of(operand)
-                    self.behind[result] = len(self.behind) + 1
+                self.add_barrier(op)
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
@@ -118,6 +118,7 @@ class _Reader:
                 self.add(op)
         if self.is_gpu:
             merge_dots(builder, self.products)
+            merge_scatters(builder)
             add_epilogues(made)
             if self.is_function:
                 turn_results(made, builder.by_columns)
@@ -138,6 +139,14 @@ class _Reader:
         if operand in self.behind:
             self.behind[result] = self.behind[operand]
 
+    def add_barrier(self, op: ir.Operation) -> None:
+        """What comes out of a barrier is what goes in, as soon as all of it is there."""
+        whole = frozenset(self.builder.all_of(op.operands))
+        for result, operand in zip(op.results, op.operands, strict=True):
+            self.builder.number[result] = self.builder.of(operand)
+            self.behind[result] = len(self.barriers) + 1
+            self.barriers[self.behind[result]] = whole
+
     def add(self, op: ir.Operation) -> None:
         """An op that is not a view."""
         builder, name = self.builder, op.name.rpartition(".")[2]
@@ -149,6 +158,9 @@ class _Reader:
             builder.number.update(zip(op.results, self.seen[key], strict=True))
             return
         results = builder.all_of(op.results)
+        if self.is_gpu and any(barriers):
+            awaited = frozenset().union(*(self.barriers[number] for number in barriers if number))
+            builder.block.behind.update(dict.fromkeys(results, awaited))
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:
