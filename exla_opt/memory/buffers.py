@@ -11,6 +11,8 @@ from .fusion import Fusion
 
 # What is written into the program, and not while it runs.
 STORED = ("constant", "splat")
+# A product of matrices has two; what comes behind them is added.
+FACTORS = 2
 
 
 class Buffers:
@@ -54,6 +56,8 @@ class Buffers:
             return [(new, old) for new, old in pairs if self.block.sizes[new] == self.block.sizes[old]]
         if op.name == "custom_call":
             return [(new, old) for new, old in pairs if self.has_type_of(old, new)]
+        if op.name == "triangular_solve" and not self.machine.breadth_first:
+            return [(op.results[0], op.operands[1])]
         return []
 
     def sorts_in_place(self, op: Operation) -> bool:
@@ -104,6 +108,8 @@ class Buffers:
             if not self.machine.breadth_first:
                 known = () if result in self.block.viewed else op.operands
                 found = [value for value in known if self.has_type_of(value, result)]
+        elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over what it is added to
+            found = [value for value in op.operands[FACTORS:] if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
             found = [

@@ -8,6 +8,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation, Shape
@@ -19,7 +20,7 @@ class Builder:
     """A block that grows. number: that of every tensor of IR met so far.
 
     plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
-    wide: those that are kept as float32 although IR has them narrower.
+    wide: those that are kept as float32 although IR has them narrower. by_columns: the matrices that are so in memory.
     """
 
     def __init__(self, types: Types) -> None:
@@ -29,6 +30,7 @@ class Builder:
         self.plain: set[int] = set()
         self.viewed: set[int] = set()
         self.wide: set[int] = set()
+        self.by_columns: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
         self._widened: dict[int, int] = {}
         self._in_rows: dict[int, int] = {}
@@ -67,6 +69,17 @@ class Builder:
     def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...], lengths: Shape = ()) -> None:
         """Append an op of StableHLO that has nothing but operands and results, and windows of these lengths."""
         self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
+
+    def add_splat(self, value: ir.Value) -> None:
+        """Append the ops that make a tensor that is one constant everywhere: a constant, repeated or not."""
+        number = self.of(value)
+        if defining_op(value, "stablehlo.broadcast_in_dim") is None:
+            self.block.sizes[number] = 0
+            self.add(Operation("splat", traits_of("stablehlo.constant"), (), (number,)))
+            return
+        scalar = self.fresh(value, (), number)
+        self.add(Operation("splat", traits_of("stablehlo.constant"), (), (scalar,)))
+        self.add_plain("broadcast_in_dim", (scalar,), (number,))
 
     def fresh_wide(self, like: int, origin: ir.Value) -> int:
         """The number of a tensor of 32-bit floats or integers, of the shape of a narrower one."""

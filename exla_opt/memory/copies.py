@@ -12,6 +12,7 @@ from dataclasses import replace
 from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation
+from .buffers import FACTORS
 from .fusion import Fusion
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
@@ -121,8 +122,12 @@ def place_carry(fusion: Fusion) -> set[int]:
 def _writes_over(fusion: Fusion, kernel: int, old: int) -> bool:
     """Whether a kernel may write its result over a tensor that it reads, or does not read it."""
     op = fusion.block.ops[kernel]
+    if op.name == "while" and not fusion.machine.breadth_first and old in op.captures:
+        return False
     if Trait.IN_PLACE in op.traits or op.name in ("while", "sort"):
         return True
+    if op.name == "dot_general" and old in op.operands[FACTORS:]:  # what a library adds to what there is
+        return old not in op.operands[:FACTORS]
     return fusion.inputs[kernel].get(old, True)
 
 

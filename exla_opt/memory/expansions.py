@@ -58,8 +58,8 @@ def _expansion(
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
         return scatter_of_windows
-    if made.name == "scatter" and is_cpu and len(op.results) == 1 and _is_one_window(op, types):
-        return _update
+    if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
+        return update_window
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution":
         return _convolve if is_function or not is_cpu else _convolve_as_it_is
@@ -111,15 +111,15 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 
 
-def _is_one_window(op: ir.Operation, types: Types) -> bool:
+def is_one_window(op: ir.Operation, types: Types) -> bool:
     """Whether a scatter writes at one place only."""
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     shape = types.of(op.operands[1]).shape
     return prod(size for dim, size in enumerate(shape) if dim != numbers.index_vector_dim) == 1
 
 
-def _update(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A scatter at one place is an update of a slice to XLA:CPU."""
+def update_window(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A scatter at one place is an update of a slice to XLA."""
     operand, indices, updates = made.operands
     builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
 

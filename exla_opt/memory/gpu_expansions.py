@@ -21,8 +21,16 @@ from exla_opt.ops.window_geometry import windows_of
 
 from .block import Block, Operation
 from .builder import Builder
-from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
+from .expansions import (
+    SCANNED_AT_ONCE,
+    is_long_scan,
+    is_one_window,
+    make_dot,
+    scatter_of_windows,
+    update_window,
+)
 from .gpu_dots import is_vector_product, make_vector_product
+from .gpu_libraries import call_library
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
@@ -36,6 +44,8 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _sort_with_places(builder, op, made)
     elif made.name == "select_and_scatter":
         scatter_of_windows(builder, op, made)
+    elif made.name == "scatter" and len(op.results) == 1 and is_one_window(op, builder.types):
+        update_window(builder, op, made)
     elif made.name == "convolution":
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
@@ -44,31 +54,13 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
-    elif made.name == "triangular_solve":
-        _solve(builder, op, made)
+    elif made.name in ("custom_call", "triangular_solve", "cholesky"):
+        call_library(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
         _stable_sort(builder, op, made)
     else:
         return False
     return True
-
-
-def _solve(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """cuBLAS wants columns: a function's arguments and results are turned, the rest is made so."""
-    operands = []
-    [result] = made.results
-    is_returned = any(use.owner.operation.name == "func.return" for use in op.results[0].uses)
-    for number, value in zip(made.operands, op.operands, strict=True):
-        rank = ir.RankedTensorType(value.type).rank
-        if isinstance(value.owner, ir.Block) and rank > 1:
-            number = builder.transposed(op.results[0], value, [*range(rank - 2), rank - 1, rank - 2])  # noqa: PLW2901
-        operands.append(number)
-    if not is_returned:
-        builder.add(replace(made, operands=tuple(operands)))
-        return
-    own = builder.fresh(op.results[0], builder.block.shapes[operands[1]], result)
-    builder.add(replace(made, operands=tuple(operands), results=(own,)))
-    builder.add_plain("transpose", (own,), (result,))
 
 
 def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -49,6 +49,8 @@ _SECTOR = 64
 # Bytes a second that one block of threads reads.
 _BLOCK_BANDWIDTH = 1.98e9 * 32
 STRAIGHT = 0
+# It matters whether a kernel has none of these ops, one, or more.
+_MOST_MOVING = 2
 
 
 @dataclass(slots=True)
@@ -57,9 +59,9 @@ class Kernel:
 
     reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
     there element by element, any other has a number of its own. code: how often the producer of each would be
-    written out. across: tensors that are read in another order than they are stored in. turned: those of which the
-    kernel transposes tiles, which costs nothing. row: the elements of each row that the kernel has in registers, 0 if
-    it has none. by_rows: whether it could have.
+    written out. across: tensors that are read in another order than they are stored in. moving: the first ops, up to
+    two, that do not go element by element. turned: those of which the kernel transposes tiles, which costs nothing.
+    row: the elements of each row that the kernel has in registers, 0 if it has none. by_rows: whether it could have.
     """
 
     flops: float
@@ -76,6 +78,7 @@ class Kernel:
     turned: set[int] = field(default_factory=set)
     across: set[int] = field(default_factory=set)
     ways: int = 0
+    moving: tuple[Operation, ...] = ()
     time: float = -1.0
 
     def use(self, value: int) -> float:
@@ -110,6 +113,7 @@ class Kernels:
             made.reduces = length >= _LONG_REDUCE
             made.ends_in_reduce = length >= _OWN_KERNEL
         straight = Trait.POINTWISE in op.traits
+        made.moving = () if straight or op.name == "splat" else (op,)
         for index, value in enumerate(op.operands):
             if value in left_out:
                 continue
@@ -169,6 +173,7 @@ class Kernels:
             reader.turned - {value},
             reader.across - {value},
             reader.ways + producer.ways,
+            (*reader.moving, *producer.moving)[:_MOST_MOVING],
         )
         for other, own in producer.reads.items():
             found = made.reads.setdefault(other, {})

@@ -1,6 +1,11 @@
-"""What XLA:GPU keeps with its channels last because a convolution made it so, and turns where a function returns it."""
+"""What XLA:GPU keeps in the order in which a library made it, and turns where a function returns it.
+
+Convolutions write channels last, and linear algebra writes matrices column by column.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -10,9 +15,12 @@ from .block import Block, Operation
 _KEEPS = frozenset({"reduce_window", "pad", "slice", "dynamic_slice"})
 
 
-def turn_results(block: Block) -> None:
-    """Add an op for each result of a function that a convolution's order of dimensions has reached."""
-    turned = channels_last(block, set())
+def turn_results(block: Block, by_columns: Collection[int]) -> None:
+    """Add an op for each result of a function that a library's order of dimensions has reached.
+
+    by_columns: the matrices that lie so.
+    """
+    turned = channels_last(block, set()).union(by_columns)
     for place, value in enumerate(block.returned):
         if value not in turned:
             continue

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import defining_op, splat_value
+
 from .block import Block, Operation, fuses
 from .diamonds import Diamonds
 from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
@@ -192,11 +195,29 @@ class PriorityFusion:
                 return False
         elif kernel.reduces and into.reduces or kernel.ends_in_reduce:
             return False
+        if op.name == "dynamic_update_slice" and not self.may_update(kernel, op):
+            return False
         copies = into.code[value]
         splits = into.splits + kernel.splits * copies
         if splits > _MOST_SPLITS or (into.size + kernel.size * copies) * 2**splits > _MOST_CODE:
             return False
         return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
+
+    def may_update(self, kernel: Kernel, update: Operation) -> bool:
+        """Whether what a kernel reads of the tensor that an update writes over is read before that is written."""
+        if update.operands[0] not in kernel.reads or not kernel.moving:
+            return True
+        if len(kernel.moving) > 1:
+            return False
+        [op] = kernel.moving
+        if (
+            op.operands[:1] != update.operands[:1]
+            or self.block.shapes[op.results[0]] != self.block.shapes[update.operands[1]]
+        ):
+            return False
+        if op.name == "slice":
+            return starts_of(self.block, op) == starts_of_update(self.block, update)
+        return op.name == "dynamic_slice" and op.operands[1:] == update.operands[2:]
 
     def fits_rows(self, kernel: Kernel, into: Kernel, value: int) -> bool:
         """Whether one kernel of two can keep rows together from its first op to its last."""
@@ -216,3 +237,16 @@ def absorbs(op: Operation, index: int) -> bool:
     if op.name in ("reduce", "reduce_window"):
         return True
     return fuses(op)
+
+
+def starts_of(block: Block, op: Operation) -> list[int]:
+    """Where a slice begins in each dimension; nothing for one that only XLA makes."""
+    source = defining_op(block.values[op.results[0]], "stablehlo.slice")
+    return [] if source is None else integers(source, "start_indices", [])
+
+
+def starts_of_update(block: Block, op: Operation) -> list[float | None]:
+    """Where an update begins in each dimension, one number or a tensor of all; None where that is not constant."""
+    values = [block.values[value] for value in op.operands[2:] if value in block.values]
+    joined = defining_op(values[0], "stablehlo.concatenate") if len(values) == 1 else None
+    return [splat_value(value) for value in (values if joined is None else joined.operands)]

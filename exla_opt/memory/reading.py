@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import func
 
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.reducers import monoid_of
@@ -29,6 +29,7 @@ from .expansions import expand
 from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
+from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
 from .gpu_scatters import merge_scatters
 from .machine import Machine
@@ -50,9 +51,13 @@ def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
     return read_numbered(block, types, machine)[0]
 
 
-def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Block, dict[ir.Value, int]]:
-    """As `read_block`, and the number of every tensor in the block itself."""
+def read_numbered(
+    block: ir.Block, types: Types, machine: Machine, sunk: Sequence[ir.Value] = ()
+) -> tuple[Block, dict[ir.Value, int]]:
+    """As `read_block`, and the number of every tensor in the block itself. sunk: what the block makes for itself."""
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
+    for value in sunk:
+        reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
 
 
@@ -116,7 +121,7 @@ class _Reader:
             merge_scatters(builder)
             add_epilogues(made)
             if self.is_function:
-                turn_results(made)
+                turn_results(made, builder.by_columns)
         if self.is_function:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
@@ -189,6 +194,8 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+        if keeps_columns(builder, made):
+            builder.by_columns.update(made.results)
 
     def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
         """A loop or a branch; of a loop's results some may be one."""
@@ -227,11 +234,15 @@ class _Reader:
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
-        places = live_places(op) if is_loop and self.is_cpu else range(len(operands))
+        places = live_places(op) if is_loop and (self.is_cpu or self.is_gpu) else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
-        # A loop writes what is one constant everywhere where it reads it.
-        captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
-        read = [read_numbered(block, self.types, self.machine) for block in blocks]
+        # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
+        captured = dict.fromkeys(captured_values(op))
+        sunk = [value for value in captured if is_loop and self.is_gpu and splat_value(value) is not None]
+        for value in sunk:
+            del captured[value]
+        captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
+        read = [read_numbered(block, self.types, self.machine, sunk) for block in blocks]
         number = builder.number
         if is_loop and len(places) < len(operands):
             operands, results = (tuple(each[place] for place in places) for each in (operands, results))
@@ -246,7 +257,7 @@ class _Reader:
             captures,
             bodies=tuple(body for body, _ in read),
             outside=tuple(
-                {inner: number[value] for value, inner in numbers.items() if value in number} for _, numbers in read
+                {inner: number[value] for value, inner in numbers.items() if value in captured} for _, numbers in read
             ),
             narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
             trips=(trip_count(op) or 1) if is_loop else 1,
