@@ -61,6 +61,7 @@ class Block:
     viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
     donated: the tensors returned that are written over an argument, and that argument.
+    widened: the copy of 32-bit numbers that stands for a tensor of narrower ones, or from which that is rounded.
     behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
 
@@ -75,6 +76,7 @@ class Block:
     merged: set[int] = field(default_factory=set)
     donated: dict[int, int] = field(default_factory=dict)
     behind: dict[int, frozenset[int]] = field(default_factory=dict)
+    widened: dict[int, int] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -97,6 +99,7 @@ class Block:
             set(self.merged),
             dict(self.donated),
             dict(self.behind),
+            dict(self.widened),
         )
 
 

@@ -32,7 +32,6 @@ class Builder:
         self.wide: set[int] = set()
         self.by_columns: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._widened: dict[int, int] = {}
         self._in_rows: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
@@ -96,10 +95,11 @@ class Builder:
 
     def widened(self, value: int, origin: ir.Value) -> int:
         """The number of a tensor converted to 32-bit floats or integers; one copy serves all its readers."""
-        if value not in self._widened:
-            self._widened[value] = self.fresh_wide(value, origin)
-            self.add_plain("convert", (value,), (self._widened[value],))
-        return self._widened[value]
+        known = self.block.widened
+        if value not in known:
+            known[value] = self.fresh_wide(value, origin)
+            self.add_plain("convert", (value,), (known[value],))
+        return known[value]
 
     def in_rows(self, value: int, origin: ir.Value) -> int:
         """The number of a copy of a tensor row by row; one copy serves all its readers."""

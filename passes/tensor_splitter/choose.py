@@ -54,7 +54,7 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
         for node in graph.nodes
         if node.results and operation_of(graph, node, machine) is not None
         for value in node.results
-        if number[graph.tensors[value].value] in written
+        if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
     }
 
 
