@@ -31,7 +31,7 @@ def build_plan(step: Step, plan: Plan, types: Types) -> ir.Operation:
         for (each, _), value in zip(group, made, strict=True):
             with ir.InsertionPoint(each.op), each.op.location:
                 result = each.op.results[0]
-                result.replace_all_uses_with(_reshaped(value, result.type))
+                result.replace_all_uses_with(reshaped(value, result.type))
             each.op.erase()
     return loop
 
@@ -46,7 +46,7 @@ def _with_stacks(step: Step, plan: Plan) -> ir.Operation:
     def write(stacks: Sequence[ir.Value]) -> list[ir.Value]:
         counter = body.arguments[counting.place]
         index = stablehlo.subtract(counter, build.splat(counter.type, counting.start)) if counting.start else counter
-        parts = [_reshaped(value, build.with_shape(kind, [1, *kind.shape])) for value, kind in _kinds(values)]
+        parts = [reshaped(value, build.with_shape(kind, [1, *kind.shape])) for value, kind in _kinds(values)]
         return [build.update_along(whole, part, 0, index) for whole, part in zip(stacks, parts, strict=True)]
 
     with ir.InsertionPoint(step.loop), step.loop.location:
@@ -61,7 +61,8 @@ def _kinds(values: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.RankedTensorTy
     return [(value, build.tensor_of(value)) for value in values]
 
 
-def _reshaped(value: ir.Value, kind: ir.Type) -> ir.Value:
+def reshaped(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """The tensor in another shape; the value itself where it has that already."""
     return value if value.type == kind else stablehlo.reshape(kind, value)
 
 
@@ -148,7 +149,7 @@ class _Place:
             return build.convert(self.number(1, 0), element)
         if self.step.returned[carry] == carry:
             return start
-        growth = build.splat(value.type, self.step.growth(carry) or 0)
+        growth = build.splat(value.type, self.step.growths[carry] or 0)
         steps = build.convert(self.number(1, -counting.start), element)
         counted: ir.Value = stablehlo.add(start, stablehlo.multiply(steps, growth))
         return counted
@@ -164,7 +165,7 @@ class _Place:
         else:
             stack, sign, offset = source.stack.carry, source.stack.sign, source.stack.offset
         index = self.number(sign, offset + sign * source.shift)
-        part = _reshaped(build.slice_along(self.loop.results[stack], 0, index, 1), value.type)
+        part = reshaped(build.slice_along(self.loop.results[stack], 0, index, 1), value.type)
         if edge is None:
             return part
         number = self.number(1, 0)

@@ -25,7 +25,9 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .build import build_plan
 from .choose import Plan, choose
 from .indices import Indices
+from .nest import build_segments
 from .readers import Obstacle, obstacle, step_readers
+from .segments import Segments, choose_segments
 from .stacks import Stack, read_stack, updates
 from .steps import Step
 
@@ -102,6 +104,10 @@ def _has_big_stack(module: ir.Module, threshold: int) -> bool:
     return found
 
 
+def _loops_of(block: ir.Block) -> list[ir.Operation]:
+    return [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]
+
+
 class _Rewriter:
     def __init__(self, module: ir.Module, options: Options):
         self.module = module
@@ -116,28 +122,44 @@ class _Rewriter:
         stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
         while stack:
             block = stack.pop()
-            for view in list(block.operations):
-                if view.operation.name == "stablehlo.while":
-                    self.rewrite(view.operation)
+            loops, place = _loops_of(block), 0
+            while place < len(loops):
+                replaced = self.rewrite(loops[place])
+                place += 1
+                if replaced is not None:
+                    replaced.erase()
+                    loops = _loops_of(block)  # those that took its place stand behind the one at hand
             inner = [view.operation for view in block.operations if view.operation.name in CONTROL_FLOW]
             stack += [block for op in reversed(inner) for region in op.regions for block in region.blocks]
         return list(dict.fromkeys(self.remarks))
 
-    def rewrite(self, loop: ir.Operation) -> None:
-        """Recompute what one loop stacks, where that is legal and worthwhile."""
+    def rewrite(self, loop: ir.Operation) -> ir.Operation | None:
+        """Recompute what one loop stacks, where that is legal and worthwhile.
+
+        Returns a loop whose results others have taken over, for the caller to erase, if there is one.
+        """
         found = self.find(loop)
-        counting = self.indices.counting(loop)
         if found is None:
-            return
-        if counting is not None and sum(stack.bytes for stack in found.wanted) > self.threshold:
-            step = Step(loop, counting, self.types)
-            plan = choose(step, found.wanted, found.kept, self.light)
-            if isinstance(plan, Plan):
-                self.remarks += [self.passed(loop, stack, plan) for stack in plan.replaced]
-                build_plan(step, plan, self.types)
-            else:
-                found.refused += [(stack.carry, plan) for stack in found.wanted]
+            return None
         self.remarks += [self.missed(loop, carry, why) for carry, why in found.refused]
+        counting = self.indices.counting(loop)
+        total = sum(stack.bytes for stack in found.wanted)
+        if counting is None or total <= self.threshold:
+            return None
+        step = Step(loop, counting, self.types)
+        plan = choose(step, found.wanted, found.kept, self.light)
+        after = plan.after if isinstance(plan, Plan) else total
+        segments = choose_segments(step, found.wanted, after, self.threshold, self.indices, self.types)
+        if segments is not None:
+            self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
+            build_segments(step, segments, self.indices)
+            return segments.reader
+        if not isinstance(plan, Plan):
+            self.remarks += [self.missed(loop, stack.carry, plan) for stack in found.wanted]
+            return None
+        self.remarks += [self.passed(loop, stack) for stack in plan.replaced]
+        build_plan(step, plan, self.types)
+        return None
 
     def find(self, loop: ir.Operation) -> _Found | None:
         """The stacks of a loop; None where it has no heavy one that is read step by step."""
@@ -182,8 +204,13 @@ class _Rewriter:
                 return Obstacle(Reason("EX605", "a comparison for equality would need its very bits"), reader.op)
         return None
 
-    def passed(self, loop: ir.Operation, stack: Stack, plan: Plan) -> Remark:
+    def passed(self, loop: ir.Operation, stack: Stack) -> Remark:
         message = f"recomputed by each step that reads it: {stack.last - stack.first + 1} steps are not stored"
+        return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
+
+    def in_segments(self, loop: ir.Operation, stack: Stack, plan: Segments) -> Remark:
+        steps = stack.last - stack.first + 1
+        message = f"recomputed in segments: {plan.length} of {steps} steps are stored at once"
         return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
 
     def missed(self, loop: ir.Operation, carry: int, why: Obstacle) -> Remark:

@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.loops import Counting, step_of, trip_count
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import captured_values, terminator, walk, walk_regions
+from exla_opt.ir.walk import captured_values, walk, walk_regions
 from exla_opt.ops.comparisons import asks
 from exla_opt.ops.effects import has_side_effect
 from exla_opt.ops.traits import Trait, has_trait, traits_of
@@ -24,7 +24,8 @@ class Step:
     """The body of a `while` in numbers. A value from outside has none: it is at hand wherever the loop's results are.
 
     ops: those of the body but its terminator, in order. definers: by value, the op that makes it; -1 for a carry, whose
-    number is the value's. reads: by op, the values of the body that it reads, its regions included.
+    number is the value's. reads: by op, the values of the body that it reads, its regions included. growths: by carry,
+    what every step adds to it, where that is one number.
     """
 
     def __init__(self, loop: ir.Operation, counting: Counting, types: Types):
@@ -48,6 +49,7 @@ class Step:
             for result, operand in zip(op.results, op.operands, strict=True)
         }
         self.returned = [self.number.get(value) for value in last.operation.operands]
+        self.growths = [step_of(old, new) for old, new in zip(body.arguments, last.operation.operands, strict=True)]
         self.bytes = [types.of(value).bytes for value in self.values]
 
     def _known(self, values: Iterable[ir.Value]) -> tuple[int, ...]:
@@ -66,12 +68,7 @@ class Step:
         kind = ir.RankedTensorType(self.values[carry].type)
         if not isinstance(kind.element_type, ir.IntegerType) or len(kind.shape):
             return False
-        return isinstance(self.growth(carry), int)
-
-    def growth(self, carry: int) -> int | float | None:
-        """What every step adds to a carry, where that is one number."""
-        body = self.loop.regions[1].blocks[0]
-        return step_of(body.arguments[carry], terminator(body).operands[carry])
+        return isinstance(self.growths[carry], int)
 
     def slice_of(self, values: Iterable[int], stops: Iterable[int] = ()) -> set[int]:
         """All values that go into some, those included; what goes into `stops` is left out."""

@@ -385,6 +385,37 @@ SCANS = [
 ]
 
 
+def _long(length: int) -> Callable[[int], tuple[Array, ...]]:
+    return lambda size: (*_recurrent(size)[:2], _array(length, 4, 8 * size, seed=1))
+
+
+def chained(w: Array, start: Array, inputs: Array) -> Array:
+    """A loop reads forwards, and twice in a step, what another stacks."""
+
+    def first(h: Array, x: Array) -> Any:
+        h = jnp.sin(h @ w + x)
+        return h, (jnp.exp(h) * x, h)
+
+    def second(s: Array, ys: Any) -> Any:
+        return jnp.tanh(s + ys[0] * ys[1]), None
+
+    return lax.scan(second, start, lax.scan(first, start, inputs)[1])[0]
+
+
+# Of 64 steps, which leave no rest, and of 67, which do.
+LONG = [
+    Scan(f"{loss.__name__}_{length}", loss, _long(length), 0.5, exact=True)
+    for loss in (rnn, rnn_reversed, rnn_checkpointed, lstm, dropout, fori)
+    for length in (64, 67)
+]
+
+
+def export_chained(length: int) -> tuple[str, tuple[Array, ...]]:
+    """`chained`, not differentiated, and its arguments."""
+    arguments = _long(length)(1)
+    return str(jax.jit(chained).lower(*arguments).as_text()), arguments
+
+
 def export_gradient(scan: Scan, size: int) -> str:
     """The gradient of the scan's loss as StableHLO text."""
     arguments = scan.arguments(size)

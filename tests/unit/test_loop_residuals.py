@@ -13,7 +13,8 @@ from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Kind, Remark
 from exla_opt.runtime.compare import compare
 from exla_opt.runtime.compile import Program, compile_program, run_program
-from tests.programs.scans import SCANS, Scan, export_gradient
+from exla_opt.runtime.inputs import Array
+from tests.programs.scans import LONG, SCANS, Scan, export_chained, export_gradient
 
 OPTIONS = Options(size_threshold=2000, split_size=500)
 ALONE = ("normalise", "rce", "loop-residuals", "normalise")
@@ -34,13 +35,11 @@ def temp_bytes(program: Program) -> int:
     return int(program.executable.get_compiled_memory_stats().temp_size_in_bytes)
 
 
-@pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.name)
-def test_gradient(scan: Scan) -> None:
-    text = export_gradient(scan, 1)
-    arrays = [np.asarray(each) for each in scan.arguments(1)]
+def check(text: str, arrays: list[Array], scan: Scan) -> None:
+    """Assert that both pipelines keep the results and lower the memory, and that a second run finds nothing."""
     before = compile_program(text, count_all_memory=True)
     expected = run_program(before, arrays)
-    assert any(np.any(np.asarray(each, np.float32)) for each in expected), "a gradient of zero proves nothing"
+    assert any(np.any(np.asarray(each, np.float32)) for each in expected), "results of zero prove nothing"
     for passes in (ALONE, DEFAULT_PASSES):
         rewritten, remarks = rewrite(text, passes)
         after = compile_program(rewritten, count_all_memory=True)
@@ -52,3 +51,23 @@ def test_gradient(scan: Scan) -> None:
         assert temp_bytes(after) <= scan.temp * temp_bytes(before) + 300
         assert bool(passed(remarks)) == (scan.temp < 1)
         assert not passed(rewrite(rewritten, ALONE)[1]), "a second run changes it"
+
+
+@pytest.mark.parametrize("scan", SCANS, ids=lambda scan: scan.name)
+def test_gradient(scan: Scan) -> None:
+    check(export_gradient(scan, 1), [np.asarray(each) for each in scan.arguments(1)], scan)
+
+
+@pytest.mark.parametrize("scan", LONG, ids=lambda scan: scan.name)
+def test_segments(scan: Scan) -> None:
+    text = export_gradient(scan, 1)
+    assert any("in segments" in each.message for each in passed(rewrite(text, ALONE)[1]))
+    check(text, [np.asarray(each) for each in scan.arguments(1)], scan)
+
+
+@pytest.mark.parametrize("length", [64, 67])
+def test_segments_that_are_read_forwards(length: int) -> None:
+    text, arguments = export_chained(length)
+    assert any("in segments" in each.message for each in passed(rewrite(text, ALONE)[1]))
+    scan = Scan("chained", lambda: None, lambda size: arguments, 0.5, exact=True)
+    check(text, [np.asarray(each) for each in arguments], scan)
