@@ -77,18 +77,18 @@ class _Nest:
     def splat(self, number: int) -> ir.Value:
         return build.splat(self.counter, number)
 
-    def segments(self, carried: list[ir.Value]) -> list[ir.Value]:
+    def segments(self, carried: Sequence[ir.Value]) -> list[ir.Value]:
         """The loop over all full segments. carried: what the reader carries; returns it as it is behind them."""
         length, already = self.splat(self.plan.length), self.rest if self.plan.backwards else 0
 
-        def body(number: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+        def body(number: ir.Value, inner: Sequence[ir.Value]) -> list[ir.Value]:
             row = stablehlo.subtract(self.splat(self.count - 1), number) if self.plan.backwards else number
             read = stablehlo.multiply(number, length)
             return self.segment(row, stablehlo.add(read, self.splat(already)), self.plan.length, inner)
 
         return _counted_loop(self.splat(0), self.count, carried, body)
 
-    def segment(self, row: ir.Value, read: ir.Value, length: int, carried: list[ir.Value]) -> list[ir.Value]:
+    def segment(self, row: ir.Value, read: ir.Value, length: int, carried: Sequence[ir.Value]) -> list[ir.Value]:
         """Both loops over one segment. row: its number. read: how many steps were read before it."""
         forward = self.forward(row, length)
         starts = list(carried)
@@ -106,8 +106,7 @@ class _Nest:
                     at = stablehlo.subtract(last, number) if self.plan.backwards else number
                     each.operands[0] = forward.results[stack.carry]
                     each.operands[1] = build.convert(at, build.tensor_of(each.operands[1]).element_type)
-        results: list[ir.Value] = list(backward.results)
-        return results[: len(carried)]
+        return [value for place, value in enumerate(backward.results) if place < len(carried)]
 
     def forward(self, row: ir.Value, length: int) -> ir.Operation:
         """The loop that goes forward, over one segment, with stacks of its length."""
@@ -171,7 +170,7 @@ def _counted_loop(
     start: ir.Value,
     trips: int,
     carried: Sequence[ir.Value],
-    step: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
+    step: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
 ) -> list[ir.Value]:
     """A loop of so many trips; step: builds the body, out of the number of the trip and what is carried."""
     initial = [start, *carried]
@@ -184,5 +183,4 @@ def _counted_loop(
         number, *inner = body.arguments
         after = step(number, inner)
         stablehlo.return_([stablehlo.add(number, build.splat(start.type, 1)), *after])
-    _, *results = made.results
-    return [*results]
+    return [value for place, value in enumerate(made.results) if place]

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=1KB | filecheck %s
+// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=2050B | filecheck %s
 
 // A sine and a cosine of the carry are stored for the loop that goes backwards: the carry is, and both are
 // computed from it. The product of matrices is not repeated.

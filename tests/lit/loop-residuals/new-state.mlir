@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=1KB | filecheck %s
+// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=2050B | filecheck %s
 
 // The new state of a step is the carry of the next: both are read from one stack, and at last from what the loop returns.
 

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=1KB | filecheck %s
+// RUN: %exla-opt %s --passes=loop-residuals --size-threshold=2050B | filecheck %s
 
 // One loop reads the stacks from the first step on, with an index that may be negative, and straight code the last step.
 

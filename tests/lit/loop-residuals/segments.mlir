@@ -5,6 +5,7 @@
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK: %[[FORWARD:.*]]:3 = stablehlo.while(%[[I:.*]] = %{{.*}}, %[[H:.*]] = %{{.*}}, %[[STARTS:.*]] = %{{.*}}) : tensor<i32>, tensor<4x8xf32>, tensor<17x4x8xf32>
+// CHECK: stablehlo.add %[[I]], %{{.*}} : tensor<i32>
 // CHECK: %[[AHEAD:.*]] = stablehlo.add %[[I]], %{{.*}} : tensor<i32>
 // CHECK: %[[SEGMENT:.*]] = stablehlo.divide %[[AHEAD]], %{{.*}} : tensor<i32>
 // CHECK: stablehlo.dynamic_update_slice %[[STARTS]], %{{.*}}, %[[SEGMENT]],
