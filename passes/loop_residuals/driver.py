@@ -28,6 +28,7 @@ from .indices import Indices
 from .nest import build_segments
 from .readers import Obstacle, obstacle, step_readers
 from .segments import Segments, choose_segments
+from .sink import sink_slices
 from .stacks import Stack, read_stack, updates
 from .steps import Step
 
@@ -50,8 +51,11 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     if not _has_big_stack(module, options.size_threshold):
         return []
     original = copy_of(module)
-    remarks = _Rewriter(module, options).run()
+    rewriter = _Rewriter(module, options)
+    remarks = rewriter.run()
     if not any(remark.kind is Kind.PASSED for remark in remarks):
+        if rewriter.moved:
+            _restore(module, original)
         return remarks
     clean_up(module)
     drop_dead(module)
@@ -59,12 +63,17 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
         clean_up(module)
     if predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
+    _restore(module, original)
+    reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
+    return [_as_missed(remark, reason) if remark.kind is Kind.PASSED else remark for remark in remarks]
+
+
+def _restore(module: ir.Module, original: ir.Module) -> None:
+    """Let the module be as it came."""
     for view in list(module.body.operations):
         view.operation.erase()
     for view in list(original.body.operations):
         module.body.append(view.operation.detach_from_parent())
-    reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
-    return [_as_missed(remark, reason) if remark.kind is Kind.PASSED else remark for remark in remarks]
 
 
 def drop_dead(module: ir.Module) -> None:
@@ -116,12 +125,15 @@ class _Rewriter:
         self.types = Types()
         self.indices = Indices()
         self.remarks: list[Remark] = []
+        self.moved = False
 
     def run(self) -> list[Remark]:
         functions = [view.operation for view in self.module.body.operations if len(view.operation.regions)]
         stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
         while stack:
             block = stack.pop()
+            if sink_slices(block, self.light, self.indices, self.types):
+                self.moved = True
             loops, place = _loops_of(block), 0
             while place < len(loops):
                 replaced = self.rewrite(loops[place])
