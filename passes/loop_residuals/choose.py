@@ -72,13 +72,14 @@ def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: in
     stored = cheap if problem.bytes_of(cheap) <= _DEAR * problem.bytes_of(dear) else dear
     before, after = sum(stack.bytes for stack in wanted), problem.bytes_of(stored)
     if after > _WORTHWHILE * before:
-        return _why_not(step, stored)
+        return _why_not(problem)
     return _plan(problem, stored, wanted, before, after)
 
 
-def _why_not(step: Step, stored: set[int]) -> Obstacle:
+def _why_not(problem: _Problem) -> Obstacle:
     """What stands in the way of a cut that gains too little."""
-    for value in sorted(stored):
+    step = problem.step
+    for value in problem.slice:
         if step.definers[value] >= 0 and must_not_repeat(op := step.ops[step.definers[value]]):
             return Obstacle(Reason("EX603", "an op must not run twice, and what it makes is as big"), op)
     return Obstacle(Reason("EX604", "to store what it is computed from takes about as much memory"))

@@ -12,12 +12,10 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import dead_carries, drop_carries
 from exla_opt.ir.rewrite import apply_patterns, copy_of
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import CONTROL_FLOW, terminator
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.peak import predict
 from exla_opt.ops.comparisons import asks_about
 from exla_opt.ops.effects import has_order
-from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import rce
 from exla_opt.remarks import Kind, Reason, Remark
@@ -26,6 +24,7 @@ from .build import build_plan
 from .choose import Plan, choose
 from .indices import Indices
 from .nest import build_segments
+from .origin import origin_of
 from .readers import Obstacle, obstacle, step_readers
 from .segments import Segments, choose_segments
 from .sink import sink_slices
@@ -232,26 +231,8 @@ class _Rewriter:
 
     def remark(self, loop: ir.Operation, carry: int, kind: Kind, reason: Reason) -> Remark:
         tensor = self.types.of(loop.results[carry])
-        where = describe(self.maker(loop, carry))
+        where = describe(origin_of(loop, carry))
         return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, where, reason.text)
-
-    def maker(self, loop: ir.Operation, carry: int) -> ir.Operation:
-        """The op that computes what a step writes: its place is a line of the user's."""
-        op = updates(loop)[carry]
-        value = op.operands[1]
-        while (found := defining_op(value)) is not None:
-            op = found
-            if op.name == "stablehlo.while":
-                body = op.regions[1].blocks[0]
-                carry = ir.OpResult(value).result_number
-                value = terminator(body).operands[carry]
-                update = updates(op).get(carry)
-                value = value if update is None else update.operands[1]
-            elif has_trait(op, Trait.REARRANGES):
-                value = op.operands[0]
-            else:
-                break
-        return op
 
 
 def _as_missed(remark: Remark, reason: Reason) -> Remark:
