@@ -10,6 +10,9 @@ then the least is recomputed. A new state is the next step's carry: where one of
 
 What is dear (a product of matrices, a library's work) is first taken as what must not be repeated. Only when that
 leaves a quarter more bytes than a cut that may repeat it, it is repeated; what is small is kept even then.
+
+What asks for equality (`ops.comparisons`) is asked again only where both sides are computed again, from carries; else
+its answer is a value to store.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exla_opt.ops.comparisons import is_float_name
 from exla_opt.remarks import Reason
 
 from .cut import Network
 from .readers import Obstacle
 from .stacks import Stack
-from .steps import Step, is_dear, must_not_repeat
+from .steps import Step, is_dear
 
 # Storing must lower the bytes to this part: what is recomputed takes time.
 _WORTHWHILE = 0.8
@@ -67,21 +71,45 @@ def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: in
     """
     targets = sorted({step.number[stack.value] for stack in wanted if stack.value in step.number})
     free = _free_sources(step, kept)
-    problem = _Problem(step, targets, free)
-    cheap, dear = (problem.cut(repeats_dear, light) for repeats_dear in (False, True))
-    stored = cheap if problem.bytes_of(cheap) <= _DEAR * problem.bytes_of(dear) else dear
-    before, after = sum(stack.bytes for stack in wanted), problem.bytes_of(stored)
-    if after > _WORTHWHILE * before:
-        return _why_not(problem)
-    return _plan(problem, stored, wanted, before, after)
+    for asks_again in (True, False):
+        problem = _Problem(step, targets, free, asks_again)
+        cheap, dear = (problem.cut(repeats_dear, light) for repeats_dear in (False, True))
+        stored = cheap if problem.bytes_of(cheap) <= _DEAR * problem.bytes_of(dear) else dear
+        before, after = sum(stack.bytes for stack in wanted), problem.bytes_of(stored)
+        if after > _WORTHWHILE * before:
+            break
+        plan = _plan(problem, stored, wanted, before, after)
+        if not asks_again or _answers_alike(step, plan, targets):
+            return plan
+    return _why_not(problem)
+
+
+def _answers_alike(step: Step, plan: Plan, targets: Sequence[int]) -> bool:
+    """Whether all that is asked again is asked of numbers that are all computed again, from carries alone.
+
+    A stored maximum need not equal any of the numbers that it was taken of, once they are computed again.
+    """
+    stored: set[int] = set()
+    for value in sorted(step.slice_of(targets, plan.sources)):
+        if value in plan.sources:
+            if step.definers[value] >= 0 and is_float_name(step.dtypes[value]):
+                stored.add(value)
+        elif any(other in stored for other in step.operands_of(value)):
+            if step.definers[value] >= 0 and step.asks[step.definers[value]]:
+                return False
+            stored.add(value)
+    return True
 
 
 def _why_not(problem: _Problem) -> Obstacle:
     """What stands in the way of a cut that gains too little."""
     step = problem.step
     for value in problem.slice:
-        if step.definers[value] >= 0 and must_not_repeat(op := step.ops[step.definers[value]]):
-            return Obstacle(Reason("EX603", "an op must not run twice, and what it makes is as big"), op)
+        position = step.definers[value]
+        if position >= 0 and (step.acts[position] or (step.asks[position] and not problem.asks_again)):
+            return Obstacle(
+                Reason("EX603", "an op must not run twice, and what it makes is as big"), step.ops[position]
+            )
     return Obstacle(Reason("EX604", "to store what it is computed from takes about as much memory"))
 
 
@@ -104,11 +132,13 @@ def _free_sources(step: Step, kept: Sequence[Stack]) -> dict[int, Source]:
 class _Problem:
     """The network of one loop's step.
 
+    asks_again: whether what asks for equality may be computed a second time.
     next_of: by the number of a new state, the carry that it becomes, where that carry is needed too.
     """
 
-    def __init__(self, step: Step, targets: Sequence[int], free: dict[int, Source]):
+    def __init__(self, step: Step, targets: Sequence[int], free: dict[int, Source], asks_again: bool):
         self.step = step
+        self.asks_again = asks_again
         self.targets = targets
         self.free = free
         self.slice = sorted(step.slice_of(targets, free))
@@ -131,10 +161,10 @@ class _Problem:
             return False
         if step.definers[value] < 0:
             return not step.is_counted(value)
-        op = step.ops[step.definers[value]]
-        if must_not_repeat(op):
+        position = step.definers[value]
+        if step.acts[position] or (step.asks[position] and not self.asks_again):
             return True
-        return (keeps_dear or self.stacked(value) <= light) and is_dear(op)
+        return (keeps_dear or self.stacked(value) <= light) and is_dear(step.ops[position])
 
     def stacked(self, value: int) -> int:
         """The bytes of a stack of a value; without limit where it is no tensor of known size."""

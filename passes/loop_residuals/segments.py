@@ -24,12 +24,11 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
-from exla_opt.ops.effects import has_order
 
 from .indices import Indices
 from .readers import step_readers
 from .stacks import Stack
-from .steps import Step, must_not_repeat
+from .steps import Step
 
 # Fewer steps are not worth two more loops.
 _FEW = 16
@@ -89,7 +88,7 @@ def rows_of(trips: int, length: int) -> int:
 
 def _carries_of(step: Step, wanted: Sequence[Stack]) -> tuple[int, ...] | None:
     """The carries on which what is stored hangs, now or in later steps; None if a step must not run again."""
-    if any(has_order(op) for op in step.ops):
+    if any(step.acts):
         return None
     targets = {step.number[stack.value] for stack in wanted if stack.value in step.number}
     while True:
@@ -99,8 +98,6 @@ def _carries_of(step: Step, wanted: Sequence[Stack]) -> tuple[int, ...] | None:
         if not more:
             break
         targets |= more
-    if any(step.definers[value] >= 0 and must_not_repeat(step.ops[step.definers[value]]) for value in needed):
-        return None
     return tuple(sorted(value for value in needed if step.definers[value] < 0 and not step.is_counted(value)))
 
 

@@ -8,9 +8,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.loops import Counting, step_of, trip_count
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import captured_values, walk, walk_regions
+from exla_opt.ir.walk import captured_values, walk
 from exla_opt.ops.comparisons import asks
-from exla_opt.ops.effects import has_side_effect
+from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait, traits_of
 
 # What is not one of these is dear: a product of matrices, a call of a library, what nothing is known of.
@@ -49,7 +49,11 @@ class Step:
             for result, operand in zip(op.results, op.operands, strict=True)
         }
         self.returned = [self.number.get(value) for value in last.operation.operands]
+        # What must not run twice, and what asks for equality.
+        self.acts = [has_order(op) for op in self.ops]
+        self.asks = [asks_within(op) for op in self.ops]
         self.growths = [step_of(old, new) for old, new in zip(body.arguments, last.operation.operands, strict=True)]
+        self.dtypes = [types.of(value).dtype for value in self.values]
         self.bytes = [types.of(value).bytes for value in self.values]
 
     def _known(self, values: Iterable[ir.Value]) -> tuple[int, ...]:
@@ -85,14 +89,11 @@ class Step:
         return found
 
 
-def must_not_repeat(op: ir.Operation) -> bool:
-    """Whether the op, or one in its regions, has an effect or an order, or asks for equality (see `comparisons`)."""
-    if has_side_effect(op) or asks(op):
-        return True
-    blocks = [block for region in op.regions for block in region.blocks]
-    if has_trait(op, Trait.CONTROL_FLOW):
-        return any(has_side_effect(inner) or asks(inner) for block in blocks for inner in walk(block))
-    return any(has_side_effect(inner) for block in blocks for inner in walk_regions(block))
+def asks_within(op: ir.Operation) -> bool:
+    """Whether the op, or one in its regions, asks for equality (see `comparisons`)."""
+    if not has_trait(op, Trait.CONTROL_FLOW):
+        return asks(op)
+    return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def is_dear(op: ir.Operation) -> bool:
