@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import dead_carries, drop_carries
 from exla_opt.ir.rewrite import apply_patterns, copy_of
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import CONTROL_FLOW
+from exla_opt.ir.walk import CONTROL_FLOW, walk
 from exla_opt.memory.peak import predict
-from exla_opt.ops.comparisons import asks_about
+from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.effects import has_order
 from exla_opt.options import Options
 from exla_opt.passes import rce
@@ -47,7 +48,7 @@ class _Found:
 
 def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     """Replace what loops stack for others by what those compute for themselves; the module stays if that needs more."""
-    if not _has_big_stack(module, options.size_threshold):
+    if devices_of(module) > 1 or not _has_big_stack(module, options.size_threshold):
         return []
     original = copy_of(module)
     rewriter = _Rewriter(module, options)
@@ -123,6 +124,7 @@ class _Rewriter:
         self.light = options.size_threshold // _LIGHT
         self.types = Types()
         self.indices = Indices()
+        self.asking: dict[ir.Block, bool] = {}
         self.remarks: list[Remark] = []
         self.moved = False
 
@@ -164,13 +166,20 @@ class _Rewriter:
         if segments is not None:
             self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
             build_segments(step, segments, self.indices)
+            self.forget()
             return segments.reader
         if not isinstance(plan, Plan):
             self.remarks += [self.missed(loop, stack.carry, plan) for stack in found.wanted]
             return None
         self.remarks += [self.passed(loop, stack) for stack in plan.replaced]
         build_plan(step, plan, self.types)
+        self.forget()
         return None
+
+    def forget(self) -> None:
+        """What is known of values: the memory of one that is erased may be that of the next."""
+        self.indices = Indices()
+        self.asking = {}
 
     def find(self, loop: ir.Operation) -> _Found | None:
         """The stacks of a loop; None where it has no heavy one that is read step by step."""
@@ -188,6 +197,8 @@ class _Rewriter:
             reason = Reason("EX602", "it is not known which steps the loop runs that writes it")
             found.refused += [(carry, Obstacle(reason)) for carry in sorted(heavy)]
             return found
+        if not counting.trips:
+            return None
         counters = counting.start + np.arange(counting.trips, dtype=np.int64)
         for carry, update in update_of.items():
             stack = read_stack(loop, carry, update, counters, self.indices, self.types)
@@ -211,7 +222,10 @@ class _Rewriter:
         if found is not None:
             return found
         for reader in step_readers(value, self.types):
-            if asks_about(reader.op.results[0], reader.op.block):
+            block = reader.op.block
+            if block not in self.asking:
+                self.asking[block] = any(map(asks, walk(block)))
+            if self.asking[block] and asks_about(reader.op.results[0], block):
                 return Obstacle(Reason("EX605", "a comparison for equality would need its very bits"), reader.op)
         return None
 

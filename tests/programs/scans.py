@@ -381,7 +381,7 @@ SCANS = [
     Scan("dropout", dropout, _recurrent, 0.58, exact=True),
     Scan("two_readers", two_readers, _recurrent, 0.58),
     Scan("newton", newton, _recurrent, 0.19),
-    Scan("convolutions", convolutions, stacked_convolutions, 0.46, exact=True),
+    Scan("convolutions", convolutions, stacked_convolutions, 0.46),
 ]
 
 
