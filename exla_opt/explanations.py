@@ -37,6 +37,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A sum of few elements, each computed from tensors without the summed dimension: as exact as before, and the "
         "tensor with that dimension is not made.",
     ),
+    "EX005": Explanation(
+        "recomputed by each step that reads it",
+        "A loop stored the tensor step by step for another loop to read, as the gradient of a scan does. Now it is not "
+        "stored: the reader computes its own step of it, from the carry of that step, which is stored instead or was "
+        "already. This is what jax.checkpoint on the body of the scan does.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",
@@ -158,6 +164,39 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX501": Explanation(
         "not multiplied in another order: every product is rounded",
         "Floats of less than 32 bits round every intermediate tensor, and another order rounds other ones.",
+    ),
+    "EX601": Explanation(
+        "not recomputed: an op reads more of it than the slice of one step",
+        "The steps of a loop write the tensor, and a loop reads it step by step; something else needs all of it, "
+        "or reads what no step writes.",
+        "Reduce it inside the loop, or return less of it.",
+    ),
+    "EX602": Explanation(
+        "not recomputed: it is not known which steps there are",
+        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant, in ones, or the "
+        "index is no number that only depends on the counter.",
+        "Use lax.scan, or fori_loop with constant bounds.",
+    ),
+    "EX603": Explanation(
+        "not recomputed: an op must not run twice",
+        "It draws random numbers from a state, has a side effect or an order, or asks whether two numbers are equal; "
+        "what it makes would have to be stored, and takes about as much memory.",
+        "Draw random numbers with jax.random, which computes them from a key.",
+    ),
+    "EX604": Explanation(
+        "not recomputed: to store what it is computed from takes about as much memory",
+        "The carries of the loop are as big as what it stacks, or what is recomputed raises the peak elsewhere.",
+        "Let the loop carry less, or put a loop around several steps and jax.checkpoint on its body.",
+    ),
+    "EX605": Explanation(
+        "not recomputed: a comparison for equality would need its very bits",
+        "The reader asks whether the tensor equals a number that was computed with it; recomputed it might differ in "
+        "the last bit.",
+    ),
+    "EX606": Explanation(
+        "not recomputed: no step writes its own slice",
+        "A step writes more or less than one slice along the first dimension, writes it somewhere else, or the loop "
+        "reads the tensor while it writes it.",
     ),
 }
 

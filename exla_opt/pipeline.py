@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from exla_opt.options import Options
-from exla_opt.passes import euclidean_distance, matrix_chain_order, normalise, rce, reshape_sinker, tensor_splitter
+from exla_opt.passes import (
+    euclidean_distance,
+    loop_residuals,
+    matrix_chain_order,
+    normalise,
+    rce,
+    reshape_sinker,
+    tensor_splitter,
+)
 from exla_opt.remarks import Remark
 
 PassFunction = Callable[[ir.Module, Options], list[Remark]]
@@ -23,6 +31,7 @@ PASSES: dict[str, PassFunction] = {
     "euclidean-distance": euclidean_distance.run,
     "matrix-chain-order": matrix_chain_order.run,
     "reshape-sinker": reshape_sinker.run,
+    "loop-residuals": loop_residuals.run,
     "tensor-splitter": tensor_splitter.run,
 }
 
@@ -32,6 +41,7 @@ DEFAULT_PASSES = (
     "euclidean-distance",
     "matrix-chain-order",
     "reshape-sinker",  # ends with the patterns of rce
+    "loop-residuals",
     "tensor-splitter",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",

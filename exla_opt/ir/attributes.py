@@ -31,6 +31,11 @@ def string(op: ir.Operation, name: str, default: str = "") -> str:
     return ir.StringAttr(op.attributes[name]).value if name in op.attributes else default
 
 
+def devices_of(module: ir.Module) -> int:
+    """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
+    return integer(module.operation, "mhlo.num_partitions", 1)
+
+
 def is_splat(op: ir.Operation) -> bool:
     """Whether a constant op has one value everywhere.
 

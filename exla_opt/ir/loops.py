@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import terminator, walk_regions
+from exla_opt.ir.walk import captured_values, terminator, walk_regions
 
 # A smaller buffer is not worth the ops.
 _BIG = 2**20
@@ -17,8 +18,24 @@ _BIG = 2**20
 _LARGEST = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How a `while` counts: its carry number `place` is start, start + step, ... in each of so many trips."""
+
+    place: int
+    start: int
+    step: int
+    trips: int
+
+
 def trip_count(loop: ir.Operation) -> int | None:
     """How often a `while` runs that counts up by a constant to a constant; None for any other."""
+    found = counting(loop)
+    return None if found is None else found.trips
+
+
+def counting(loop: ir.Operation) -> Counting | None:
+    """What a `while` counts that runs until a number that grows by a constant reaches one; None for any other."""
     condition, body = (region.blocks[0] for region in loop.regions)
     test = defining_op(terminator(condition).operands[0], "stablehlo.compare")
     if test is None or "LT" not in str(test.attributes["comparison_direction"]):
@@ -28,13 +45,13 @@ def trip_count(loop: ir.Operation) -> int | None:
         return None
     place = ir.BlockArgument(counter).arg_number
     start = splat_value(loop.operands[place])
-    step = _step(body.arguments[place], terminator(body).operands[place])
+    step = step_of(body.arguments[place], terminator(body).operands[place])
     if not isinstance(start, int) or not isinstance(step, int) or step < 1:
         return None
-    return max(0, -((start - bound) // step))
+    return Counting(place, start, step, max(0, -((start - bound) // step)))
 
 
-def _step(counter: ir.Value, following: ir.Value) -> int | float | None:
+def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:
     """What is added to the counter in a trip, where that is one number."""
     addition = defining_op(following, "stablehlo.add")
     if addition is None or counter not in (operands := list(addition.operands)):
@@ -60,19 +77,80 @@ def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:
     for block in (condition, body):
         for index in sorted(dropped, reverse=True):
             block.erase_argument(index)
-    smaller = ir.Operation.create(
+    smaller = _moved(loop, [loop.operands[index] for index in kept])
+    for index, result in zip(kept, smaller.results, strict=True):
+        loop.results[index].replace_all_uses_with(result)
+    loop.erase()
+
+
+def _moved(loop: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
+    """A loop before `loop` with its condition and its body, which carries these operands."""
+    made = ir.Operation.create(
         loop.name,
-        results=[loop.results[index].type for index in kept],
-        operands=[loop.operands[index] for index in kept],
+        results=[value.type for value in operands],
+        operands=list(operands),
         regions=2,
         loc=loop.location,
         ip=ir.InsertionPoint(loop),
     )
-    condition.append_to(smaller.regions[0])
-    body.append_to(smaller.regions[1])
-    for index, result in zip(kept, smaller.results, strict=True):
-        loop.results[index].replace_all_uses_with(result)
+    for old, new in zip(loop.regions, made.regions, strict=True):
+        old.blocks[0].append_to(new)
+    return made
+
+
+def add_carries(
+    loop: ir.Operation, initial: Sequence[ir.Value], step: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
+) -> ir.Operation:
+    """Put a loop in the place of the while `loop` that carries more, behind the carries that it has; returns it.
+
+    initial: what the new carries start with. step: builds at the end of the body, out of the new carries, what they are
+    after a trip.
+    """
+    condition, body = (region.blocks[0] for region in loop.regions)
+    last = terminator(body)
+    for value in initial:
+        condition.add_argument(value.type, loop.location)
+    carried = [body.add_argument(value.type, loop.location) for value in initial]
+    with ir.InsertionPoint(last), last.location:
+        ir.Operation.create(last.name, operands=[*last.operands, *step(carried)])
+    last.erase()
+    larger = _moved(loop, [*loop.operands, *initial])
+    for old, new in zip(loop.results, larger.results, strict=False):
+        old.replace_all_uses_with(new)
     loop.erase()
+    return larger
+
+
+def dead_carries(loop: ir.Operation, acts: Callable[[ir.Operation], bool]) -> list[int]:
+    """The carries of a `while` on which nothing depends but carries that are as dead as they are.
+
+    acts: whether an op does more than compute its results, so that what it reads is needed.
+    """
+    condition, body = (region.blocks[0] for region in loop.regions)
+    last = terminator(body)
+    place = {argument: index for index, argument in enumerate(body.arguments)}
+    definer = {result: view.operation for view in body.operations for result in view.operation.results}
+    used = [*loop.results, *condition.arguments]
+    found = [index % len(place) for index, value in enumerate(used) if next(iter(value.uses), None) is not None]
+    alive = set(found)
+    queue = [last.operands[index] for index in alive]
+    queue += [value for view in body.operations if acts(view.operation) for value in _read_by(view.operation)]
+    seen: set[ir.Value] = set()
+    while queue:
+        value = queue.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in definer:
+            queue += _read_by(definer[value])
+        elif value in place and place[value] not in alive:
+            alive.add(place[value])
+            queue.append(last.operands[place[value]])
+    return [index for index in range(len(place)) if index not in alive]
+
+
+def _read_by(op: ir.Operation) -> list[ir.Value]:
+    return [*op.operands, *(captured_values(op) if len(op.regions) else ())]
 
 
 def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:

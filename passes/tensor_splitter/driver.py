@@ -8,6 +8,7 @@ from functools import partial
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import restore_order
@@ -39,8 +40,8 @@ _NO_MATTER = 2**24
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
     """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
-    if _devices(module) > 1:
-        reason = Reason("EX311", f"the module is partitioned over {_devices(module)} devices")
+    if devices_of(module) > 1:
+        reason = Reason("EX311", f"the module is partitioned over {devices_of(module)} devices")
         return _all_missed(module, options, reason)
     if not _read(module, options, options.size_threshold):
         return []
@@ -131,13 +132,6 @@ def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
     if not options.op_rules and not any(types.of(value).bytes > least for op in ops for value in op.results):
         return []
     return read_graphs(module, read_rules(module, options.op_rules))
-
-
-def _devices(module: ir.Module) -> int:
-    """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
-    name = "mhlo.num_partitions"
-    attributes = module.operation.attributes
-    return ir.IntegerAttr(attributes[name]).value if name in attributes else 1
 
 
 def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Remark]:

@@ -193,7 +193,7 @@ PROGRAMS: list[Program] = [
     *both("gram_twice", gram_twice, "300x4xf32"),
     *both("sgpr_bound", sgpr_bound, "2003x3xf64 24x3xf64 2003xf64"),
     Program("sinkhorn_scan", sinkhorn_scan, XY),
-    Program("sinkhorn_scan_gradient", gradient(sinkhorn_scan), XY, 1.1, "updates what the loop carries"),
+    Program("sinkhorn_scan_gradient", gradient(sinkhorn_scan), XY, 0.22),
     *both("sinkhorn_checkpointed", sinkhorn_checkpointed, XY),
     Program("sinkhorn_captured", sinkhorn_captured, XY),
     Program("sinkhorn_inside", sinkhorn_inside, XY),
@@ -202,9 +202,7 @@ PROGRAMS: list[Program] = [
     *both("conjugate_gradients", conjugate_gradients, "300x4xf64 300xf64"),
     Program("conjugate_gradients_inside", conjugate_gradients_inside, "300x4xf32 300xf32"),
     Program("scan_big_body", scan_big_body, "300x4xf32 300xf32"),
-    Program(
-        "scan_big_body_gradient", gradient(scan_big_body), "300x4xf32 300xf32", 1.0, "updates what the loop carries"
-    ),
+    Program("scan_big_body_gradient", gradient(scan_big_body), "300x4xf32 300xf32"),
     Program("cond_big", cond_big, XVI),
     Program("cond_big_gradient", gradient(cond_big), XVI, 0.7, "it is a result of this block"),
     Program("switch_captured", switch_captured, XVI),

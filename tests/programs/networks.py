@@ -75,6 +75,11 @@ def transformer_scan(x: Array, wqkv: Array, wo: Array, w1: Array, w2: Array) -> 
     return lax.scan(layer, x, (wqkv, wo, w1, w2))[0]
 
 
+def transformer_scan_of_small_weights(x: Array, *weights: Array) -> Array:
+    """Scores in the hundreds make a softmax whose gradient shows every rounding of them, in slices or not."""
+    return transformer_scan(x, *(0.3 * each for each in weights))
+
+
 def many_layers(x: Array, w1: Array, w2: Array) -> Array:
     for _ in range(6):
         x = x + mlp(x, w1, w2)
@@ -164,7 +169,7 @@ PROGRAMS: list[Program] = [
     *both("multi_head_merged", multi_head_merged, "2x200x16xf32 16x96xf32 32x16xf32"),
     *both("transformer", transformer, BLOCK, 0.25),
     Program("transformer_scan", transformer_scan, STACK, 0.25),
-    Program("transformer_scan_gradient", gradient(transformer_scan), STACK, 1.0, "updates what the loop carries"),
+    Program("transformer_scan_gradient", gradient(transformer_scan_of_small_weights), STACK, 0.1),
     *both("many_layers", many_layers, "512x16xf32 16x64xf32 64x16xf32"),
     *both("cross_entropy", cross_entropy, "256x16xf32 16x501xf32 256xi32"),
     *both("cross_entropy_one_hot", cross_entropy_one_hot, "256x16xf32 16x501xf32 256xi32"),

@@ -1,0 +1,231 @@
+"""What a loop stacks and what is recomputed of it: the fewest bytes from which all that is read can be had.
+
+NOTE [The cut]
+
+The values of a step are a network. What goes into a value lets it through without limit; storing a value costs its
+bytes, in every step. It begins with what a step cannot compute from its number: the carries, and what must not be
+computed twice. It ends at the values of the stacks that are read. The smallest cut is what to store, as Chen et al.
+(2016) and the partitioner of functorch choose what a backward pass keeps; of several, the one nearest to the end, since
+then the least is recomputed. A new state is the next step's carry: where one of the two is stored, so is the other.
+
+What is dear (a product of matrices, a library's work) is first taken as what must not be repeated. Only when that
+leaves a quarter more bytes than a cut that may repeat it, it is repeated; what is small is kept even then.
+
+What asks for equality (`ops.comparisons`) is asked again only where both sides are computed again, from carries; else
+its answer is a value to store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exla_opt.ops.comparisons import is_float_name
+from exla_opt.remarks import Reason
+
+from .cut import Network
+from .readers import Obstacle
+from .stacks import Stack
+from .steps import Step, is_dear
+
+# Storing must lower the bytes to this part: what is recomputed takes time.
+_WORTHWHILE = 0.8
+# How many times the bytes may be stored rather than a product of matrices be computed again.
+_DEAR = 1.25
+_UNLIMITED = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value of a step can be read.
+
+    stack: the one that holds it; None for the new stack of the plan that has the number `added`.
+    shift: 0: at the step itself. 1: it is the carry of the next step, and at last what the loop returns.
+    -1: it is what the step before returned, and at first what the loop began with. carry: the number of that carry.
+    """
+
+    stack: Stack | None
+    added: int = 0
+    shift: int = 0
+    carry: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is stored and read. replaced: stacks that go. added: values, by number, that get a stack.
+
+    sources: by the number of a value where it is read rather than computed. before, after: bytes of the stacks.
+    """
+
+    replaced: tuple[Stack, ...]
+    added: tuple[int, ...]
+    sources: dict[int, Source]
+    before: int
+    after: int
+
+
+def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: int) -> Plan | Obstacle:
+    """The best plan that does without as many of the wanted stacks as is worthwhile, or why there is none.
+
+    kept: other stacks of the loop, which stay whatever is done. light: bytes of a stack that is no matter.
+    """
+    targets = sorted({step.number[stack.value] for stack in wanted if stack.value in step.number})
+    free = _free_sources(step, kept)
+    for asks_again in (True, False):
+        problem = _Problem(step, targets, free, asks_again)
+        cheap, dear = (problem.cut(repeats_dear, light) for repeats_dear in (False, True))
+        stored = cheap if problem.bytes_of(cheap) <= _DEAR * problem.bytes_of(dear) else dear
+        before, after = sum(stack.bytes for stack in wanted), problem.bytes_of(stored)
+        if after > _WORTHWHILE * before:
+            break
+        plan = _plan(problem, stored, wanted, before, after)
+        if not asks_again or _answers_alike(step, plan, targets):
+            return plan
+    return _why_not(problem)
+
+
+def _answers_alike(step: Step, plan: Plan, targets: Sequence[int]) -> bool:
+    """Whether all that is asked again is asked of numbers that are all computed again, from carries alone.
+
+    A stored maximum need not equal any of the numbers that it was taken of, once they are computed again.
+    """
+    stored: set[int] = set()
+    for value in sorted(step.slice_of(targets, plan.sources)):
+        if value in plan.sources:
+            if step.definers[value] >= 0 and is_float_name(step.dtypes[value]):
+                stored.add(value)
+        elif any(other in stored for other in step.operands_of(value)):
+            if step.definers[value] >= 0 and step.asks[step.definers[value]]:
+                return False
+            stored.add(value)
+    return True
+
+
+def _why_not(problem: _Problem) -> Obstacle:
+    """What stands in the way of a cut that gains too little."""
+    step = problem.step
+    for value in problem.slice:
+        position = step.definers[value]
+        if position >= 0 and (step.acts[position] or (step.asks[position] and not problem.asks_again)):
+            return Obstacle(
+                Reason("EX603", "an op must not run twice, and what it makes is as big"), step.ops[position]
+            )
+    return Obstacle(Reason("EX604", "to store what it is computed from takes about as much memory"))
+
+
+def _free_sources(step: Step, kept: Sequence[Stack]) -> dict[int, Source]:
+    """What can be read from stacks that stay."""
+    found: dict[int, Source] = {}
+    for stack in kept:
+        if stack.value in step.number:
+            found[step.number[stack.value]] = Source(stack)
+    for carry, returned in enumerate(step.returned):
+        if returned is None or returned == carry:
+            continue
+        if returned in found and carry not in found and found[returned].shift == 0:
+            found[carry] = Source(found[returned].stack, shift=-1, carry=carry)
+        elif carry in found and returned not in found and found[carry].shift == 0:
+            found[returned] = Source(found[carry].stack, shift=1, carry=carry)
+    return found
+
+
+class _Problem:
+    """The network of one loop's step.
+
+    asks_again: whether what asks for equality may be computed a second time.
+    next_of: by the number of a new state, the carry that it becomes, where that carry is needed too.
+    """
+
+    def __init__(self, step: Step, targets: Sequence[int], free: dict[int, Source], asks_again: bool):
+        self.step = step
+        self.asks_again = asks_again
+        self.targets = targets
+        self.free = free
+        self.slice = sorted(step.slice_of(targets, free))
+        needed = set(self.slice)
+        begins = {value for value in self.slice if self._begins(value, False, 0)}
+        tainted: set[int] = set()
+        for value in self.slice:
+            if value in begins or (value not in free and any(other in tainted for other in step.operands_of(value))):
+                tainted.add(value)
+        self.next_of = {
+            returned: carry
+            for carry, returned in reversed(list(enumerate(step.returned)))
+            if carry in begins and carry in needed and returned in tainted and step.definers[returned] >= 0
+        }
+
+    def _begins(self, value: int, keeps_dear: bool, light: int) -> bool:
+        """Whether nothing that goes into a value helps to have it."""
+        step = self.step
+        if value in self.free or value in step.same:
+            return False
+        if step.definers[value] < 0:
+            return not step.is_counted(value)
+        position = step.definers[value]
+        if step.acts[position] or (step.asks[position] and not self.asks_again):
+            return True
+        return (keeps_dear or self.stacked(value) <= light) and is_dear(step.ops[position])
+
+    def stacked(self, value: int) -> int:
+        """The bytes of a stack of a value; without limit where it is no tensor of known size."""
+        return self.step.bytes[value] * self.step.counting.trips or _UNLIMITED
+
+    def bytes_of(self, values: set[int]) -> int:
+        return sum(self.stacked(value) for value in values)
+
+    def cut(self, repeats_dear: bool, light: int) -> set[int]:
+        """The values to store."""
+        source, sink = 2 * len(self.slice), 2 * len(self.slice) + 1
+        network = Network(sink + 1)
+        place = {value: 2 * index for index, value in enumerate(self.slice)}
+        for value, enters in place.items():
+            network.connect(enters, enters + 1, self.stacked(value))
+            if value in self.next_of:
+                network.connect(place[self.next_of[value]] + 1, enters, _UNLIMITED)
+            elif self._begins(value, not repeats_dear, light):
+                network.connect(source, enters, _UNLIMITED)
+            elif value not in self.free:
+                for other in self.step.operands_of(value):
+                    network.connect(place[other] + 1, enters, _UNLIMITED)
+        for value in self.targets:
+            network.connect(place[value] + 1, sink, 2 * _UNLIMITED)
+        side = network.cut(source, sink)
+        return {value for value, enters in place.items() if enters not in side and enters + 1 in side}
+
+
+def _plan(problem: _Problem, stored: set[int], wanted: Sequence[Stack], before: int, after: int) -> Plan:
+    step = problem.step
+    existing: dict[int, Stack] = {}
+    for stack in wanted:
+        existing.setdefault(step.number.get(stack.value, -1), stack)
+    sources = dict(problem.free)
+    added: list[int] = []
+    staying: set[int] = set()
+    for value in sorted(stored):
+        found = _existing_source(step, value, existing)
+        if found is None:
+            found = Source(None, added=len(added))
+            added.append(value)
+        elif found.stack is not None:
+            staying.add(found.stack.carry)
+        sources[value] = found
+    for value, carry in problem.next_of.items():
+        if carry in sources and value not in sources:
+            found = sources[carry]
+            sources[value] = Source(found.stack, found.added, found.shift + 1, carry)
+    replaced = tuple(stack for stack in wanted if stack.carry not in staying)
+    return Plan(replaced, tuple(added), sources, before, after)
+
+
+def _existing_source(step: Step, value: int, existing: dict[int, Stack]) -> Source | None:
+    """A stack that holds a value, or the state after or before it."""
+    if value in existing:
+        return Source(existing[value])
+    if step.definers[value] < 0 and step.returned[value] in existing:
+        return Source(existing[step.returned[value] or 0], shift=-1, carry=value)
+    if step.definers[value] < 0:
+        return None
+    for carry, returned in enumerate(step.returned):
+        if returned == value and carry in existing:
+            return Source(existing[carry], shift=1, carry=carry)
+    return None

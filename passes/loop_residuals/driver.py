@@ -1,0 +1,253 @@
+"""Goes through the blocks of a module, outer loops first, and reports what was done and what was not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from exla_opt.ir.attributes import devices_of
+from exla_opt.ir.clean_up import clean_up
+from exla_opt.ir.locations import describe
+from exla_opt.ir.loops import dead_carries, drop_carries
+from exla_opt.ir.rewrite import apply_patterns, copy_of
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import CONTROL_FLOW, walk
+from exla_opt.memory.peak import predict
+from exla_opt.ops.comparisons import asks, asks_about
+from exla_opt.ops.effects import has_order
+from exla_opt.options import Options
+from exla_opt.passes import rce
+from exla_opt.remarks import Kind, Reason, Remark
+
+from .build import build_plan
+from .choose import Plan, choose
+from .indices import Indices
+from .nest import build_segments
+from .origin import origin_of
+from .readers import Obstacle, obstacle, step_readers
+from .segments import Segments, choose_segments
+from .sink import sink_slices
+from .stacks import Stack, read_stack, updates
+from .steps import Step
+
+NAME = "loop-residuals"
+# Stacks of this part of the threshold are left alone: a loop has many, and they are stored and read together.
+_LIGHT = 16
+
+
+@dataclass(slots=True)
+class _Found:
+    """The stacks of a loop: those that can go, those that stay, and why some that are read step by step do."""
+
+    wanted: list[Stack]
+    kept: list[Stack]
+    refused: list[tuple[int, Obstacle]]
+
+
+def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
+    """Replace what loops stack for others by what those compute for themselves; the module stays if that needs more."""
+    if devices_of(module) > 1 or not _has_big_stack(module, options.size_threshold):
+        return []
+    original = copy_of(module)
+    rewriter = _Rewriter(module, options)
+    remarks = rewriter.run()
+    if not any(remark.kind is Kind.PASSED for remark in remarks):
+        if rewriter.moved:
+            _restore(module, original)
+        return remarks
+    clean_up(module)
+    drop_dead(module)
+    while apply_patterns(module, rce.PATTERNS):  # a slice has the shape that its stack had
+        clean_up(module)
+    if predict(module, options.machine).peak <= predict(original, options.machine).peak:
+        return remarks
+    _restore(module, original)
+    reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
+    return [_as_missed(remark, reason) if remark.kind is Kind.PASSED else remark for remark in remarks]
+
+
+def _restore(module: ir.Module, original: ir.Module) -> None:
+    """Let the module be as it came."""
+    for view in list(module.body.operations):
+        view.operation.erase()
+    for view in list(original.body.operations):
+        module.body.append(view.operation.detach_from_parent())
+
+
+def drop_dead(module: ir.Module) -> None:
+    """Drop all carries on which nothing depends, and what becomes dead with them."""
+    dropped = True
+    while dropped:
+        dropped = False
+        loops: list[ir.Operation] = []
+
+        def visit(op: ir.Operation, loops: list[ir.Operation] = loops) -> ir.WalkResult:
+            if op.name == "stablehlo.while" and not len(op.attributes):
+                loops.append(op)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+        for loop in loops:
+            dead = dead_carries(loop, has_order)
+            if dead and len(dead) < len(loop.operands):
+                drop_carries(loop, dead)
+                dropped = True
+        if dropped:
+            clean_up(module)
+
+
+def _has_big_stack(module: ir.Module, threshold: int) -> bool:
+    """Whether a loop of the module carries more than the threshold, which is cheap to see."""
+    types = Types()
+    found = False
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        if op.name == "stablehlo.while":
+            found = found or sum(types.of(value).bytes for value in op.results) > threshold
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _loops_of(block: ir.Block) -> list[ir.Operation]:
+    return [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]
+
+
+class _Rewriter:
+    def __init__(self, module: ir.Module, options: Options):
+        self.module = module
+        self.threshold = options.size_threshold
+        self.light = options.size_threshold // _LIGHT
+        self.types = Types()
+        self.indices = Indices()
+        self.asking: dict[ir.Block, bool] = {}
+        self.remarks: list[Remark] = []
+        self.moved = False
+
+    def run(self) -> list[Remark]:
+        functions = [view.operation for view in self.module.body.operations if len(view.operation.regions)]
+        stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
+        while stack:
+            block = stack.pop()
+            if sink_slices(block, self.light, self.indices, self.types):
+                self.moved = True
+            loops, place = _loops_of(block), 0
+            while place < len(loops):
+                replaced = self.rewrite(loops[place])
+                place += 1
+                if replaced is not None:
+                    replaced.erase()
+                    loops = _loops_of(block)  # those that took its place stand behind the one at hand
+            inner = [view.operation for view in block.operations if view.operation.name in CONTROL_FLOW]
+            stack += [block for op in reversed(inner) for region in op.regions for block in region.blocks]
+        return list(dict.fromkeys(self.remarks))
+
+    def rewrite(self, loop: ir.Operation) -> ir.Operation | None:
+        """Recompute what one loop stacks, where that is legal and worthwhile.
+
+        Returns a loop whose results others have taken over, for the caller to erase, if there is one.
+        """
+        found = self.find(loop)
+        if found is None:
+            return None
+        self.remarks += [self.missed(loop, carry, why) for carry, why in found.refused]
+        counting = self.indices.counting(loop)
+        total = sum(stack.bytes for stack in found.wanted)
+        if counting is None or total <= self.threshold:
+            return None
+        step = Step(loop, counting, self.types)
+        plan = choose(step, found.wanted, found.kept, self.light)
+        after = plan.after if isinstance(plan, Plan) else total
+        segments = choose_segments(step, found.wanted, after, self.threshold, self.indices, self.types)
+        if segments is not None:
+            self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
+            build_segments(step, segments, self.indices)
+            self.forget()
+            return segments.reader
+        if not isinstance(plan, Plan):
+            self.remarks += [self.missed(loop, stack.carry, plan) for stack in found.wanted]
+            return None
+        self.remarks += [self.passed(loop, stack) for stack in plan.replaced]
+        build_plan(step, plan, self.types)
+        self.forget()
+        return None
+
+    def forget(self) -> None:
+        """What is known of values: the memory of one that is erased may be that of the next."""
+        self.indices = Indices()
+        self.asking = {}
+
+    def find(self, loop: ir.Operation) -> _Found | None:
+        """The stacks of a loop; None where it has no heavy one that is read step by step."""
+        found = _Found([], [], [])
+        heavy: set[int] = set()
+        update_of = {carry: op for carry, op in updates(loop).items() if next(iter(loop.results[carry].uses), None)}
+        for carry in update_of:
+            size = self.types.of(loop.results[carry]).bytes
+            if size > self.light and step_readers(loop.results[carry], self.types):
+                heavy.add(carry)
+        if sum(self.types.of(loop.results[carry]).bytes for carry in heavy) <= self.threshold or len(loop.attributes):
+            return None
+        counting = self.indices.counting(loop)
+        if counting is None or counting.step != 1:
+            reason = Reason("EX602", "it is not known which steps the loop runs that writes it")
+            found.refused += [(carry, Obstacle(reason)) for carry in sorted(heavy)]
+            return found
+        if not counting.trips:
+            return None
+        counters = counting.start + np.arange(counting.trips, dtype=np.int64)
+        for carry, update in update_of.items():
+            stack = read_stack(loop, carry, update, counters, self.indices, self.types)
+            if isinstance(stack, Reason):
+                if carry in heavy:
+                    found.refused.append((carry, Obstacle(stack)))
+                continue
+            why = self.obstacle(loop, stack) if carry in heavy else None
+            if carry in heavy and why is None:
+                found.wanted.append(stack)
+            else:
+                found.kept.append(stack)
+            if why is not None:
+                found.refused.append((carry, why))
+        return found
+
+    def obstacle(self, loop: ir.Operation, stack: Stack) -> Obstacle | None:
+        """Why a stack must stay."""
+        value = loop.results[stack.carry]
+        found = obstacle(value, stack, self.indices, self.types)
+        if found is not None:
+            return found
+        for reader in step_readers(value, self.types):
+            block = reader.op.block
+            if block not in self.asking:
+                self.asking[block] = any(map(asks, walk(block)))
+            if self.asking[block] and asks_about(reader.op.results[0], block):
+                return Obstacle(Reason("EX605", "a comparison for equality would need its very bits"), reader.op)
+        return None
+
+    def passed(self, loop: ir.Operation, stack: Stack) -> Remark:
+        message = f"recomputed by each step that reads it: {stack.last - stack.first + 1} steps are not stored"
+        return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
+
+    def in_segments(self, loop: ir.Operation, stack: Stack, plan: Segments) -> Remark:
+        steps = stack.last - stack.first + 1
+        message = f"recomputed in segments: {plan.length} of {steps} steps are stored at once"
+        return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
+
+    def missed(self, loop: ir.Operation, carry: int, why: Obstacle) -> Remark:
+        reason = Reason(why.reason.code, f"not recomputed: {why.reason.text}")
+        remark = self.remark(loop, carry, Kind.MISSED, reason)
+        return remark if why.op is None else replace(remark, stopped_by=why.op.name, stopped_at=describe(why.op))
+
+    def remark(self, loop: ir.Operation, carry: int, kind: Kind, reason: Reason) -> Remark:
+        tensor = self.types.of(loop.results[carry])
+        where = describe(origin_of(loop, carry))
+        return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, where, reason.text)
+
+
+def _as_missed(remark: Remark, reason: Reason) -> Remark:
+    return replace(remark, kind=Kind.MISSED, code=reason.code, message=f"not recomputed: {reason.text}")

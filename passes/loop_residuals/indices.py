@@ -1,0 +1,171 @@
+"""The numbers that an index takes in the trips of a loop, worked out one by one.
+
+JAX, TensorFlow and people write the index of a step in many ways: mirrored, with a remainder, with a choice for
+negative ones, clamped. All are a few scalar integer ops on counters whose numbers are known, so nothing is matched:
+they are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from jaxlib.mlir import ir
+
+from exla_opt.ir.loops import Counting, counting, step_of
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import splat_value
+from exla_opt.ir.walk import terminator
+from exla_opt.ops.comparisons import direction_of
+
+Numbers = npt.NDArray[np.int64]
+# An index is a few ops on a counter.
+_MOST_OPS = 64
+# Loops of more trips are not looked at: their numbers would take longer to work out than the rest of the module.
+MOST_TRIPS = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An integer in every trip of one loop. body: of that loop; None where it is the same number everywhere."""
+
+    body: ir.Block | None
+    numbers: Numbers
+
+
+def _divide(left: Numbers, right: Numbers) -> Numbers:
+    quotient: Numbers = (np.sign(left) * np.sign(right)) * (np.abs(left) // np.abs(right))
+    return quotient
+
+
+_BINARY: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
+    "stablehlo.add": np.add,
+    "stablehlo.subtract": np.subtract,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+    "stablehlo.divide": _divide,
+    "stablehlo.remainder": np.fmod,
+}
+_ON_TRUTH: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
+    "stablehlo.and": np.bitwise_and,
+    "stablehlo.or": np.bitwise_or,
+    "stablehlo.xor": np.bitwise_xor,
+}
+_COMPARED: dict[str, Callable[[Numbers, Numbers], npt.NDArray[np.bool_]]] = {
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+    "EQ": np.equal,
+    "NE": np.not_equal,
+}
+_DIVIDES = ("stablehlo.divide", "stablehlo.remainder")
+
+
+class Indices:
+    """The indices of a module, each worked out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, Index | None] = {}
+        self._counting: dict[ir.Block, Counting | None] = {}
+
+    def counting(self, loop: ir.Operation) -> Counting | None:
+        """How a `while` counts, where it does so in a number of trips that can be written down."""
+        body = loop.regions[1].blocks[0]
+        if body not in self._counting:
+            found = counting(loop)
+            self._counting[body] = found if found is None or found.trips <= MOST_TRIPS else None
+        return self._counting[body]
+
+    def of(self, value: ir.Value) -> Index | None:
+        """The numbers of a scalar integer; None where they depend on anything but one counter."""
+        stack = [value]
+        for _ in range(_MOST_OPS):
+            if not stack:
+                break
+            current = stack[-1]
+            missing = [each for each in _scalar_operands(current) if each not in self._known]
+            if missing and current not in self._known:
+                stack += missing
+                continue
+            stack.pop()
+            if current not in self._known:
+                self._known[current] = self._work_out(current)
+        return self._known.get(value)
+
+    def _work_out(self, value: ir.Value) -> Index | None:
+        kind = element_type(value)
+        if not isinstance(kind, ir.IntegerType) or len(ir.RankedTensorType(value.type).shape):
+            return None
+        number = splat_value(value)
+        if isinstance(number, int):
+            found: Index | None = Index(None, np.array([number], np.int64)) if abs(number) < 2**32 else None
+        elif isinstance(value.owner, ir.Block):
+            found = self._of_carry(value, value.owner)
+        else:
+            found = self._of_op(value.owner.operation)
+        return found if found is not None and _fits(found.numbers, kind) else None
+
+    def _of_carry(self, value: ir.Value, block: ir.Block) -> Index | None:
+        """A carry that grows by a constant from a constant."""
+        loop = block.owner
+        if loop.name != "stablehlo.while" or loop.operation.regions[1].blocks[0] != block:
+            return None
+        found = self.counting(loop.operation)
+        place = ir.BlockArgument(value).arg_number
+        start, step = splat_value(loop.operands[place]), step_of(value, terminator(block).operands[place])
+        if found is None or not isinstance(start, int) or not isinstance(step, int) or abs(start) + abs(step) >= 2**32:
+            return None
+        return Index(block, start + step * np.arange(found.trips, dtype=np.int64))
+
+    def _of_op(self, op: ir.Operation) -> Index | None:
+        operands = [self._known.get(value) for value in op.operands]
+        known = [each for each in operands if each is not None]
+        if len(known) < len(operands):
+            return None
+        bodies = {each.body for each in known if each.body is not None}
+        if len(bodies) > 1:
+            return None
+        numbers = _run(op, [each.numbers for each in known])
+        return None if numbers is None else Index(next(iter(bodies), None), numbers)
+
+
+def _scalar_operands(value: ir.Value) -> Sequence[ir.Value]:
+    if isinstance(value.owner, ir.Block) or len(value.owner.operation.regions):
+        return ()
+    return tuple(value.owner.operation.operands)
+
+
+def _fits(numbers: Numbers, kind: ir.IntegerType) -> bool:
+    """Whether nothing wraps around, in the type or in what it is worked out with here."""
+    bits = min(kind.width, 31)
+    low, high = (0, 2**bits) if kind.is_unsigned or kind.width == 1 else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    if kind.width > 31:
+        low, high = (0 if kind.is_unsigned else -(2**31)), 2**31
+    return not numbers.size or bool(numbers.min() >= low and numbers.max() < high)
+
+
+def _run(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:
+    """What a scalar op makes of integers; None where it is none of those that stand in an index."""
+    name = op.name
+    if name in _BINARY and not (name in _DIVIDES and not operands[1].all()):
+        return _BINARY[name](*operands)
+    if name in _ON_TRUTH and str(element_type(op.results[0])) == "i1":
+        return _ON_TRUTH[name](*operands)
+    if name in ("stablehlo.convert", "stablehlo.reshape"):
+        return operands[0]
+    if name == "stablehlo.negate":
+        return -operands[0]
+    if name == "stablehlo.not" and str(element_type(op.results[0])) == "i1":
+        return 1 - operands[0]
+    if name == "stablehlo.compare" and direction_of(op) in _COMPARED:
+        return _COMPARED[direction_of(op)](*operands).astype(np.int64)
+    if name == "stablehlo.select":
+        return np.where(operands[0] != 0, operands[1], operands[2])
+    if name == "stablehlo.clamp":
+        low, number, high = operands
+        return np.minimum(np.maximum(number, low), high)
+    return None

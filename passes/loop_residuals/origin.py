@@ -1,0 +1,42 @@
+"""Which op computes what a loop stores, so that a remark can name a line of the user's."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import terminator
+from exla_opt.ops.traits import Trait, has_trait
+
+from .stacks import updates
+
+# Carries may hand each other on in a circle.
+_MOST_OPS = 64
+
+
+def origin_of(loop: ir.Operation, carry: int) -> ir.Operation:
+    """The op that computes what each step writes into a carry, inside inner loops too.
+
+    Of a carry that is stored, the op that computes the next one.
+    """
+    body = loop.regions[1].blocks[0]
+    op = updates(loop)[carry]
+    value = op.operands[1]
+    for _ in range(_MOST_OPS):
+        if isinstance(value.owner, ir.Block):
+            if value.owner != body:
+                return op
+            value = terminator(body).operands[ir.BlockArgument(value).arg_number]
+        found = defining_op(value)
+        if found is None or found.block != body:
+            return op
+        op = found
+        if op.name == "stablehlo.while":
+            carry, body = ir.OpResult(value).result_number, op.regions[1].blocks[0]
+            update = updates(op).get(carry)
+            value = terminator(body).operands[carry] if update is None else update.operands[1]
+        elif has_trait(op, Trait.REARRANGES):
+            value = op.operands[0]
+        else:
+            break
+    return op

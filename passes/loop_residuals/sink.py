@@ -1,0 +1,136 @@
+"""Moves the slice of one step before the ops that treat every step for itself, so that it stands at the stack.
+
+    dynamic_slice(cos(stack) * y, i)   ->   cos(dynamic_slice(stack, i)) * dynamic_slice(y, i)
+    dynamic_slice(reverse(stack), i)   ->   dynamic_slice(stack, n - 1 - i)
+
+Applies where nothing else reads what stands between, so that it is gone: as big as the stack is, it is made nowhere.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op, has_discardable_attributes
+from exla_opt.ops.traits import Trait, has_trait
+
+from .indices import Indices
+from .readers import Reader, step_readers
+
+# So far a stack is looked for from a reader.
+_MOST_OPS = 64
+
+
+def sink_slices(block: ir.Block, light: int, indices: Indices, types: Types) -> bool:
+    """Move the slices that read what is made of a loop's stacks in the block; whether there were any.
+
+    light: bytes of a tensor that is no matter.
+    """
+    results = [
+        value
+        for view in block.operations
+        if not len(view.operation.regions)
+        for value in view.operation.results
+        if types.of(value).bytes > light
+    ]
+    changed = False
+    for value in reversed(results):  # what stands nearest to the readers first
+        op = defining_op(value)
+        if op is None or not _is_by_step(op, types) or not _comes_from_loop(op, types):
+            continue
+        readers = step_readers(value, types)
+        if not readers or len(readers) != len(list(value.uses)):
+            continue
+        # A slice out of range is one at the end: in what the op reads another place may be the end.
+        if op.name == "stablehlo.slice" and not all(
+            _is_in_range(each, types.of(value).shape[0], indices) for each in readers
+        ):
+            continue
+        for reader in readers:
+            _sink(op, reader)
+        op.erase()
+        changed = True
+    return changed
+
+
+def _is_by_step(op: ir.Operation, types: Types) -> bool:
+    """Whether each step along the first dimension of the result comes from one step of each operand."""
+    if has_discardable_attributes(op) or len(op.results) != 1 or not len(op.operands):
+        return False
+    shape, before = types.of(op.results[0]).shape, types.of(op.operands[0]).shape
+    if not before or not shape:
+        return False
+    if op.name == "stablehlo.transpose":
+        return integers(op, "permutation", [])[0] == 0
+    if op.name == "stablehlo.reshape":
+        return before[0] == shape[0]
+    if op.name == "stablehlo.reverse":
+        return integers(op, "dimensions", []) == [0]
+    if op.name == "stablehlo.slice":
+        return before[1:] == shape[1:] and integers(op, "strides", [])[0] == 1
+    return has_trait(op, Trait.POINTWISE) and all(types.of(value).shape == shape for value in op.operands)
+
+
+def _is_in_range(reader: Reader, length: int, indices: Indices) -> bool:
+    index = None if isinstance(reader.index, int) else indices.of(reader.index)
+    if index is None:
+        return isinstance(reader.index, int)
+    return not index.numbers.size or bool(index.numbers.min() >= 0 and index.numbers.max() < length)
+
+
+def _comes_from_loop(op: ir.Operation, types: Types) -> bool:
+    """Whether ops by step lead from a loop to the op."""
+    queue = [op]
+    for _ in range(_MOST_OPS):
+        if not queue:
+            break
+        for value in queue.pop().operands:
+            found = defining_op(value)
+            if found is None:
+                continue
+            if found.name == "stablehlo.while":
+                return True
+            if _is_by_step(found, types):
+                queue.append(found)
+    return False
+
+
+def _sink(op: ir.Operation, reader: Reader) -> None:
+    """Let the op follow the slice."""
+    with ir.InsertionPoint(reader.op), op.location:
+        result = reader.op.results[0]
+        index, shift = reader.index, 0
+        if op.name == "stablehlo.slice":
+            shift = integers(op, "start_indices", [])[0]
+        elif op.name == "stablehlo.reverse":
+            last = build.shape_of(op.results[0])[0] - 1
+            index = last - index if isinstance(index, int) else _mirrored(index, last)
+        parts = [_slice(value, index, shift) for value in op.operands]
+        if op.name in ("stablehlo.slice", "stablehlo.reverse"):
+            made = parts[0]
+        else:
+            clone = op.clone(ip=ir.InsertionPoint.current).operation
+            for place, part in enumerate(parts):
+                clone.operands[place] = part
+            clone.results[0].set_type(result.type)
+            made = clone.results[0]
+    result.replace_all_uses_with(made)
+    reader.op.erase()
+
+
+def _mirrored(index: ir.Value, last: int) -> ir.Value:
+    mirrored: ir.Value = stablehlo.subtract(build.splat(index.type, last), index)
+    return mirrored
+
+
+def _slice(value: ir.Value, index: ir.Value | int, shift: int) -> ir.Value:
+    """The step of a tensor at an index that is so much further on."""
+    if isinstance(index, ir.Value):
+        moved = stablehlo.add(index, build.splat(index.type, shift)) if shift else index
+        return build.slice_along(value, 0, moved, 1)
+    shape, start = build.shape_of(value), index + shift
+    rest = [0] * (len(shape) - 1)
+    return stablehlo.slice(value, [start, *rest], [start + 1, *shape[1:]], [1] * len(shape))
