@@ -11,6 +11,7 @@
 // CHECK-NEXT: %)  euclidean-distance
 // CHECK-NEXT: %)  matrix-chain-order
 // CHECK-NEXT: %)  reshape-sinker
+// CHECK-NEXT: %)  loop-residuals
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  normalise
