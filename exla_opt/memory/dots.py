@@ -61,6 +61,8 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
     if machine.kind == "gpu":
+        if 0 in kinds and (kinds.count(1) > 1 or kinds.count(2) > 1):
+            return not _is_canonical(op, side, sizes, order)
         # cuBLAS takes each kind in any place, but for the batch in the last.
         return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
@@ -70,6 +72,20 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
     # Where several dimensions become one, they must stand as the dot wants them.
     several = any(kinds.count(kind) > 1 for kind in (1, 2))
     return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def _is_canonical(op: ir.Operation, side: int, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
+    """Whether an operand's dimensions are batch, free and contracted, on the right batch, contracted and free.
+
+    XLA:GPU reshapes batches of matrices only from there, with the contracted dimensions as the left operand has them.
+    """
+    batch, contracted = dot_dims(op, side)
+    pairs = sorted(zip(dot_dims(op, 0)[1], contracted, strict=True))
+    summed = [dim for _, dim in pairs]
+    free = [dim for dim in range(len(order)) if dim not in {*batch, *contracted}]
+    wanted = [*batch, *free, *summed] if side == 0 else [*batch, *summed, *free]
+    own = [order[dim] for dim in wanted if sizes[order[dim]] != 1]
+    return own == sorted(own)
 
 
 def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
