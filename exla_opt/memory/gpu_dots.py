@@ -116,9 +116,10 @@ def _is_turned(builder: Builder, op: ir.Operation, dims: Sequence[tuple[Sequence
         own, other = ([*batch, *contracted] for batch, contracted in (dims[side], dims[1 - side]))
         order = [own[place] for place in sorted(range(len(own)), key=lambda place: other[place])]
         source = defining_op(op.operands[side], "stablehlo.dot_general")
-        if source is not None and builder.of(op.operands[side]) != builder.of(op.operands[1 - side]):
-            if len(order) == len(builder.types.of(op.operands[side]).shape) and is_free_turn(builder, source, order):
-                return True
+        if source is None or op.operands[0] == op.operands[1]:
+            continue
+        if len(order) == len(builder.types.of(op.operands[side]).shape) and is_free_turn(builder, source, order):
+            return True
     return False
 
 

@@ -1,7 +1,8 @@
-"""The parts in which XLA:GPU sums up a product of matrices by Triton, where few kernels would otherwise work.
+"""Products of matrices as Triton wants them, in parts where few kernels would otherwise work, and as cuBLAS does.
 
 The number of parts is what XLA's SplitkRewriter chooses, with its weights for Hopper: the products of all parts and
-what is read and written take as long as the slower of both, and adding up the parts costs a kernel and its bytes.
+what is read and written take as long as the slower of both, and adding up the parts costs a kernel and its bytes. For
+cuBLAS the rows, columns and terms of floats of 16 bits, in no batch, are multiples of eight, with padding.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from .block import Block, Operation
 
 _CORES, _TILE = 132, 128
 _PER_FLOP, _PER_BYTE, _PER_SUMMED_BYTE, _LAUNCH = 100.0, 0.194136, 193.1384, 4.36e7
-_MOST_PARTS = tuple(2**power for power in range(12))
+_NUMBERS = tuple(1 << power for power in range(12))
 # Rows of parts begin at so many bytes.
 _ALIGNED = 16
 # Parts are floats of 32 bits where their sum is narrower; integers of 32 bits have none.
 _PART_DTYPE, _PART_BYTES = "f32", 4
+_SIDES = ("left", "right")
+_PADDED, _MULTIPLE = frozenset({"bf16", "f16"}), 8
 _NEVER_SPLIT = frozenset({"i32", "ui32", "si32"})
 
 
@@ -52,7 +55,7 @@ class _Product:
 
     def parts(self) -> int:
         """The cheapest number of parts."""
-        return min(_MOST_PARTS, key=self.cost)
+        return min(_NUMBERS, key=self.cost)
 
     def padded(self, parts: int) -> int:
         """The number of terms that so many parts have together, zeros included."""
@@ -76,6 +79,47 @@ def with_parts(block: Block) -> Block:
         else:
             _split(made, op, found, parts, padded)
     return made
+
+
+def with_padding(block: Block) -> Block:
+    """A copy of a block, and of those inside it, in which narrow floats are multiplied in lengths that cuBLAS wants."""
+    made = block.copied()
+    made.ops = []
+    producer = {value: op for op in block.ops for value in op.results}
+    padded: dict[tuple[int, int], int] = {}
+    for op in block.ops:
+        if op.bodies:
+            op = replace(op, bodies=tuple(map(with_padding, op.bodies)))  # noqa: PLW2901
+        is_narrow = all(block.dtypes[value] in _PADDED for value in op.operands[:2]) and not op.shared
+        found = _product_of(block, op, producer) if is_narrow else None
+        if found is None or not (found.rows % _MULTIPLE or found.columns % _MULTIPLE or found.terms % _MULTIPLE):
+            made.ops.append(op)
+        else:
+            _pad(made, op, found, padded)
+    return made
+
+
+def _pad(made: Block, op: Operation, found: _Product, padded: dict[tuple[int, int], int]) -> None:
+    """Append the op with padded operands, and the part of its result that is no padding."""
+    [result] = op.results
+    rows, columns, terms = (-(-size // _MULTIPLE) * _MULTIPLE for size in (found.rows, found.columns, found.terms))
+    count, whole = found.batch * found.rows * found.columns, found.batch * rows * columns
+    lengths = [found.batch * rows * terms, found.batch * columns * terms, *[whole] * len(op.operands[2:])]
+    operands: list[int] = []
+    for operand, length in zip(op.operands, lengths, strict=True):
+        own, value = prod(made.shapes[operand]), operand
+        is_padded = own != length and (len(operands) < len(_SIDES) or own == count)
+        if is_padded and (value, length) not in padded:
+            size = made.sizes[value] // own * length
+            padded[value, length] = _fresh(made, result, (length,), size, made.dtypes[value])
+            made.ops.append(Operation("pad", traits_of("stablehlo.pad"), (value,), (padded[value, length],)))
+        operands.append(padded[value, length] if is_padded else value)
+    if whole == count:
+        made.ops.append(replace(op, operands=tuple(operands)))
+        return
+    larger = _fresh(made, result, (found.batch, rows, columns), whole * found.out, made.dtypes[result])
+    made.ops.append(replace(op, operands=tuple(operands), results=(larger,), shared=(0,)))
+    made.ops.append(Operation("slice", traits_of("stablehlo.slice"), (larger,), (result,)))
 
 
 def _product_of(block: Block, op: Operation, producer: dict[int, Operation]) -> _Product | None:
@@ -107,7 +151,8 @@ def _split(made: Block, op: Operation, found: _Product, parts: int, padded: dict
     [result] = op.results
     terms = found.padded(parts)
     operands = []
-    for value in op.operands[:2]:
+    for operand in op.operands[:2]:
+        value = operand
         if terms != found.terms:
             if (value, terms) not in padded:
                 size = made.sizes[value] * terms // found.terms
@@ -116,15 +161,15 @@ def _split(made: Block, op: Operation, found: _Product, parts: int, padded: dict
                 made.ops.append(
                     Operation("pad", traits_of("stablehlo.pad"), (value,), (padded[value, terms],), together=terms)
                 )
-            value = padded[value, terms]  # noqa: PLW2901
+            value = padded[value, terms]
         operands.append(value)
-    shape = made.shapes[result]
-    count = prod(shape)
+    own = made.shapes[result]
+    count = prod(own)
     dtype = made.dtypes[result] if found.out >= _PART_BYTES else _PART_DTYPE
-    several = _fresh(made, result, (parts, *shape), parts * count * found.part, dtype)
+    several = _fresh(made, result, (parts, *own), parts * count * found.part, dtype)
     made.ops.append(replace(op, operands=tuple(operands), results=(several,), shared=tuple(range(len(op.shared) + 1))))
     rest = op.operands[2:]
-    total = _fresh(made, result, shape, count * found.part, dtype) if rest else result
+    total = _fresh(made, result, own, count * found.part, dtype) if rest else result
     reduce = traits_of("stablehlo.reduce")
     made.ops.append(Operation("reduce", reduce, (several,), (total,), lengths=(parts,), together=count))
     if rest:

@@ -125,12 +125,32 @@ func.func @main(%x: tensor<30000x37xf32>) -> tensor<37x37xf32> {
     : (tensor<30000x37xf32>, tensor<30000x37xf32>) -> tensor<37x37xf32>
   return %z : tensor<37x37xf32>
 }""",
-    # And one of narrow floats, whose parts are wide.
-    "narrow_parts": """
+    # One of narrow floats takes more in a library, which pads all lengths, than in parts.
+    "narrow_sum": """
 func.func @main(%x: tensor<33x100003xbf16>, %y: tensor<100003x29xbf16>) -> tensor<33x29xbf16> {
   %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
     : (tensor<33x100003xbf16>, tensor<100003x29xbf16>) -> tensor<33x29xbf16>
   return %z : tensor<33x29xbf16>
+}""",
+    # Bytes are multiplied along what both operands have side by side.
+    "bytes": """
+func.func @main(%x: tensor<4096x1024xi8>, %y: tensor<1024x4096xi8>) -> tensor<4096x4096xi32> {
+  %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+    : (tensor<4096x1024xi8>, tensor<1024x4096xi8>) -> tensor<4096x4096xi32>
+  return %z : tensor<4096x4096xi32>
+}""",
+    "floats_of_a_byte": """
+func.func @main(%x: tensor<2048x1024xf8E4M3FN>, %y: tensor<1024x2048xf8E4M3FN>) -> tensor<2048x2048xbf16> {
+  %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+    : (tensor<2048x1024xf8E4M3FN>, tensor<1024x2048xf8E4M3FN>) -> tensor<2048x2048xbf16>
+  return %z : tensor<2048x2048xbf16>
+}""",
+    # A library has floats of 16 bits in multiples of eight rows, columns and terms.
+    "padded": """
+func.func @main(%x: tensor<2104x3001xbf16>, %y: tensor<3001x2504xbf16>) -> tensor<2104x2504xbf16> {
+  %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+    : (tensor<2104x3001xbf16>, tensor<3001x2504xbf16>) -> tensor<2104x2504xbf16>
+  return %z : tensor<2104x2504xbf16>
 }""",
 }
 
@@ -149,7 +169,10 @@ TEMPS = {
     "turned_for_vectors": 16_994_320,
     "parts": 213_385_216,
     "parts_of_one": 4_821_248,
-    "narrow_parts": 12_933_632,
+    "narrow_sum": 18_598_400,
+    "bytes": 8_388_864,
+    "floats_of_a_byte": 6_291_712,
+    "padded": 31_916_288,
 }
 
 
