@@ -69,13 +69,6 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name not in STORED and self.last.get(value) == step
 
-    def is_written_by_kernel(self, value: int) -> bool:
-        """Whether a kernel that is no library's makes a tensor."""
-        producer = self.producer(value)
-        if producer is None or producer.bodies:
-            return False
-        return not producer.traits & (Trait.LIBRARY | Trait.CONTRACTS)
-
     def producer(self, value: int) -> Operation | None:
         """The op of this block that makes a tensor."""
         position = self.fusion.producer.get(value)

@@ -8,13 +8,14 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import integers
-from exla_opt.ir.types import Types
+from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op
 
 from .machine import CPU, Machine
 
 # XLA:CPU turns a matrix before it multiplies it with a vector of so many bytes.
 _LONG_VECTOR = 2**14
+_BYTE_BITS, _MATRIX_RANK = 8, 2
 
 
 def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
@@ -61,6 +62,10 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
     runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
     mixed = batch != sorted(batch) and len(_real([sizes[dim] for dim in batch])) > 1
     if machine.kind == "gpu":
+        if _wants_rows(op, types):
+            return runs != [kind for kind in (0, 2, 1) if kind in kinds] or mixed
+        if 0 in kinds and (kinds.count(1) > 1 or kinds.count(2) > 1):
+            return not _is_canonical(op, side, sizes, order)
         # cuBLAS takes each kind in any place, but for the batch in the last.
         return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
@@ -70,6 +75,28 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
     # Where several dimensions become one, they must stand as the dot wants them.
     several = any(kinds.count(kind) > 1 for kind in (1, 2))
     return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def _wants_rows(op: ir.Operation, types: Types) -> bool:
+    """Whether a library reads both operands along what it sums up: bytes that make a matrix of int32, and float8."""
+    if all(float_bits(element_type(value)) == _BYTE_BITS for value in op.operands):
+        return True
+    kinds = [str(element_type(value)) for value in (*op.operands, *op.results)]
+    return kinds == ["i8", "i8", "i32"] and len(types.of(op.results[0]).shape) == _MATRIX_RANK
+
+
+def _is_canonical(op: ir.Operation, side: int, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
+    """Whether an operand's dimensions are batch, free and contracted, on the right batch, contracted and free.
+
+    XLA:GPU reshapes batches of matrices only from there, with the contracted dimensions as the left operand has them.
+    """
+    batch, contracted = dot_dims(op, side)
+    pairs = sorted(zip(dot_dims(op, 0)[1], contracted, strict=True))
+    summed = [dim for _, dim in pairs]
+    free = [dim for dim in range(len(order)) if dim not in {*batch, *contracted}]
+    wanted = [*batch, *free, *summed] if side == 0 else [*batch, *summed, *free]
+    own = [order[dim] for dim in wanted if sizes[order[dim]] != 1]
+    return own == sorted(own)
 
 
 def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Sequence[int]) -> bool:

@@ -99,7 +99,7 @@ def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> 
     if prod(shape) != prod(block.shapes[spread]):
         spread = builder.fresh(origin, shape, number[1 - matrix])
         builder.add_plain("broadcast_in_dim", (number[1 - matrix],), (spread,))
-    elif _order(*dims[0]) != _order(*dims[1]):
+    elif _order(*dims[0]) != _order(*dims[1]) and not _is_turned(builder, op, dims):
         spread = builder.fresh(origin, shape, number[1 - matrix])
         builder.add_plain("transpose", (number[1 - matrix],), (spread,))
     product = builder.fresh(origin, shape, made.results[0])
@@ -108,6 +108,52 @@ def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> 
     together = prod(shape[max(contracted, default=-1) + 1 :])
     traits = traits_of("stablehlo.reduce")
     builder.add(Operation("reduce", traits, (product,), made.results, lengths=lengths, together=together))
+
+
+def _is_turned(builder: Builder, op: ir.Operation, dims: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bool:
+    """Whether one operand of a product of vectors is a product of matrices, written in the order of the other one."""
+    for side in (0, 1):
+        own, other = ([*batch, *contracted] for batch, contracted in (dims[side], dims[1 - side]))
+        order = [own[place] for place in sorted(range(len(own)), key=lambda place: other[place])]
+        source = defining_op(op.operands[side], "stablehlo.dot_general")
+        if source is None or op.operands[0] == op.operands[1]:
+            continue
+        if len(order) == len(builder.types.of(op.operands[side]).shape) and is_free_turn(builder, source, order):
+            return True
+    return False
+
+
+def is_free_turn(builder: Builder, op: ir.Operation, order: Sequence[int]) -> bool:
+    """Whether a product of matrices writes its result's dimensions in an order in which its one reader wants them.
+
+    The batch, the rows and the columns may stand in any order, but for the batch in the last place.
+    """
+    if len(list(op.results[0].uses)) != 1 or is_vector_product(builder, op):
+        return False
+    shape = builder.types.of(op.results[0]).shape
+    batch = len(dot_dims(op, 0)[0])
+    rows = len(builder.types.of(op.operands[0]).shape) - len(dot_dims(op, 0)[1])
+    real = [dim for dim in order if shape[dim] != 1]
+    kinds = [0 if dim < batch else 1 if dim < rows else 2 for dim in real]
+    runs = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    inside = [[dim for dim, other in zip(real, kinds, strict=True) if other == kind] for kind in range(3)]
+    return len(set(runs)) == len(runs) and runs[-1:] != [0] and all(dims == sorted(dims) for dims in inside)
+
+
+def write_turned(builder: Builder, op: ir.Operation, made: Operation) -> Operation:
+    """Let a product of matrices write what a transpose, its one reader, makes of it, where it can."""
+    [use, *others] = list(op.results[0].uses) or [None]
+    reader = use.owner.operation if use is not None and not others else None
+    if reader is None or reader.name != "stablehlo.transpose":
+        return made
+    order = integers(reader, "permutation", [])
+    [result] = made.results
+    if not is_free_turn(builder, op, order):
+        return made
+    builder.number[reader.results[0]] = result
+    builder.block.shapes[result] = builder.types.of(reader.results[0]).shape
+    builder.block.ops[-1] = replace(made, shared=tuple(order.index(dim) for dim in made.shared))
+    return builder.block.ops[-1]
 
 
 def _order(batch: Sequence[int], contracted: Sequence[int]) -> list[int]:

@@ -1,51 +1,183 @@
-"""The parts into which Triton splits the sum of a product of matrices that has few elements, so that all cores work.
+"""Products of matrices as Triton wants them, in parts where few kernels would otherwise work, and as cuBLAS does.
 
-Measured, not read off: each part is written as float32 and added up afterwards, and where the sum does not divide into
-parts whose rows begin at 16 bytes, both operands are written once more, with padding.
+The number of parts is what XLA's SplitkRewriter chooses, with its weights for Hopper: the products of all parts and
+what is read and written take as long as the slower of both, and adding up the parts costs a kernel and its bytes. For
+cuBLAS the rows, columns and terms of floats of 16 bits, in no batch, are multiples of eight, with padding.
 """
 
 from __future__ import annotations
 
-from math import isqrt, log2, prod
+from dataclasses import dataclass, replace
+from math import isqrt, prod
+
+from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation
 
-# A block computes so many rows and columns; so many blocks keep all cores busy. A sum of n terms has about sqrt(n / 3)
-# parts, and fewer with more blocks; a small one stays as it is, and where all cores work one that is not long.
-_CORES, _LONG = 132, 2048
-_TILE, _BLOCKS, _LEAST, _LEAST_WORK = 64, 528, 3, 256
-_PART_BYTES, _ALIGNED = 4, 16
-_SPLIT = frozenset({"f32", "bf16", "f16"})
+_CORES, _TILE = 132, 128
+_PER_FLOP, _PER_BYTE, _PER_SUMMED_BYTE, _LAUNCH = 100.0, 0.194136, 193.1384, 4.36e7
+_NUMBERS = tuple(1 << power for power in range(12))
+# Rows of parts begin at so many bytes.
+_ALIGNED = 16
+# Parts are floats of 32 bits where their sum is narrower; integers of 32 bits have none.
+_PART_DTYPE, _PART_BYTES = "f32", 4
+_SIDES = ("left", "right")
+_PADDED, _MULTIPLE = frozenset({"bf16", "f16"}), 8
+_NEVER_SPLIT = frozenset({"i32", "ui32", "si32"})
 
 
-def scratch_of_parts(block: Block, op: Operation, written: tuple[bool, ...]) -> int:
-    """The bytes of a dot's parts and of its padded operands.
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The lengths of a product of matrices, and the bytes of one element of each side, of a part and of the result."""
 
-    written: for each operand whether a kernel of no library makes it, which writes it with the padding then.
-    """
+    batch: int
+    rows: int
+    columns: int
+    terms: int
+    sides: tuple[int, int]
+    part: int
+    out: int
+
+    def cost(self, parts: int) -> float:
+        """What XLA thinks that the product costs in so many parts."""
+        terms, batch = -(-self.terms // parts), self.batch * parts
+        rows, columns = min(self.rows, _TILE), min(self.columns, _TILE)
+        tiles = batch * -(-self.rows // _TILE) * -(-self.columns // _TILE)
+        waves = max(1.0, tiles * rows * columns / (_CORES * _TILE**2))
+        compute = 2 * rows * columns * terms * waves * _PER_FLOP
+        found = self.rows * self.columns
+        read = self.batch * self.terms * (self.rows * self.sides[0] + self.columns * self.sides[1])
+        written = found * batch * (self.part if parts > 1 else self.out)
+        cost = max(compute, (read + written) * _PER_BYTE)
+        if parts == 1:
+            return cost
+        return cost + _LAUNCH + found * (batch * self.part + self.batch * self.out) * _PER_SUMMED_BYTE
+
+    def parts(self) -> int:
+        """The cheapest number of parts."""
+        return min(_NUMBERS, key=self.cost)
+
+    def padded(self, parts: int) -> int:
+        """The number of terms that so many parts have together, zeros included."""
+        step = max(parts * _ALIGNED // min(_ALIGNED, *self.sides), 1)
+        return -(-self.terms // step) * step
+
+
+def with_parts(block: Block) -> Block:
+    """A copy of a block, and of those inside it, in which products of matrices are sums of parts where that pays."""
+    made = block.copied()
+    made.ops = []
+    producer = {value: op for op in block.ops for value in op.results}
+    padded: dict[tuple[int, int], int] = {}
+    for op in block.ops:
+        if op.bodies:
+            op = replace(op, bodies=tuple(map(with_parts, op.bodies)))  # noqa: PLW2901
+        found = _product_of(block, op, producer)
+        parts = found.parts() if found is not None else 1
+        if found is None or parts == 1:
+            made.ops.append(op)
+        else:
+            _split(made, op, found, parts, padded)
+    return made
+
+
+def with_padding(block: Block) -> Block:
+    """A copy of a block, and of those inside it, in which narrow floats are multiplied in lengths that cuBLAS wants."""
+    made = block.copied()
+    made.ops = []
+    producer = {value: op for op in block.ops for value in op.results}
+    padded: dict[tuple[int, int], int] = {}
+    for op in block.ops:
+        if op.bodies:
+            op = replace(op, bodies=tuple(map(with_padding, op.bodies)))  # noqa: PLW2901
+        is_narrow = all(block.dtypes[value] in _PADDED for value in op.operands[:2]) and not op.shared
+        found = _product_of(block, op, producer) if is_narrow else None
+        if found is None or not (found.rows % _MULTIPLE or found.columns % _MULTIPLE or found.terms % _MULTIPLE):
+            made.ops.append(op)
+        else:
+            _pad(made, op, found, padded)
+    return made
+
+
+def _pad(made: Block, op: Operation, found: _Product, padded: dict[tuple[int, int], int]) -> None:
+    """Append the op with padded operands, and the part of its result that is no padding."""
     [result] = op.results
-    if op.operands[0] == op.operands[1] or block.dtypes[op.operands[0]] not in _SPLIT:
-        return 0
-    left, right, out = (prod(block.shapes[value]) for value in (*op.operands[:2], result))
+    rows, columns, terms = (-(-size // _MULTIPLE) * _MULTIPLE for size in (found.rows, found.columns, found.terms))
+    count, whole = found.batch * found.rows * found.columns, found.batch * rows * columns
+    lengths = [found.batch * rows * terms, found.batch * columns * terms, *[whole] * len(op.operands[2:])]
+    operands: list[int] = []
+    for operand, length in zip(op.operands, lengths, strict=True):
+        own, value = prod(made.shapes[operand]), operand
+        is_padded = own != length and (len(operands) < len(_SIDES) or own == count)
+        if is_padded and (value, length) not in padded:
+            size = made.sizes[value] // own * length
+            padded[value, length] = _fresh(made, result, (length,), size, made.dtypes[value])
+            made.ops.append(Operation("pad", traits_of("stablehlo.pad"), (value,), (padded[value, length],)))
+        operands.append(padded[value, length] if is_padded else value)
+    if whole == count:
+        made.ops.append(replace(op, operands=tuple(operands)))
+        return
+    larger = _fresh(made, result, (found.batch, rows, columns), whole * found.out, made.dtypes[result])
+    made.ops.append(replace(op, operands=tuple(operands), results=(larger,), shared=(0,)))
+    made.ops.append(Operation("slice", traits_of("stablehlo.slice"), (larger,), (result,)))
+
+
+def _product_of(block: Block, op: Operation, producer: dict[int, Operation]) -> _Product | None:
+    """The lengths of an op that is a product of matrices; None for any other."""
+    if op.name != "dot_general" or any(block.dtypes[value] in _NEVER_SPLIT for value in op.operands[:2]):
+        return None
+    [result] = op.results
     shape = block.shapes[result]
-    shared = prod(shape[dim] for dim in op.shared if dim < len(shape))
-    if not left * right * out * shared:
-        return 0
-    terms = isqrt(left * right // (out * shared)) or 1
-    rows, columns = max(left // (shared * terms), 1), max(right // (shared * terms), 1)
-    tiles = shared * -(-rows // _TILE) * -(-columns // _TILE)
-    parts = min(_floor(_BLOCKS // tiles), 1 << round(log2(max(terms / (_LEAST * max(tiles / 4, 1)), 1)) / 2))
-    if tiles * terms < _LEAST_WORK or (tiles >= _CORES and terms < _LONG):
-        return 0
-    if parts < 2:
-        return 0
-    size = block.sizes[op.operands[0]] // left
-    needed = parts * out * _PART_BYTES
-    if size and terms % (parts * (_ALIGNED // size)):
-        needed += sum(block.sizes[value] for value, padded in zip(op.operands[:2], written, strict=True) if not padded)
-    return needed
+    left, right, out = (prod(block.shapes[value]) for value in (*op.operands[:2], result))
+    batch = prod(shape[dim] for dim in op.shared if dim < len(shape))
+    if not left * right * out * batch:
+        return None
+    terms = isqrt(left * right // (out * batch)) or 1
+    rows, columns = max(left // (batch * terms), 1), max(right // (batch * terms), 1)
+    one, other = (_bytes_read(block, value, producer) for value in op.operands[:2])
+    own = block.sizes[result] // out
+    return _Product(batch, rows, columns, terms, (one, other), max(own, _PART_BYTES), own)
 
 
-def _floor(count: int) -> int:
-    """The largest power of two that is no larger."""
-    return 1 << (count.bit_length() - 1) if count > 0 else 0
+def _bytes_read(block: Block, value: int, producer: dict[int, Operation]) -> int:
+    """The bytes of an element of a tensor, or of what it is computed from by ops of one operand."""
+    while (op := producer.get(value)) is not None and Trait.POINTWISE in op.traits and len(op.operands) == 1:
+        [value] = op.operands
+    return max(block.sizes[value] // max(prod(block.shapes[value]), 1), 1)
+
+
+def _split(made: Block, op: Operation, found: _Product, parts: int, padded: dict[tuple[int, int], int]) -> None:
+    """Append the op in parts, with its operands padded, and the sum of the parts."""
+    [result] = op.results
+    terms = found.padded(parts)
+    operands = []
+    for operand in op.operands[:2]:
+        value = operand
+        if terms != found.terms:
+            if (value, terms) not in padded:
+                size = made.sizes[value] * terms // found.terms
+                shape = (prod(made.shapes[value]) // found.terms * terms,)
+                padded[value, terms] = _fresh(made, result, shape, size, made.dtypes[value])
+                made.ops.append(
+                    Operation("pad", traits_of("stablehlo.pad"), (value,), (padded[value, terms],), together=terms)
+                )
+            value = padded[value, terms]
+        operands.append(value)
+    own = made.shapes[result]
+    count = prod(own)
+    dtype = made.dtypes[result] if found.out >= _PART_BYTES else _PART_DTYPE
+    several = _fresh(made, result, (parts, *own), parts * count * found.part, dtype)
+    made.ops.append(replace(op, operands=tuple(operands), results=(several,), shared=tuple(range(len(op.shared) + 1))))
+    rest = op.operands[2:]
+    total = _fresh(made, result, own, count * found.part, dtype) if rest else result
+    reduce = traits_of("stablehlo.reduce")
+    made.ops.append(Operation("reduce", reduce, (several,), (total,), lengths=(parts,), together=count))
+    if rest:
+        made.ops.append(Operation("add", traits_of("stablehlo.add"), (total, *rest), (result,)))
+
+
+def _fresh(made: Block, like: int, shape: tuple[int, ...], size: int, dtype: str) -> int:
+    value = made.add_tensor(shape, size, dtype)
+    if like in made.values:
+        made.values[value] = made.values[like]
+    return value

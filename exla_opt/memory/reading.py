@@ -26,7 +26,7 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
-from .gpu_dots import Product, merge_dots, product_of
+from .gpu_dots import Product, merge_dots, product_of, write_turned
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
 from .gpu_libraries import keeps_columns
@@ -106,6 +106,8 @@ class _Reader:
                 self.read_as_it_is(op.operands)
             elif op.name == "stablehlo.optimization_barrier":
                 self.add_barrier(op)
+            elif self.is_gpu and op.name == "stablehlo.transpose" and op.results[0] in number:
+                self.read_as_it_is(op.operands)  # the product that it turns writes it so
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
@@ -173,6 +175,7 @@ class _Reader:
             if expand_for_gpu(builder, op, made):
                 last = builder.block.ops[-1]
                 if last.name == "dot_general":
+                    last = write_turned(builder, op, last)
                     self.products[last.results[0]] = product_of(builder, op, last)
                 return
         elif expand(builder, op, made, self.is_cpu, self.is_function):

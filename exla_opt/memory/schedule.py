@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from .block import Block
+from .gpu_parts import with_padding, with_parts
 from .lending import lend
 from .live_ranges import Run
 from .machine import Machine
@@ -23,17 +24,10 @@ def run_block(
     """
     if machine.kind == "gpu" and machine.workspace and held is not None:
         # Products of matrices by the one library and by the other: what a GPU would choose should lie between.
-        other = _finished(_own(block), replace(machine, workspace=0), held, outside)
-        run = _finished(block, machine, held, outside)
+        other = _finished(with_parts(block), replace(machine, workspace=0), held, outside)
+        run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run
     return _finished(block, machine, held, outside)
-
-
-def _own(block: Block) -> Block:
-    """A copy of a block and of those inside it."""
-    made = block.copied()
-    made.ops = [replace(op, bodies=tuple(map(_own, op.bodies))) if op.bodies else op for op in block.ops]
-    return made
 
 
 def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:
