@@ -224,8 +224,14 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
 
 # In parts of the peak.
 NEAR = 0.05
-# jax 0.12 writes the gradient of tanh as (1 + t)(1 - t): there the model holds one matrix of eight too many.
-EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else {"a checkpoint": 0.13}
+# The rules are those of XLA as of jaxlib 0.10. jax 0.12 writes the gradient of tanh as (1 + t)(1 - t), where the model
+# holds one matrix of eight too many; its XLA writes short rows once more, and drops every carry that leads nowhere.
+_NEWER = {
+    "a checkpoint": 0.13,
+    "rows put together that are short": 0.34,
+    "a loop with carries that only lead to themselves": 0.9,
+}
+EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else _NEWER
 
 
 def memories(name: str) -> tuple[Memory, Memory]:
