@@ -68,7 +68,7 @@ class Joins:
         return [sorted(each) for each in members.values() if len(each) > 1]
 
     def may_end(self, position: int) -> bool:
-        """Whether a kernel may write its result beside that of another."""
+        """Whether a kernel may write its result next to that of another."""
         op, kernel = self.ops[position], self.kernels[position]
         if kernel is None or not self.able[position] or len(op.results) != 1:
             return False
@@ -77,7 +77,7 @@ class Joins:
         return kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
     def may_begin(self, position: int) -> bool:
-        """Whether a kernel may write its result beside that of one that reads it."""
+        """Whether a kernel may write its result next to that of one that reads it."""
         kernel = self.kernels[position]
         return self.may_end(position) and kernel is not None and not kernel.ends_in_reduce and bool(kernel.reads)
 

@@ -7,6 +7,7 @@ cuBLAS the rows, columns and terms of floats of 16 bits, in no batch, are multip
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt, prod
 
@@ -22,6 +23,8 @@ _ALIGNED = 16
 # Parts are floats of 32 bits where their sum is narrower; integers of 32 bits have none.
 _PART_DTYPE, _PART_BYTES = "f32", 4
 _SIDES = ("left", "right")
+# The copies that are there already, by what they are made of and how long they are.
+_Padded = dict[tuple[int, int], int]
 _PADDED, _MULTIPLE = frozenset({"bf16", "f16"}), 8
 _NEVER_SPLIT = frozenset({"i32", "ui32", "si32"})
 
@@ -65,41 +68,45 @@ class _Product:
 
 def with_parts(block: Block) -> Block:
     """A copy of a block, and of those inside it, in which products of matrices are sums of parts where that pays."""
-    made = block.copied()
-    made.ops = []
-    producer = {value: op for op in block.ops for value in op.results}
-    padded: dict[tuple[int, int], int] = {}
-    for op in block.ops:
-        if op.bodies:
-            op = replace(op, bodies=tuple(map(with_parts, op.bodies)))  # noqa: PLW2901
-        found = _product_of(block, op, producer)
-        parts = found.parts() if found is not None else 1
-        if found is None or parts == 1:
-            made.ops.append(op)
-        else:
+
+    def split(made: Block, op: Operation, found: _Product, padded: _Padded) -> bool:
+        parts = found.parts()
+        if parts > 1:
             _split(made, op, found, parts, padded)
-    return made
+        return parts > 1
+
+    return _rewritten(block, split)
 
 
 def with_padding(block: Block) -> Block:
     """A copy of a block, and of those inside it, in which narrow floats are multiplied in lengths that cuBLAS wants."""
+
+    def pad(made: Block, op: Operation, found: _Product, padded: _Padded) -> bool:
+        is_narrow = all(made.dtypes[value] in _PADDED for value in op.operands[:2]) and not op.shared
+        if not is_narrow or not (found.rows % _MULTIPLE or found.columns % _MULTIPLE or found.terms % _MULTIPLE):
+            return False
+        _pad(made, op, found, padded)
+        return True
+
+    return _rewritten(block, pad)
+
+
+def _rewritten(block: Block, rewrite: Callable[[Block, Operation, _Product, _Padded], bool]) -> Block:
+    """A copy of a block, and of those inside it. rewrite: appends what a product becomes, or says that it stays."""
     made = block.copied()
     made.ops = []
     producer = {value: op for op in block.ops for value in op.results}
-    padded: dict[tuple[int, int], int] = {}
-    for op in block.ops:
-        if op.bodies:
-            op = replace(op, bodies=tuple(map(with_padding, op.bodies)))  # noqa: PLW2901
-        is_narrow = all(block.dtypes[value] in _PADDED for value in op.operands[:2]) and not op.shared
-        found = _product_of(block, op, producer) if is_narrow else None
-        if found is None or not (found.rows % _MULTIPLE or found.columns % _MULTIPLE or found.terms % _MULTIPLE):
+    padded: _Padded = {}
+    for given in block.ops:
+        bodies = tuple(_rewritten(body, rewrite) for body in given.bodies)
+        op = replace(given, bodies=bodies) if bodies else given
+        found = _product_of(block, op, producer)
+        if found is None or not rewrite(made, op, found, padded):
             made.ops.append(op)
-        else:
-            _pad(made, op, found, padded)
     return made
 
 
-def _pad(made: Block, op: Operation, found: _Product, padded: dict[tuple[int, int], int]) -> None:
+def _pad(made: Block, op: Operation, found: _Product, padded: _Padded) -> None:
     """Append the op with padded operands, and the part of its result that is no padding."""
     [result] = op.results
     rows, columns, terms = (-(-size // _MULTIPLE) * _MULTIPLE for size in (found.rows, found.columns, found.terms))
@@ -146,7 +153,7 @@ def _bytes_read(block: Block, value: int, producer: dict[int, Operation]) -> int
     return max(block.sizes[value] // max(prod(block.shapes[value]), 1), 1)
 
 
-def _split(made: Block, op: Operation, found: _Product, parts: int, padded: dict[tuple[int, int], int]) -> None:
+def _split(made: Block, op: Operation, found: _Product, parts: int, padded: _Padded) -> None:
     """Append the op in parts, with its operands padded, and the sum of the parts."""
     [result] = op.results
     terms = found.padded(parts)

@@ -92,7 +92,7 @@ class _Graph:
     def read_by(self, node: int) -> list[int]:
         """The tensors that a node reads, each once, in the order in which it reads them."""
         found = dict.fromkeys(value for kernel in self.members[node] for value in self.fusion.inputs[kernel])
-        return [value for value in found if self.maker(value) not in (None, node)]
+        return [value for value in found if self.defining_node(value) not in (None, node)]
 
     def find_after(self) -> dict[int, list[int]]:
         """For each node those that it waits for and reads nothing of, because of barriers."""
@@ -101,17 +101,19 @@ class _Graph:
         if not awaited:
             return found
         for position, op in enumerate(self.ops):
-            inherited = [awaited[value] for value in op.operands if value in awaited and self.maker(value) is None]
+            inherited = [
+                awaited[value] for value in op.operands if value in awaited and self.defining_node(value) is None
+            ]
             waits = frozenset().union(*inherited, *(awaited.get(value, ()) for value in op.results))
             if position not in self.node_of:  # a part of the kernels that read it
                 awaited.update(dict.fromkeys(op.results, waits))
                 continue
             node = self.node_of[position]
-            makers = {self.maker(value) for value in waits - set(self.read[node])} - {None, node}
-            found.setdefault(node, []).extend(each for each in makers if each is not None)
+            sources = {self.defining_node(value) for value in waits - set(self.read[node])} - {None, node}
+            found.setdefault(node, []).extend(each for each in sources if each is not None)
         return found
 
-    def maker(self, value: int) -> int | None:
+    def defining_node(self, value: int) -> int | None:
         """The node that makes a tensor."""
         return self.node_of.get(self.fusion.producer.get(value, -1))
 
@@ -125,12 +127,12 @@ class _Graph:
 
     def producers(self, node: int) -> list[int]:
         """The nodes whose results a node reads, each once."""
-        makers = (maker for value in self.read[node] if (maker := self.maker(value)) is not None)
-        return list(dict.fromkeys((*makers, *self.after.get(node, ()))))
+        sources = (source for value in self.read[node] if (source := self.defining_node(value)) is not None)
+        return list(dict.fromkeys((*sources, *self.after.get(node, ()))))
 
     def ends(self) -> Iterable[int]:
         """The nodes that make what the block returns, and those that nobody reads."""
-        last = (maker for value in self.fusion.block.returned if (maker := self.maker(value)) is not None)
+        last = (source for value in self.fusion.block.returned if (source := self.defining_node(value)) is not None)
         unread = (node for node in self.nodes if not any(value in self.readers for value in self.results(node)))
         return dict.fromkeys((*last, *unread))
 
