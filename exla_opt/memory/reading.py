@@ -26,6 +26,7 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_convolutions import undoes_order
 from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
@@ -101,7 +102,7 @@ class _Reader:
                 self.read_as_it_is(op.operands)
             elif op.name == "stablehlo.optimization_barrier":
                 self.add_barrier(op)
-            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or self.is_written_so(op):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
                 op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
@@ -121,6 +122,10 @@ class _Reader:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
+
+    def is_written_so(self, op: ir.Operation) -> bool:
+        """Whether a GPU's library wrote what a transpose reads in the order that the transpose brings about."""
+        return self.is_gpu and undoes_order(op, self.types)
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
         """Note what is read in its own shape; the rest of what is read is read in another one only."""

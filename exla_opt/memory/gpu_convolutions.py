@@ -1,0 +1,140 @@
+"""What XLA:GPU makes of a convolution: a call of cuDNN, and copies of what cuDNN cannot read as it is.
+
+Found in what it compiles: cuDNN wants even padding, no gaps between the elements that it reads, and one order of
+dimensions for all: the channels last, but in three dimensions and for float64 before what the windows move over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.attributes import integer, integers
+from exla_opt.ir.types import Types, element_type, float_bits
+from exla_opt.ir.values import defining_op
+from exla_opt.ops.traits import Trait, traits_of
+from exla_opt.ops.window_geometry import Window, windows_of
+
+from .block import Operation, Shape
+from .builder import Builder
+from .expansions import is_in_order
+
+# A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
+_CHANNELS_LAST, _WIDE_BITS = 2, 64
+
+
+def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """cuDNN has convolutions and both their gradients; what it cannot read as it is is written in another form."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    image, weights, found = (builder.types.of(value).shape for value in (*op.operands, op.results[0]))
+    spatial = list(numbers.input_spatial_dimensions)
+    windows = windows_of(op, [weights[dim] for dim in numbers.kernel_spatial_dimensions])
+    has_gaps = any(window.base > 1 for window in windows)
+    is_uneven = any(window.low != max(window.high, 0) for window in windows)
+    is_reversed = defining_op(op.operands[1], "stablehlo.reverse") is not None
+    is_of_kernel = _is_gradient_of_kernel(op, builder.types)
+    orders = _orders(op, builder.types)
+    lhs, rhs = (_ordered(builder, op, side, orders[side]) for side in (0, 1))
+    padded = list(image)
+    for dim, window in zip(spatial, windows, strict=True):
+        padded[dim] = (image[dim] - 1) * window.base + 1 + window.low + window.high
+    origin = op.results[0]
+    if is_of_kernel and has_gaps:
+        lhs = builder.padded(lhs, origin, tuple(padded) if is_uneven else image)
+        rhs = builder.padded(rhs, origin, weights)
+    elif is_of_kernel:
+        if any(max(window.high, 0) > window.low for window in windows):
+            lhs = builder.padded(lhs, origin, tuple(padded))
+    elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
+        lhs = builder.padded(lhs, origin, tuple(padded))
+    features = image[numbers.input_feature_dimension]
+    is_depthwise = integer(op, "feature_group_count", 1) == features > 1
+    is_turned = not is_in_order(orders[2], found)
+    is_bare = is_of_kernel or is_reversed or is_depthwise
+    made = replace(made, operands=(lhs, rhs), is_turned=is_turned, is_bare=is_bare)
+    whole = _padded_result(op, windows, image, found) if has_gaps and is_reversed else found
+    if whole == found:
+        builder.add(made)
+        return
+    own = builder.fresh(origin, whole, made.results[0])
+    builder.add(replace(made, results=(own,)))
+    builder.add_plain("slice", (own,), made.results)
+
+
+def _is_gradient_of_kernel(op: ir.Operation, types: Types) -> bool:
+    """Whether the windows are larger than what they find, as in the gradient of a convolution by its kernel."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    kernel, found = types.of(op.operands[1]).shape, types.of(op.results[0]).shape
+    windows = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
+    return windows > prod(found[dim] for dim in numbers.output_spatial_dimensions)
+
+
+def _padded_result(op: ir.Operation, windows: Sequence[Window], image: Shape, found: Shape) -> Shape:
+    """The shape of the gradient of an image that was padded, of which the padding is left out afterwards."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    whole = list(found)
+    for dim, window in zip(numbers.input_spatial_dimensions, windows, strict=True):
+        low = window.reach - 1 - window.low
+        high = (image[dim] - 1) * window.base + window.reach - found[dim] - low
+        if max(high, 0) != low:
+            whole[dim] += low + max(high, 0)
+    return tuple(whole)
+
+
+def _orders(op: ir.Operation, types: Types) -> tuple[list[int], list[int], list[int]]:
+    """The dimensions of both operands and of the result, from the outermost on, as cuDNN wants them."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    lhs = (numbers.input_batch_dimension, numbers.input_feature_dimension)
+    rhs = (numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension)
+    out = (numbers.output_batch_dimension, numbers.output_feature_dimension)
+    if _is_gradient_of_kernel(op, types):
+        lhs, rhs, out = lhs[::-1], rhs[::-1], out[::-1]
+    elif defining_op(op.operands[1], "stablehlo.reverse") is not None:
+        rhs = rhs[::-1]
+    spatial = (
+        numbers.input_spatial_dimensions,
+        numbers.kernel_spatial_dimensions,
+        numbers.output_spatial_dimensions,
+    )
+    is_wide = float_bits(element_type(op.operands[0])) == _WIDE_BITS
+    is_last = len(spatial[0]) <= _CHANNELS_LAST and not is_wide
+    found = [
+        [first, *dims, second] if is_last else [first, second, *dims]
+        for (first, second), dims in zip((lhs, rhs, out), spatial, strict=True)
+    ]
+    return found[0], found[1], found[2]
+
+
+def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]) -> int:
+    """The number of an operand with its dimensions in an order: a copy of it only if no kernel can write it so."""
+    value, number = op.operands[side], builder.of(op.operands[side])
+    if is_in_order(order, builder.types.of(value).shape):
+        return number
+    moved = defining_op(value, "stablehlo.transpose")
+    if moved is not None:
+        permutation = integers(moved, "permutation", [])
+        inner = moved.operands[0]
+        if is_in_order([permutation[dim] for dim in order], builder.types.of(inner).shape):
+            return builder.of(inner)
+    if isinstance(value.owner, ir.Block):
+        return builder.transposed(op.results[0], value, order)
+    return number
+
+
+def undoes_order(op: ir.Operation, types: Types) -> bool:
+    """Whether a transpose brings back the order in which cuDNN wrote what it reads, so that it is a view."""
+    if op.name != "stablehlo.transpose" or any(use.owner.operation.name == "func.return" for use in op.results[0].uses):
+        return False
+    permutation, value = integers(op, "permutation", []), op.operands[0]
+    while (made := defining_op(value)) is not None:
+        if made.name == "stablehlo.convolution":
+            order = _orders(made, types)[2]
+            return not is_in_order(order, types.of(value).shape) and order == permutation
+        if Trait.POINTWISE not in traits_of(made.name) or not len(made.operands):
+            return False
+        value = made.operands[0]
+    return False
