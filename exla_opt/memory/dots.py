@@ -110,3 +110,10 @@ def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[i
 
 def _real(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
+
+
+def copied_order(op: ir.Operation, side: int, types: Types) -> list[int]:
+    """The dimensions of a dot's operand in the order in which the dot reads a copy of it."""
+    batch, contracted = dot_dims(op, side)
+    rest = [dim for dim in range(len(types.of(op.operands[side]).shape)) if dim not in {*batch, *contracted}]
+    return [*batch, *rest, *contracted] if side == 0 else [*batch, *contracted, *rest]

@@ -35,7 +35,7 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
     windows = windows_of(op, [weights[dim] for dim in numbers.kernel_spatial_dimensions])
     has_gaps = any(window.base > 1 for window in windows)
     is_uneven = any(window.low != max(window.high, 0) for window in windows)
-    is_reversed = defining_op(op.operands[1], "stablehlo.reverse") is not None
+    is_reversed = _is_reversed(op)
     is_of_kernel = _is_gradient_of_kernel(op, builder.types)
     orders = _orders(op, builder.types)
     lhs, rhs = (_ordered(builder, op, side, orders[side]) for side in (0, 1))
@@ -63,6 +63,12 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
     own = builder.fresh(origin, whole, made.results[0])
     builder.add(replace(made, results=(own,)))
     builder.add_plain("slice", (own,), made.results)
+
+
+def _is_reversed(op: ir.Operation) -> bool:
+    """Whether the weights are turned round in the same block, as in the gradient of a convolution by its image."""
+    reverse = defining_op(op.operands[1], "stablehlo.reverse")
+    return reverse is not None and reverse.block == op.block
 
 
 def _is_gradient_of_kernel(op: ir.Operation, types: Types) -> bool:
@@ -93,7 +99,7 @@ def _orders(op: ir.Operation, types: Types) -> tuple[list[int], list[int], list[
     out = (numbers.output_batch_dimension, numbers.output_feature_dimension)
     if _is_gradient_of_kernel(op, types):
         lhs, rhs, out = lhs[::-1], rhs[::-1], out[::-1]
-    elif defining_op(op.operands[1], "stablehlo.reverse") is not None:
+    elif _is_reversed(op):
         rhs = rhs[::-1]
     spatial = (
         numbers.input_spatial_dimensions,
@@ -126,14 +132,18 @@ def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]
 
 
 def undoes_order(op: ir.Operation, types: Types) -> bool:
-    """Whether a transpose brings back the order in which cuDNN wrote what it reads, so that it is a view."""
+    """Whether a transpose brings about the order in which cuDNN wrote what it reads, so that it is a view."""
     if op.name != "stablehlo.transpose" or any(use.owner.operation.name == "func.return" for use in op.results[0].uses):
         return False
-    permutation, value = integers(op, "permutation", []), op.operands[0]
+    return is_written_in(op.operands[0], integers(op, "permutation", []), types)
+
+
+def is_written_in(value: ir.Value, order: Sequence[int], types: Types) -> bool:
+    """Whether a tensor that cuDNN made, or kernels of what it made, has its dimensions in an order not its own."""
     while (made := defining_op(value)) is not None:
         if made.name == "stablehlo.convolution":
-            order = _orders(made, types)[2]
-            return not is_in_order(order, types.of(value).shape) and order == permutation
+            own = _orders(made, types)[2]
+            return not is_in_order(own, types.of(value).shape) and own == list(order)
         if Trait.POINTWISE not in traits_of(made.name) or not len(made.operands):
             return False
         value = made.operands[0]

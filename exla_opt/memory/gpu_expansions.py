@@ -17,8 +17,9 @@ from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
 from .builder import Builder
+from .dots import copied_order
 from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
-from .gpu_convolutions import make_convolution
+from .gpu_convolutions import is_written_in, make_convolution
 from .gpu_dots import is_vector_product, make_vector_product
 
 # The most elements of a row that are found without sorting the row.
@@ -38,7 +39,7 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
     elif made.name == "dot_general" and is_vector_product(builder, op):
         make_vector_product(builder, op, made)
     elif made.name == "dot_general":
-        make_dot(builder, op, made)
+        make_dot(builder, op, replace(made, copied=_copied_sides(builder, op, made)))
     elif made.name == "triangular_solve":
         _solve(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
@@ -46,6 +47,14 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
     else:
         return False
     return True
+
+
+def _copied_sides(builder: Builder, op: ir.Operation, made: Operation) -> tuple[int, ...]:
+    """The operands of which a dot reads a copy: not those that a convolution left in the dot's order."""
+    types = builder.types
+    return tuple(
+        side for side in made.copied if not is_written_in(op.operands[side], copied_order(op, side, types), types)
+    )
 
 
 def _solve(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -136,7 +145,9 @@ def add_epilogues(block: Block) -> None:
             if user.name not in ("add", "maximum", "multiply") or len(user.operands) != 2 or users[0] in gone:
                 break
             [other] = [each for each in user.operands if each != value] or [value]
-            if user.name == "multiply" and not (_is_number(block, other) and (op.name == "dot_general" or at == position)):
+            if user.name == "multiply" and not (
+                _is_number(block, other) and (op.name == "dot_general" or at == position)
+            ):
                 break
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
