@@ -25,6 +25,8 @@ from .expansions import is_in_order
 
 # A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
 _CHANNELS_LAST, _WIDE_BITS = 2, 64
+# What is in the order of what it is a part of.
+_PARTS = frozenset({"dynamic_slice", "slice", "pad"})
 
 
 def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -126,9 +128,40 @@ def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]
         inner = moved.operands[0]
         if is_in_order([permutation[dim] for dim in order], builder.types.of(inner).shape):
             return builder.of(inner)
-    if isinstance(value.owner, ir.Block):
+    if isinstance(value.owner, ir.Block) and value.owner == op.block:
         return builder.transposed(op.results[0], value, order)
     return number
+
+
+def ordered_captures(builder: Builder, op: ir.Operation, body: ir.Block) -> dict[int, int]:
+    """Copies, made in front of a loop, of arguments that convolutions inside it read in another order, by what was."""
+    made: dict[int, int] = {}
+    for view in body.operations:
+        if view.operation.name != "stablehlo.convolution":
+            continue
+        orders = _orders(view.operation, builder.types)
+        for side in (0, 1):
+            value = _read_through(view.operation.operands[side], body)
+            order = orders[side]
+            if not isinstance(value.owner, ir.Block) or value.owner != op.block:
+                continue
+            if len(builder.types.of(value).shape) == len(order) and not is_in_order(
+                order, builder.types.of(value).shape
+            ):
+                made[builder.of(value)] = builder.transposed(op.results[0], value, order)
+    return made
+
+
+def _read_through(value: ir.Value, body: ir.Block) -> ir.Value:
+    """The tensor of which a tensor is a part, or an elementwise result, in a block."""
+    while (made := defining_op(value)) is not None and made.block == body:
+        name = made.name.rpartition(".")[2]
+        if name not in _PARTS and Trait.POINTWISE not in traits_of(made.name):
+            break
+        if not len(made.operands):
+            break
+        value = made.operands[0]
+    return value
 
 
 def undoes_order(op: ir.Operation, types: Types) -> bool:

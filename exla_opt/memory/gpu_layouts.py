@@ -22,19 +22,27 @@ def turn_results(block: Block) -> None:
         block.returned[place] = result
 
 
-def channels_last(block: Block, turned: set[int]) -> set[int]:
-    """The tensors of a block that lie with their channels last. turned: those that come in so."""
+def channels_last(block: Block, turned: set[int], is_inside: bool = False) -> set[int]:
+    """The tensors of a block that lie in an order that cuDNN gave them. turned: those that come in so.
+
+    is_inside: whether the block is a loop's, where a transpose is a view of what cuDNN wrote in its own order.
+    """
     found = set(turned)
+    straight: set[int] = set()
     for op in block.ops:
         if op.name == "convolution":
-            if op.is_turned:
-                found.update(op.results)
+            (found if op.is_turned else straight).update(op.results)
+        elif op.name == "transpose" and is_inside:
+            found.update(op.results if op.operands[0] in straight else ())
         elif op.name == "while" and op.bodies:
             body = op.bodies[0]
-            inside = channels_last(body, set())
+            inside = channels_last(body, set(), is_inside=True)
             found.update(result for result, value in zip(op.results, body.returned, strict=False) if value in inside)
         elif op.name == "dynamic_update_slice":
             found.update(op.results if op.operands[1] in found else ())
-        elif (Trait.POINTWISE in op.traits or op.name in _KEEPS) and not found.isdisjoint(op.operands):
-            found.update(op.results)
+        elif Trait.POINTWISE in op.traits or op.name in _KEEPS:
+            if not found.isdisjoint(op.operands):
+                found.update(op.results)
+            elif not straight.isdisjoint(op.operands):
+                straight.update(op.results)
     return found

@@ -26,7 +26,7 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
-from .gpu_convolutions import undoes_order
+from .gpu_convolutions import ordered_captures, undoes_order
 from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
@@ -238,6 +238,8 @@ class _Reader:
         captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine) for block in blocks]
         number = builder.number
+        copies = ordered_captures(builder, op, blocks[0]) if is_loop and self.is_gpu else {}
+        captures = tuple(copies.get(value, value) for value in captures)
         if is_loop and len(places) < len(operands):
             operands, results = (tuple(each[place] for place in places) for each in (operands, results))
             for body, _ in read:
@@ -251,7 +253,8 @@ class _Reader:
             captures,
             bodies=tuple(body for body, _ in read),
             outside=tuple(
-                {inner: number[value] for value, inner in numbers.items() if value in number} for _, numbers in read
+                {inner: copies.get(number[value], number[value]) for value, inner in numbers.items() if value in number}
+                for _, numbers in read
             ),
             narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
             trips=(trip_count(op) or 1) if is_loop else 1,
