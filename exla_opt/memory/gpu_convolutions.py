@@ -22,6 +22,7 @@ from exla_opt.ops.window_geometry import Window, windows_of
 from .block import Operation, Shape
 from .builder import Builder
 from .expansions import is_in_order
+from .gpu_layouts import without_ones
 
 # A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
 _CHANNELS_LAST, _WIDE_BITS = 2, 64
@@ -55,9 +56,8 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
         lhs = builder.padded(lhs, origin, tuple(padded))
     features = image[numbers.input_feature_dimension]
     is_depthwise = integer(op, "feature_group_count", 1) == features > 1
-    is_turned = not is_in_order(orders[2], found)
     is_bare = is_of_kernel or is_reversed or is_depthwise
-    made = replace(made, operands=(lhs, rhs), is_turned=is_turned, is_bare=is_bare)
+    made = replace(made, operands=(lhs, rhs), order=without_ones(orders[2], found), is_bare=is_bare)
     whole = _padded_result(op, windows, image, found) if has_gaps and is_reversed else found
     if whole == found:
         builder.add(made)
@@ -78,6 +78,8 @@ def _is_gradient_of_kernel(op: ir.Operation, types: Types) -> bool:
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     kernel, found = types.of(op.operands[1]).shape, types.of(op.results[0]).shape
     windows = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
+    if set(integers(op, "window_strides", [1])) != {1}:
+        return False
     return windows > prod(found[dim] for dim in numbers.output_spatial_dimensions)
 
 
@@ -141,8 +143,7 @@ def ordered_captures(builder: Builder, op: ir.Operation, body: ir.Block) -> dict
             continue
         orders = _orders(view.operation, builder.types)
         for side in (0, 1):
-            value = _read_through(view.operation.operands[side], body)
-            order = orders[side]
+            value, order = _read_through(view.operation.operands[side], orders[side], body)
             if not isinstance(value.owner, ir.Block) or value.owner != op.block:
                 continue
             if len(builder.types.of(value).shape) == len(order) and not is_in_order(
@@ -152,16 +153,20 @@ def ordered_captures(builder: Builder, op: ir.Operation, body: ir.Block) -> dict
     return made
 
 
-def _read_through(value: ir.Value, body: ir.Block) -> ir.Value:
-    """The tensor of which a tensor is a part, or an elementwise result, in a block."""
-    while (made := defining_op(value)) is not None and made.block == body:
+def _read_through(value: ir.Value, order: list[int], body: ir.Block) -> tuple[ir.Value, list[int]]:
+    """The tensor of which a tensor is a part, or an elementwise result, in a block, and the order of dimensions there.
+
+    order: that in which the part is wanted.
+    """
+    while (made := defining_op(value)) is not None and made.block == body and len(made.operands):
         name = made.name.rpartition(".")[2]
-        if name not in _PARTS and Trait.POINTWISE not in traits_of(made.name):
-            break
-        if not len(made.operands):
+        if name == "transpose":
+            permutation = integers(made, "permutation", [])
+            order = [permutation[dim] for dim in order]
+        elif name not in _PARTS and Trait.POINTWISE not in traits_of(made.name):
             break
         value = made.operands[0]
-    return value
+    return value, order
 
 
 def undoes_order(op: ir.Operation, types: Types) -> bool:
