@@ -21,6 +21,41 @@ def convolution(
     )
 
 
+def loop(body: str, result: str, captured: str) -> str:
+    """A loop of 4 trips whose body makes %part, a quarter of a result; captured: what the function has."""
+    quarter = result.replace("tensor<8", "tensor<2")
+    number, rank = "tensor<i32>", result.count("x")
+    return f"""
+func.func @main({captured}) -> {result} {{
+  %zero = stablehlo.constant dense<0> : {number}
+  %two = stablehlo.constant dense<2> : {number}
+  %end = stablehlo.constant dense<8> : {number}
+  %start = stablehlo.constant dense<0.0> : {result}
+  %out:2 = stablehlo.while(%i = %zero, %all = %start) : {number}, {result}
+  cond {{
+    %more = stablehlo.compare LT, %i, %end : ({number}, {number}) -> tensor<i1>
+    stablehlo.return %more : tensor<i1>
+  }} do {{
+    {body}
+    %next = stablehlo.add %i, %two : {number}
+    %new = stablehlo.dynamic_update_slice %all, %part, %i{", %zero" * (rank - 1)}
+      : ({result}, {quarter}, {", ".join([number] * rank)}) -> {result}
+    stablehlo.return %next, %new : {number}, {result}
+  }}
+  return %out#1 : {result}
+}}"""
+
+
+def part_of(kind: str) -> str:
+    """A quarter of %x, which has four dimensions, in a loop."""
+    part = kind.replace("tensor<8", "tensor<2")
+    sizes = ", ".join(part.removeprefix("tensor<").split("x")[:-1])
+    numbers = ", ".join(["tensor<i32>"] * 4)
+    return (
+        f"%p = stablehlo.dynamic_slice %x, %i, %zero, %zero, %zero, sizes = [{sizes}] : ({kind}, {numbers}) -> {part}"
+    )
+
+
 X, W = "tensor<8x64x64x32xf32>", "tensor<3x3x32x32xf32>"
 SAME = f"({X}, {W}) -> {X}"
 CHAIN = f"func.func @main(%x: {X}, %v: {W}, %w: {W}) -> {X} {{\n"
@@ -29,6 +64,7 @@ HALF, ROWS = "tensor<8x32x32x32xf32>", "tensor<8x32x64x64xf32>"
 STRIDED = "stride = [2, 2], pad = [[0, 1], [0, 1]]"
 VOLUME, CUBE = "tensor<2x32x32x32x16xf32>", "tensor<3x3x3x16x16xf32>"
 WIDE, WIDE_W = X.replace("f32", "f64"), W.replace("f32", "f64")
+QUARTER, QUARTER_ROWS = "tensor<2x64x64x32xf32>", "tensor<2x32x64x64xf32>"
 CHANNELS_FIRST = "[b, f, 0, 1]x[0, 1, i, o]->[b, f, 0, 1]"
 PROGRAMS = {
     # cuDNN returns its result and its workspace: what reads a part of a tuple does not write over it.
@@ -116,6 +152,35 @@ func.func @main(%x: {ROWS}, %v: {W}, %w: tensor<32x64xf32>) -> tensor<8x64x64x64
     : ({ROWS}, tensor<32x64xf32>) -> tensor<8x64x64x64xf32>
   return %b : tensor<8x64x64x64xf32>
 }}""",
+    # What convolutions of a loop read is in their order in front of it, and what they write behind it.
+    "loop": loop(
+        f"""{part_of(ROWS)}
+    {convolution("part", "%p, %w", f"({QUARTER_ROWS}, {W}) -> {QUARTER_ROWS}", numbers=CHANNELS_FIRST)}""",
+        ROWS,
+        f"%x: {ROWS}, %w: {W}",
+    ),
+    # Transposes inside the loop are views of it.
+    "loop_of_transposes": loop(
+        f"""{part_of(ROWS)}
+    %t = stablehlo.transpose %p, dims = [0, 2, 3, 1] : ({QUARTER_ROWS}) -> {QUARTER}
+    {convolution("a", "%t, %w", f"({QUARTER}, {W}) -> {QUARTER}")}
+    %part = stablehlo.transpose %a, dims = [0, 3, 1, 2] : ({QUARTER}) -> {QUARTER_ROWS}""",
+        ROWS,
+        f"%x: {ROWS}, %w: {W}",
+    ),
+    # Windows as large as an image that jump are no gradient of a kernel, and their result is in order.
+    "large_windows": f"""
+func.func @main(%x: {X}, %w: tensor<16x16x32x256xf32>) -> tensor<8x4x4x256xf32> {{
+  {
+        convolution(
+            "a",
+            "%x, %w",
+            f"({X}, tensor<16x16x32x256xf32>) -> tensor<8x4x4x256xf32>",
+            window="stride = [16, 16]",
+        )
+    }
+  return %a : tensor<8x4x4x256xf32>
+}}""",
 }
 TEMPS = {
     "tanh": 4_231_680,
@@ -127,6 +192,9 @@ TEMPS = {
     "padded_once": 5_412_352,
     "channels_last": 4_231_680,
     "dot_of_channels": 8_389_120,
+    "loop": 6_328_836,
+    "loop_of_transposes": 6_328_836,
+    "large_windows": 8_388_864,
 }
 
 
