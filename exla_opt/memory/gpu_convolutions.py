@@ -26,6 +26,8 @@ from .gpu_layouts import without_ones
 
 # A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
 _CHANNELS_LAST, _WIDE_BITS = 2, 64
+# What has narrow floats is read as float32 if its result is that.
+_FLOAT_BITS = 32
 # What is in the order of what it is a part of.
 _PARTS = frozenset({"dynamic_slice", "slice", "pad"})
 
@@ -42,6 +44,8 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
     is_of_kernel = _is_gradient_of_kernel(op, builder.types)
     orders = _orders(op, builder.types)
     lhs, rhs = (_ordered(builder, op, side, orders[side]) for side in (0, 1))
+    if _is_widened(op):
+        lhs, rhs = (_widened(builder, op, side, number) for side, number in enumerate((lhs, rhs)))
     padded = list(image)
     for dim, window in zip(spatial, windows, strict=True):
         padded[dim] = (image[dim] - 1) * window.base + 1 + window.low + window.high
@@ -133,6 +137,27 @@ def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]
     if isinstance(value.owner, ir.Block) and value.owner == op.block:
         return builder.transposed(op.results[0], value, order)
     return number
+
+
+def _is_widened(op: ir.Operation) -> bool:
+    """Whether narrow floats are read as float32: not float16 whose result is made that again."""
+    kind, found = element_type(op.operands[0]), element_type(op.results[0])
+    if not 0 < float_bits(kind) < float_bits(found) == _FLOAT_BITS:
+        return False
+    readers = [use.owner.operation for use in op.results[0].uses]
+    again = all(reader.name == "stablehlo.convert" and element_type(reader.results[0]) == kind for reader in readers)
+    return not (str(kind) == "f16" and again)
+
+
+def _widened(builder: Builder, op: ir.Operation, side: int, number: int) -> int:
+    """The number of an operand as float32, which it may have been before it was rounded."""
+    value = op.operands[side]
+    rounded = defining_op(value, "stablehlo.convert")
+    if number == builder.of(value) and rounded is not None:
+        [source] = rounded.operands
+        if float_bits(element_type(source)) == _FLOAT_BITS:
+            return builder.of(source)
+    return builder.widened(number, op.results[0])
 
 
 def ordered_captures(builder: Builder, op: ir.Operation, body: ir.Block) -> dict[int, int]:

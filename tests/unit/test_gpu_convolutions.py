@@ -65,6 +65,7 @@ STRIDED = "stride = [2, 2], pad = [[0, 1], [0, 1]]"
 VOLUME, CUBE = "tensor<2x32x32x32x16xf32>", "tensor<3x3x3x16x16xf32>"
 WIDE, WIDE_W = X.replace("f32", "f64"), W.replace("f32", "f64")
 QUARTER, QUARTER_ROWS = "tensor<2x64x64x32xf32>", "tensor<2x32x64x64xf32>"
+NARROW, NARROW_W = X.replace("f32", "bf16"), W.replace("f32", "bf16")
 CHANNELS_FIRST = "[b, f, 0, 1]x[0, 1, i, o]->[b, f, 0, 1]"
 PROGRAMS = {
     # cuDNN returns its result and its workspace: what reads a part of a tuple does not write over it.
@@ -152,6 +153,14 @@ func.func @main(%x: {ROWS}, %v: {W}, %w: tensor<32x64xf32>) -> tensor<8x64x64x64
     : ({ROWS}, tensor<32x64xf32>) -> tensor<8x64x64x64xf32>
   return %b : tensor<8x64x64x64xf32>
 }}""",
+    # Where narrow floats make float32, cuDNN reads float32.
+    "widened": f"""
+func.func @main(%x: {NARROW}, %w: {NARROW_W}) -> {NARROW} {{
+  {convolution("a", "%x, %w", f"({NARROW}, {NARROW_W}) -> {X}")}
+  %b = stablehlo.tanh %a : {X}
+  %c = stablehlo.convert %b : ({X}) -> {NARROW}
+  return %c : {NARROW}
+}}""",
     # What convolutions of a loop read is in their order in front of it, and what they write behind it.
     "loop": loop(
         f"""{part_of(ROWS)}
@@ -195,6 +204,7 @@ TEMPS = {
     "loop": 6_328_836,
     "loop_of_transposes": 6_328_836,
     "large_windows": 8_388_864,
+    "widened": 8_388_864,
 }
 
 
