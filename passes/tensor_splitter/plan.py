@@ -19,6 +19,7 @@ from exla_opt.remarks import Reason
 from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, body_seconds, bytes_per_index, longest_tile
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
+from .overwrite import Overwritten, find_overwritten
 from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
@@ -35,10 +36,14 @@ class TileRun:
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """One stage of a region as code: its runs in order."""
+    """One stage of a region as code: its runs in order.
+
+    overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
+    """
 
     stage: Stage
     runs: tuple[TileRun, ...]
+    overwritten: Overwritten
 
     @property
     def trips(self) -> int:
@@ -144,7 +149,10 @@ def make_plan(
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
-    planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
+    planned = [
+        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
+        for stage, own, most in zip(stages, borders, longest, strict=True)
+    ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
     peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
