@@ -57,7 +57,8 @@ def picked_loss(logits: Array, labels: Array) -> Array:
     """The mean cross entropy of rows of logits, in f32 whatever they are."""
     logits = logits.astype(jnp.float32)
     picked = jnp.take_along_axis(logits, labels[:, None], -1)[:, 0]
-    return (jax.nn.logsumexp(logits, -1) - picked).mean()
+    mean: Array = (jax.nn.logsumexp(logits, -1) - picked).mean()
+    return mean
 
 
 def descend(rate: float, parameters: Tree, gradient: Tree) -> Tree:
@@ -117,7 +118,8 @@ def mlp(size: Sizes, *, update: bool = False) -> Program:
 
     def loss(weights: Tree, x: Array) -> Array:
         hidden = jax.nn.relu(x @ weights["up"] + weights["bias"])
-        return ((x + hidden @ weights["down"].T) ** 2).mean()
+        error: Array = x + hidden @ weights["down"].T
+        return jnp.mean(error**2)
 
     def step(weights: Tree, x: Array) -> Tree:
         gradient = jax.grad(loss)(weights, x)

@@ -48,13 +48,16 @@ def _sides(op: ir.Operation) -> list[_Side]:
     ]
 
 
-def _dot(op: ir.Operation, sides: Sequence[_Side]) -> ir.Value:
-    """The dot of other operands, all else as it was."""
+def _dot(op: ir.Operation, sides: Sequence[_Side], is_turned: bool = False) -> ir.Value:
+    """The dot of other operands, all else as it was. is_turned: whether the right one has become the left one."""
     left, right = sides
     batch = [build.shape_of(left.value)[dim] for dim in left.batch]
     numbers = stablehlo.DotDimensionNumbers.get(left.batch, right.batch, left.contracted, right.contracted)
     made = op.clone(ip=ir.InsertionPoint.current).operation
     made.attributes["dot_dimension_numbers"] = numbers
+    if is_turned and "precision_config" in op.attributes:
+        precision = list(ir.ArrayAttr(op.attributes["precision_config"]))
+        made.attributes["precision_config"] = ir.ArrayAttr.get(precision[::-1])
     for index, side in enumerate(sides):
         made.operands[index] = side.value
     shape = [*batch, *left.free_shape, *right.free_shape]
@@ -78,6 +81,31 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
         sides[index] = _Side(inner.operands[0], batch, contracted)
         return _dot(op, sides)
     return None
+
+
+def transpose_of_dot(op: ir.Operation) -> ir.Value | None:
+    """transpose(dot(x, y)) = dot(y, x), where it puts the free dimensions of y before those of x"""
+    dot = plain_defining_op(op.operands[0], "stablehlo.dot_general")
+    if dot is None or any(use.owner.operation != op for use in dot.results[0].uses) or not _may_be_turned(dot):
+        return None
+    left, right = _sides(dot)
+    batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
+    middle = batch + len(left.free)
+    if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
+        return None
+    return _dot(dot, [right, left], is_turned=True)
+
+
+def _may_be_turned(dot: ir.Operation) -> bool:
+    """Whether the dot does the same to both operands: an algorithm may cut them up into different parts."""
+    if "algorithm" not in dot.attributes:
+        return True
+    algorithm = stablehlo.DotAlgorithm(dot.attributes["algorithm"])
+    sides = (
+        (algorithm.lhs_precision_type, algorithm.lhs_component_count),
+        (algorithm.rhs_precision_type, algorithm.rhs_component_count),
+    )
+    return sides[0] == sides[1]
 
 
 def dot_of_reshape(op: ir.Operation) -> ir.Value | None:

@@ -64,7 +64,9 @@ def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    held = {planned.of(value) for value in outputs & graph.returned}
+    # While the tensor that it takes the place of is read, a result has no buffer of its own for what leads to it.
+    overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
+    held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}
     return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
