@@ -272,12 +272,10 @@ def _counted_from(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -
     """
     kind = build.tensor_of(indices)
     begin = tile.begin(tile.result_ranges[0], kind.element_type)
-    before = build.zeros(kind)
-    if vector_dim == len(kind.shape):
-        before = build.broadcast(begin, kind.shape)
-    else:
-        one = [size if dim != vector_dim else 1 for dim, size in enumerate(kind.shape)]
-        before = build.update_along(before, build.broadcast(begin, one), vector_dim, build.scalar_i32(column))
+    one = [size if dim != vector_dim else 1 for dim, size in enumerate(kind.shape)]
+    before = build.broadcast(begin, one)
+    if one != list(kind.shape):
+        before = build.update_along(build.zeros(kind), before, vector_dim, build.scalar_i32(column))
     return stablehlo.subtract(indices, before)
 
 
