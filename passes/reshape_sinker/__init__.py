@@ -5,7 +5,8 @@
     transpose(dot(x, y))  ->   dot(y, x)
 
 Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the
-reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way.
+reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way; and
+transposed products, of which two buffers would exist.
 Leaves alone a reshape that others read as well, sums of transposed and merged floats of fewer than 32 bits, and with
 --no-reassociate all of floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a reshape
 or transpose behind one more op, or takes it away, and adds none.
@@ -51,6 +52,6 @@ def make_patterns(options: Options) -> dict[str, tuple[Pattern, ...]]:
     return {
         **dict.fromkeys(STABLEHLO_POINTWISE, elementwise),
         "stablehlo.dot_general": (dot_of_transpose, dot_of_reshape, dot_of_reshapes),
-        TRANSPOSE: (transpose_of_dot,),
+        TRANSPOSE: (transpose_of_dot(options.size_threshold),),
         "stablehlo.reduce": _REDUCES if options.reassociate else (reduce_of_transpose_in_any_order,),
     }

@@ -12,9 +12,11 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.reassociation import Group, reassociation_of
+from exla_opt.ir.rewrite import Pattern
+from exla_opt.ir.types import Types
 from exla_opt.ir.values import plain_defining_op
 
-from .moved import RESHAPE, TRANSPOSE
+from .moved import RESHAPE, TRANSPOSE, only_for
 
 
 def _is_whole(group: Group, before: Sequence[int], after: Sequence[int]) -> bool:
@@ -83,17 +85,23 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
     return None
 
 
-def transpose_of_dot(op: ir.Operation) -> ir.Value | None:
-    """transpose(dot(x, y)) = dot(y, x), where it puts the free dimensions of y before those of x"""
-    dot = plain_defining_op(op.operands[0], "stablehlo.dot_general")
-    if dot is None or any(use.owner.operation != op for use in dot.results[0].uses) or not _may_be_turned(dot):
-        return None
-    left, right = _sides(dot)
-    batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
-    middle = batch + len(left.free)
-    if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
-        return None
-    return _dot(dot, [right, left], is_turned=True)
+def transpose_of_dot(threshold: int) -> Pattern:
+    """The pattern for transposes of more than so many bytes: of smaller ones XLA's order of the ops counts for more."""
+    types = Types()
+
+    def pattern(op: ir.Operation) -> ir.Value | None:
+        """transpose(dot(x, y)) = dot(y, x), above the threshold, where the free dimensions of x and y change places"""
+        dot = only_for(op.operands[0], "stablehlo.dot_general", op)
+        if dot is None or types.of(op.results[0]).bytes <= threshold or not _may_be_turned(dot):
+            return None
+        left, right = _sides(dot)
+        batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
+        middle = batch + len(left.free)
+        if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
+            return None
+        return _dot(dot, [right, left], is_turned=True)
+
+    return pattern
 
 
 def _may_be_turned(dot: ir.Operation) -> bool:

@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --passes=reshape-sinker | filecheck %s
+// RUN: %exla-opt %s --passes=reshape-sinker --size-threshold=60 | filecheck %s
 
 // The gradients of weights: the product is made as it is wanted. Not where its batch dimension moves as well, and not where
 // somebody reads it as it is.
