@@ -158,6 +158,8 @@ class Buffers:
         producer = self.producer(value)
         if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
             return True
+        if not self.machine.breadth_first and self.is_made_by(value, "convolution"):
+            return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 
     def is_column_major(self, value: int) -> bool:

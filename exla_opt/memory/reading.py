@@ -27,6 +27,7 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_convolutions import ordered_captures, undoes_order
 from .gpu_dots import Product, merge_dots, product_of, write_turned
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
@@ -102,7 +103,7 @@ class _Reader:
                 self.add_barrier(op)
             elif self.is_gpu and op.name == "stablehlo.transpose" and op.results[0] in number:
                 self.read_as_it_is(op.operands)  # the product that it turns writes it so
-            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or self.is_written_so(op):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
                 op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
@@ -122,6 +123,10 @@ class _Reader:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
+
+    def is_written_so(self, op: ir.Operation) -> bool:
+        """Whether a GPU's library wrote what a transpose reads in the order that the transpose brings about."""
+        return self.is_gpu and undoes_order(op, self.types)
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
         """Note what is read in its own shape; the rest of what is read is read in another one only."""
@@ -241,6 +246,9 @@ class _Reader:
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine, sunk) for block in blocks]
         number = builder.number
+        copies = ordered_captures(builder, op, blocks[0]) if is_loop and self.is_gpu else {}
+        captures = tuple(copies.get(value, value) for value in captures)
+        there = {value: copies.get(number[value], number[value]) for value in captured}
         if is_loop and len(places) < len(operands):
             operands, results = (tuple(each[place] for place in places) for each in (operands, results))
             for body, _ in read:
@@ -254,7 +262,7 @@ class _Reader:
             captures,
             bodies=tuple(body for body, _ in read),
             outside=tuple(
-                {inner: number[value] for value, inner in numbers.items() if value in captured} for _, numbers in read
+                {inner: there[value] for value, inner in numbers.items() if value in there} for _, numbers in read
             ),
             narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
             trips=(trip_count(op) or 1) if is_loop else 1,

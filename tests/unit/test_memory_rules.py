@@ -192,6 +192,12 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         lambda a, b: jnp.tanh(jnp.einsum("bi,bi->b", jnp.exp(a), b)),
         (of(SIZE * 32, 10), of(SIZE * 32, 10)),
     ),
+    "products of reshaped rows": (
+        lambda a, b: jnp.tanh(
+            lax.dot_general(jnp.sin(a).reshape(SIZE, 4, 80), b.reshape(SIZE, 4, 80), (((1, 2), (1, 2)), ((0,), (0,))))
+        ),
+        (LONG, LONG),
+    ),
     "nine tensors stacked": (lambda a: jnp.stack([a * i for i in range(9)]).std(0), (MATRIX,)),
     "rows put together that are short": (
         lambda a, b: jnp.tanh(jnp.concatenate([a * 2, b + 1], 1)) @ jnp.ones((120, 2)),
