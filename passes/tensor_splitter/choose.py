@@ -251,11 +251,6 @@ class _Chooser:
             return Refusal(
                 Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
             )
-        if Trait.CONTROL_FLOW in node.traits:
-            return Refusal(
-                Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
-                tensor.producer,
-            )
         if value not in written:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
         if prod(tensor.type.shape) == 0:

@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.loops import after_input
-from exla_opt.ir.types import Types
+from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import defining_op
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
@@ -36,6 +36,7 @@ class _Tiles:
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
+        self.read: dict[int, list[ir.Value]] = {}
 
     def present(self, mapping: DimMapping | None) -> bool:
         """Whether the tensor has the indices of this run (between two borders it has all or none)."""
@@ -53,9 +54,15 @@ class _Tiles:
         """Where the tile begins in the tensor's own dimension."""
         return self.offset(mapping.inner, -mapping.low * mapping.inner)
 
+    def values_of(self, position: int) -> list[ir.Value]:
+        """The operands of an op as they are in IR now."""
+        if position not in self.read:
+            self.read[position] = self.graph.nodes[position].values()
+        return self.read[position]
+
     def operand(self, tiled: TiledOp, index: int) -> ir.Value:
         node = self.graph.nodes[tiled.node]
-        value, mapping = node.op.operands[index], tiled.operands[index]
+        value, mapping = self.values_of(tiled.node)[index], tiled.operands[index]
         number = node.operands[index]
         if mapping is None:
             return self.whole(number, value)
@@ -122,8 +129,10 @@ class _Tiles:
             if index in factor.chained:
                 assert state is not None
                 operands.append(state[factor.chained.index(index)])
+            elif tiling.starts_anew(node.op, factor, index):
+                operands.append(build.zeros(node.op.operands[index].type))
             else:
-                operands.append(self.operand(tiled, index) if self.present(mapping) else node.op.operands[index])
+                operands.append(self.operand(tiled, index) if self.present(mapping) else self.values_of(tiled.node)[index])
         return tiling.build_tile(
             node.op,
             factor,
@@ -138,9 +147,11 @@ class _Tiles:
         written = []
         for whole, output in zip(wholes, _outputs_of(self.loop, tiled.node), strict=True):
             mapping, made = tiled.results[output], results[output]
-            written.append(
-                made if mapping is None else build.update_along(whole, made, mapping.dim, self.position_in(mapping))
-            )
+            if mapping is not None:
+                made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
+            elif output in tiled.factor.summed:
+                made = stablehlo.add(whole, build.convert(made, element_type(whole)))
+            written.append(made)
         return written
 
 
@@ -160,7 +171,10 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
         with node.op.location:
             states[position] = [] if factor.kind is Kind.INDEPENDENT else tiling.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
-                states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
+                for index in _outputs_of(loop, position):
+                    summed = index in factor.summed
+                    kind = tiling.sum_type(node.op, index) if summed else node.op.results[index].type
+                    states[position].append(build.zeros(kind))
             if factor.kind is not Kind.CHAIN:
                 states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
     return states
@@ -224,6 +238,9 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
             outputs = _outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
+            for index in tiled.factor.summed:
+                if index in results:
+                    results[index] = tiling.add_start(op, index, results[index], op.operands[index])
         else:
             results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():
@@ -257,7 +274,7 @@ def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value 
     found: tuple[int, int, ir.Value] | None = None
     for position in loop.stage.nodes:
         node = graph.nodes[position]
-        for number, value in zip(node.operands, node.op.operands, strict=True):
+        for number, value in zip(node.operands, node.values(), strict=True):
             tensor = graph.tensors[number]
             made = tensor.producer
             if made == OUTSIDE or made in inside or not prod(tensor.type.shape):

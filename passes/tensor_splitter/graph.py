@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import captured_values
+from exla_opt.ir.walk import captured_values, operands_of
 from exla_opt.memory.block import Operation
+from exla_opt.ops.factor import lay_factor
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -37,6 +38,7 @@ class Tensor:
 class Node:
     """One operation: numbers of its operands, results and of the values its regions capture.
 
+    What the blocks of control flow capture stands behind its operands as well, for it may be read in slices.
     rules, number: the rules of the whole module, and which of them is the op's.
     """
 
@@ -59,12 +61,16 @@ class Node:
         """What kind of op it is."""
         return traits_of(self.name)
 
+    def values(self) -> list[ir.Value]:
+        """The operands as they are in IR now."""
+        return operands_of(self.op)
+
 
 @dataclass(slots=True)
 class Graph:
     """One block. `nodes` are in program order; the last is the terminator.
 
-    A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
+    A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
     the splitter made itself. types: of all tensors of the module. operations: what the memory model has read of the
@@ -149,10 +155,13 @@ class _Reader:
             position = len(nodes)
             operands = tuple([tensor(value) for value in op.operands])
             captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
+            if captures and Trait.CONTROL_FLOW in traits_of(name):
+                operands += captures
+            else:
+                for capture in captures:
+                    tensors[capture].users.append((position, -1))
             for index, operand in enumerate(operands):
                 tensors[operand].users.append((position, index))
-            for capture in captures:
-                tensors[capture].users.append((position, -1))
             first = len(tensors)
             for index, value in enumerate(op.results):
                 number[value] = first + index
@@ -201,40 +210,19 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
 
     None when the region's index is not a whole number of the factor's indices.
     """
-    if wanted.inner % own.inner:
-        return None
-    scale = wanted.inner // own.inner
-    if own.length != wanted.length * scale:
-        return None
-    offset = own.low - wanted.low * scale
-
-    def on_region(mapping: DimMapping | None) -> DimMapping | None:
-        if mapping is None:
-            return None
-        return DimMapping(mapping.dim, mapping.length // scale, mapping.inner * scale, (mapping.low - offset) // scale)
-
-    present = [mapping for mapping in (*factor.operands, *factor.results) if mapping is not None]
-    if any(mapping.length % scale or (mapping.low - offset) % scale for mapping in present):
-        return None
-    return TiledOp(
-        node.position,
-        factor,
-        scale,
-        offset,
-        tuple(map(on_region, factor.operands)),
-        tuple(map(on_region, factor.results)),
-    )
+    laid = lay_factor(factor, own, wanted)
+    return None if laid is None else TiledOp(node.position, factor, laid.scale, laid.offset, laid.operands, laid.results)
 
 
 def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
     """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_result(index, wanted.dim)
+    factor = node.rule.at_result(index, wanted.dim, wanted.inner)
     own = factor.results[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
 
 
 def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
     """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_operand(index, wanted.dim)
+    factor = node.rule.at_operand(index, wanted.dim, wanted.inner)
     own = factor.operands[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None

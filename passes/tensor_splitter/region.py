@@ -15,7 +15,7 @@ from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import OUTSIDE, Graph, Node, TiledOp, tiled_from_operand, tiled_from_result, updates_carry
+from .graph import OUTSIDE, TILE_MARK, Graph, Node, TiledOp, tiled_from_operand, tiled_from_result, updates_carry
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
@@ -84,7 +84,7 @@ class _Growth:
         """Make `node` a tiled op if it can be one; True when it is."""
         if node.position in self.region.tiled:
             return True
-        if Trait.CONTROL_FLOW in node.traits or node.position == self.graph.terminator:
+        if TILE_MARK in node.op.attributes or node.position == self.graph.terminator:
             return False
         if updates_carry(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
@@ -92,7 +92,7 @@ class _Growth:
             return False
         tiled = self.choose(node)
         if tiled is None:
-            self.region.blocked.setdefault(node.position, node.rule.reason)
+            self.region.blocked.setdefault(node.position, node.rule.why())
             return False
         if not self.allowed(node, tiled.factor):
             reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
@@ -187,6 +187,8 @@ def _add_between(
             continue  # another region's big tensor: this one ends here
         tiled = tiled_from_result(node, tensor.result_index, wanted[value])
         if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or not allowed(node, tiled.factor):
+            continue
+        if tiled.factor.summed or TILE_MARK in node.op.attributes:
             continue
         if any(wanted.get(v, s) != s for v, s in zip(node.results, tiled.results, strict=True)):
             continue
