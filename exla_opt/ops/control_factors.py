@@ -2,9 +2,9 @@
 
     while (%c : [i,j], %s : [j]) { return f(%c), %s + sum_i(%c) }    ([i,j], [j]) -> ([i,j], [j])    %s is a sum over i
 
-A factor starts from one carry, or from one captured tensor, and one of its dimensions. `block_flow` follows it through
-the body; whatever carry it reaches joins it, and the body is walked again, until nothing joins. The condition of a loop
-must not depend on any of it. Found when it is asked for, and remembered: most loops are never asked.
+A factor starts from one carry, or from one captured tensor, and one of its dimensions. `block_search` follows it
+through the body; whatever carry it reaches joins it, and the body is walked again, until nothing joins. The condition
+of a loop must not depend on any of it. Found when it is asked for, and remembered: most loops are never asked.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from jaxlib.mlir import ir
 
 from exla_opt.ir.build import shape_of
+from exla_opt.ir.locations import describe
 from exla_opt.ir.walk import captured_values, operands_of, operations_of, terminator, walk_regions
 from exla_opt.remarks import Reason
 
-from .block_flow import BlockSearch, ControlFactor, Partial, Refused, State, number_ops
+from .block_flow import ControlFactor, Partial, Refused, State
+from .block_search import BlockSearch, number_ops
 from .effects import has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule
 from .partial_sums import is_zero
@@ -54,7 +56,11 @@ class ControlRule(OpRule):
         """The general reason, and why the last question had no answer."""
         if not self.refused:
             return self.reason
-        return Reason(self.reason.code, f"{self.reason.text}: {self.refused[-1].reason}")
+        refused = self.refused[-1]
+        text = f"{self.reason.text}: {refused.reason}"
+        if refused.op is None:
+            return Reason(self.reason.code, text)
+        return Reason(self.reason.code, text, refused.op.name, describe(refused.op))
 
     def cut_at(
         self, value: ir.Value, operands: Mapping[int, tuple[int, int]], results: Mapping[int, tuple[int, int]]

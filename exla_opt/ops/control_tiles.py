@@ -1,4 +1,4 @@
-"""The loop or branch of one tile: the same op on slices, its blocks rebuilt op by op as `block_flow` found."""
+"""The loop or branch of one tile: the same op on slices, its blocks rebuilt op by op as `block_search` found."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.walk import operands_of, operations_of, walk_regions
 
 from .block_flow import BARRIER, BlockFlow, ControlFactor
-from .factor import DimMapping, LaidFactor
+from .factor import DimMapping, Factor, LaidFactor
 from .tile import Range, Tile
 
 _LOOP = "stablehlo.while"
 _BuildTile = Callable[
     [
         ir.Operation,
-        ControlFactor,
+        Factor,
         Sequence[ir.Value],
         ir.Value,
         Sequence[Range | None],

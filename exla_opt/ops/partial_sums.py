@@ -2,8 +2,8 @@
 
     f(a) + f(b) = f(a + b)
 
-A value of a body that is summed over the cut factor is a partial sum in every tile. Ops that are linear in it may run on
-the partial sums, and the tiles' results are added at the end of the loop; all others need the complete sum.
+A value of a body that is summed over the cut factor is a partial sum in every tile. Ops that are linear in it may run
+on the partial sums, and the tiles' results are added at the end of the loop; all others need the complete sum.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from .partial_sums import is_zero
 from .rules import OPS
 from .tile import Range, Tile
 
-
 _LOOP = "stablehlo.while"
 
 

@@ -191,6 +191,8 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
     remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    if refusal.reason.stopped_by:
+        return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
     if refusal.node is None or refusal.node == graph.tensors[value].producer:
         return remark
     node = graph.nodes[refusal.node]

@@ -36,7 +36,6 @@ class _Tiles:
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
-        self.read: dict[int, list[ir.Value]] = {}
 
     def present(self, mapping: DimMapping | None) -> bool:
         """Whether the tensor has the indices of this run (between two borders it has all or none)."""
@@ -54,16 +53,8 @@ class _Tiles:
         """Where the tile begins in the tensor's own dimension."""
         return self.offset(mapping.inner, -mapping.low * mapping.inner)
 
-    def values_of(self, position: int) -> list[ir.Value]:
-        """The operands of an op as they are in IR now."""
-        if position not in self.read:
-            self.read[position] = self.graph.nodes[position].values()
-        return self.read[position]
-
-    def operand(self, tiled: TiledOp, index: int) -> ir.Value:
-        node = self.graph.nodes[tiled.node]
-        value, mapping = self.values_of(tiled.node)[index], tiled.operands[index]
-        number = node.operands[index]
+    def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
+        number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
         if mapping is None:
             return self.whole(number, value)
         if number in self.made and self.made[number][0] == mapping:
@@ -125,14 +116,14 @@ class _Tiles:
         node, factor = self.graph.nodes[tiled.node], tiled.factor
         length = self.run.tile * tiled.scale
         operands = []
-        for index, mapping in enumerate(tiled.operands):
+        for index, (mapping, value) in enumerate(zip(tiled.operands, node.values(), strict=True)):
             if index in factor.chained:
                 assert state is not None
                 operands.append(state[factor.chained.index(index)])
             elif tiling.starts_anew(node.op, factor, index):
-                operands.append(build.zeros(node.op.operands[index].type))
+                operands.append(build.zeros(value.type))
             else:
-                operands.append(self.operand(tiled, index) if self.present(mapping) else self.values_of(tiled.node)[index])
+                operands.append(self.operand(tiled, index, value) if self.present(mapping) else value)
         return tiling.build_tile(
             node.op,
             factor,

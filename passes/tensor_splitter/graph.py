@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import captured_values, operands_of
-from exla_opt.memory.block import Operation
+from exla_opt.memory.block import Block, Operation
 from exla_opt.ops.factor import lay_factor
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
@@ -36,9 +36,10 @@ class Tensor:
 
 @dataclass(slots=True)
 class Node:
-    """One operation: numbers of its operands, results and of the values its regions capture.
+    """One operation: numbers of its operands, results and of the values that its scalar code captures.
 
-    What the blocks of control flow capture stands behind its operands as well, for it may be read in slices.
+    What the blocks of control flow capture stands behind its operands, for it may be read in slices: there are `own`
+    operands of the op itself.
     rules, number: the rules of the whole module, and which of them is the op's.
     """
 
@@ -50,6 +51,7 @@ class Node:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     captures: tuple[int, ...]
+    own: int
 
     @property
     def rule(self) -> OpRule:
@@ -73,8 +75,8 @@ class Graph:
     A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
-    the splitter made itself. types: of all tensors of the module. operations: what the memory model has read of the
-    nodes.
+    the splitter made itself. types: of all tensors of the module. operations, bodies: what the memory model has read of
+    the nodes, and of the blocks of control flow.
     """
 
     block: ir.Block
@@ -86,6 +88,7 @@ class Graph:
     tile: bool = False
     types: Types = field(default_factory=Types)
     operations: dict[int, Operation | None] = field(default_factory=dict)
+    bodies: dict[int, list[Block]] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:
@@ -154,12 +157,12 @@ class _Reader:
             name = op.name
             position = len(nodes)
             operands = tuple([tensor(value) for value in op.operands])
+            own = len(operands)
             captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
-            if captures and Trait.CONTROL_FLOW in traits_of(name):
-                operands += captures
-            else:
-                for capture in captures:
-                    tensors[capture].users.append((position, -1))
+            if Trait.CONTROL_FLOW in traits_of(name):
+                operands, captures = operands + captures, ()
+            for capture in captures:
+                tensors[capture].users.append((position, -1))
             for index, operand in enumerate(operands):
                 tensors[operand].users.append((position, index))
             first = len(tensors)
@@ -167,7 +170,7 @@ class _Reader:
                 number[value] = first + index
                 tensors.append(Tensor(value, self.types.of(value), position, index))
             results = tuple(range(first, len(tensors)))
-            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
+            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures, own))
             self.ops += 1
             if Trait.CONTROL_FLOW in nodes[position].traits:
                 own = TILE_MARK in op.attributes
@@ -211,7 +214,9 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
     None when the region's index is not a whole number of the factor's indices.
     """
     laid = lay_factor(factor, own, wanted)
-    return None if laid is None else TiledOp(node.position, factor, laid.scale, laid.offset, laid.operands, laid.results)
+    if laid is None:
+        return None
+    return TiledOp(node.position, factor, laid.scale, laid.offset, laid.operands, laid.results)
 
 
 def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:

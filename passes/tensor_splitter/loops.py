@@ -8,7 +8,7 @@ a tile, nor on the tensor of the region that was asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
 from exla_opt.ops.traits import Trait
@@ -129,9 +129,12 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
 
 def _used_whole(region: Region, node: Node) -> Reason:
     """Why the blocks of control flow read a tensor unsplit."""
+    text = f"the body of {node.name} uses it whole"
     blocked = region.blocked.get(node.position)
     _, _, why = blocked.text.partition(": ") if blocked else ("", "", "")
-    return Reason("EX303", f"the body of {node.name} uses it whole" + (f": {why}" if why else ""))
+    if blocked is None or not why:
+        return Reason("EX303", text)
+    return replace(blocked, code="EX303", text=f"{text}: {why}")
 
 
 def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
@@ -140,7 +143,7 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
         node = graph.nodes[user]
         if user == graph.terminator:
             return refuse_returned(graph)
-        if index < 0 or (user not in region.tiled and index >= len(node.op.operands)):
+        if index < 0 or (user not in region.tiled and index >= node.own):
             return Refusal(_used_whole(region, node), user)
         if user not in region.tiled:
             return Refusal(region.blocked.get(user, node.rule.why()), user)

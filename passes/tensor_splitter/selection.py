@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
-from exla_opt.ops.comparisons import asks
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
@@ -104,7 +104,7 @@ class Selection:
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
         others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(asks(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
+        if any(asks_inside(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
             return False
         replaced = [rival for rival in rivals if rival not in others]
         for rival in replaced:
