@@ -31,7 +31,7 @@ class Refused(Exception):
         self.op = op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ControlFactor(Factor):
     """One way to cut control flow from outside, its operands followed by what its blocks capture.
 

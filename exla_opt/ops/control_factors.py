@@ -122,7 +122,10 @@ class ControlRule(OpRule):
         captured = {values[index]: state for index, state in operands.items() if index >= count}
         numbers, _ = number_ops(body, number_ops(condition, self.number + 1)[1])
         arguments = list(body.arguments)
+        tested = set(captured_values_of(condition))
         while True:
+            if not tested.isdisjoint(captured) or any(map(_is_read, (condition.arguments[index] for index in carried))):
+                raise Refused("it runs until all along that dimension is done: its condition depends on what is cut")
             states = {arguments[index]: state for index, state in carried.items()} | captured
             search = BlockSearch(body, self.rules, numbers, length, states, carried)
             after = search.run()
@@ -133,12 +136,6 @@ class ControlRule(OpRule):
             if not joined:
                 break
             carried |= joined
-        for index in carried:
-            if any(True for _ in condition.arguments[index].uses):
-                raise Refused("it runs until all along that dimension is done: its condition depends on what is cut")
-        tested = set(captured_values_of(condition))
-        if not tested.isdisjoint(captured):
-            raise Refused("its condition depends on what is cut")
         flow, needed = search.finish(tested)
         mappings = tuple(_mapping(carried.get(index)) for index in range(count))
         summed = tuple(sorted(index for index, state in carried.items() if isinstance(state, Partial)))
@@ -195,6 +192,10 @@ def captured_values_of(block: ir.Block) -> list[ir.Value]:
         read += [*op.operands, *(captured_values(op) if len(op.regions) else ())]
         inside.update(op.results)
     return [value for value in read if value not in inside]
+
+
+def _is_read(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
 
 
 def _mapping(state: State | None) -> DimMapping | None:

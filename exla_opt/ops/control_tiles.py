@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -16,17 +17,22 @@ from .factor import DimMapping, Factor, LaidFactor
 from .tile import Range, Tile
 
 _LOOP = "stablehlo.while"
-_BuildTile = Callable[
-    [
-        ir.Operation,
-        Factor,
-        Sequence[ir.Value],
-        ir.Value,
-        Sequence[Range | None],
-        Sequence[Range | None],
-    ],
-    list[ir.Value],
-]
+
+
+class _BuildTile(Protocol):
+    """`tiling.build_tile`, which reads the definitions of all ops."""
+
+    def __call__(
+        self,
+        op: ir.Operation,
+        factor: Factor,
+        operands: Sequence[ir.Value],
+        start: ir.Value,
+        operand_ranges: Sequence[Range | None],
+        result_ranges: Sequence[Range | None],
+        widens: bool = True,
+    ) -> list[ir.Value]:
+        """The results of one tile of an op."""
 
 
 def build_control(tile: Tile, build_tile: _BuildTile) -> list[ir.Value]:
@@ -126,6 +132,7 @@ class _Values:
             self.offset(laid.scale),
             [None if mapping is None else place for mapping in laid.operands],
             [None if mapping is None else place for mapping in laid.results],
+            widens=False,
         )
         kept = [build.convert(new, element_type(old)) for old, new in zip(op.results, results, strict=True)]
         self.read(list(op.results), laid.results, kept)

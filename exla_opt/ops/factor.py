@@ -61,6 +61,10 @@ class Factor:
     least: int = 1
     summed: tuple[int, ...] = ()
 
+    def is_same(self, index: int) -> bool:
+        """Whether a result is the same in every slice."""
+        return self.kind is Kind.INDEPENDENT and self.results[index] is None and index not in self.summed
+
 
 @dataclass(frozen=True, slots=True)
 class LaidFactor:

@@ -31,6 +31,7 @@ def build_tile(
     start: ir.Value,
     operand_ranges: Sequence[Range | None],
     result_ranges: Sequence[Range | None],
+    widens: bool = True,
 ) -> list[ir.Value]:
     """Make the op for one tile at the current insertion point, and return its results.
 
@@ -39,12 +40,13 @@ def build_tile(
     tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
     range is empty, and what stands in its place is not read.
     A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
+    widens: whether that holds of ops that could have narrow results as well: inside a loop that is cut they do.
     """
     types = [
         _tile_type(result.type, mapping, place)
         for result, mapping, place in zip(op.results, factor.results, result_ranges, strict=True)
     ]
-    if factor.kind is Kind.REDUCING:
+    if factor.kind is Kind.REDUCING and (widens or _combination(op).converts):
         types = state_types(op, factor)
     tile = Tile(op, factor, operands, start, operand_ranges, result_ranges, tuple(types))
     rule = OPS[op.name].tile

@@ -32,7 +32,7 @@ class _Tiles:
         self.loop = loop
         self.run = run
         self.start = start
-        self.made: dict[int, tuple[DimMapping, ir.Value]] = {}
+        self.made: dict[int, tuple[DimMapping | None, ir.Value]] = {}
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
@@ -55,10 +55,10 @@ class _Tiles:
 
     def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
         number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
-        if mapping is None:
-            return self.whole(number, value)
         if number in self.made and self.made[number][0] == mapping:
             return self.made[number][1]
+        if mapping is None:
+            return self.whole(number, value)
         key = (number, mapping)
         if key not in self.slices:
             self.slices[key] = build.slice_along(
@@ -107,9 +107,9 @@ class _Tiles:
                 if position in states:
                     wholes = states[position][len(scanned) :]
                     states[position] = scanned + self.write(tiled, wholes, results)
-                for number, mapping, made in zip(node.results, tiled.results, results, strict=True):
-                    if mapping is not None:
-                        self.made[number] = (mapping, made)
+                for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
+                    if mapping is not None or tiled.factor.is_same(index):
+                        self.made[number] = (mapping, results[index])
         return states
 
     def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:

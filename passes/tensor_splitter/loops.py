@@ -195,7 +195,7 @@ def _own_outputs(graph: Graph, region: Region, producers: Producers, position: i
     tiled = region.tiled[position]
     outputs = []
     for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
-        if mapping is None:
+        if mapping is None and not tiled.factor.is_same(index):
             outputs.append(Output(position, index, None))
         elif _needed_whole(graph, producers, value):
             outputs.append(Output(position, index, mapping))

@@ -247,14 +247,14 @@ Producers = dict[int, tuple[int | None, ...]]
 
 def find_producers(graph: Graph, region: Region) -> Producers:
     """For every tiled op and operand the position of the tiled op whose result it is, in that very tile."""
-    made: dict[int, tuple[int, DimMapping]] = {}
+    made: dict[int, tuple[int, DimMapping | None]] = {}
     for position, tiled in region.tiled.items():
-        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
-            if mapping is not None:
+        for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
+            if mapping is not None or tiled.factor.is_same(index):
                 made[value] = (position, mapping)
 
     def producer(value: int, mapping: DimMapping | None) -> int | None:
-        found = made.get(value) if mapping is not None else None
+        found = made.get(value)
         return found[0] if found and found[1] == mapping else None
 
     return {
