@@ -229,7 +229,7 @@ class BlockSearch:
             return
         needed = None if maker is None or self.states.get(value) is not None else linear_operands(maker, ())
         if not needed or maker is None:
-            raise Refused(f"{op.name} adds to a sum what every slice would add again", op)
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op)
         for index in needed:
             self.want_sum(maker.operands[index], op)
 

@@ -79,6 +79,21 @@ class ControlRule(OpRule):
             return None
         return factor
 
+    def extended(
+        self, factor: ControlFactor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
+    ) -> ControlFactor | None:
+        """The factor with which more operands and results are cut; None where they cannot be."""
+        before = {index: mapping for index, mapping in enumerate(factor.operands) if mapping is not None}
+        after = {index: mapping for index, mapping in enumerate(factor.results) if mapping is not None}
+        if any(mapping.length != factor.size for mapping in (*operands.values(), *results.values())):
+            return None
+        try:
+            found = self.factor_from(before | dict(operands), factor.size, after | dict(results))
+            self.check_starts(found)
+        except Refused:
+            return None
+        return found
+
     def check_starts(self, factor: ControlFactor) -> None:
         """What is summed starts from zero in every tile; its own start is added at the end, if adding is all."""
         if self.op.name != _LOOP:

@@ -55,10 +55,13 @@ class _Tiles:
 
     def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
         number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
-        if number in self.made and self.made[number][0] == mapping:
-            return self.made[number][1]
+        made, tile = self.made.get(number, (None, None))
+        if tile is not None and made == mapping:
+            return tile
         if mapping is None:
             return self.whole(number, value)
+        if tile is not None and made is None:  # the same in every tile
+            value = tile
         key = (number, mapping)
         if key not in self.slices:
             self.slices[key] = build.slice_along(
