@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from jaxlib.mlir import ir
-
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import TensorType
 from exla_opt.ir.walk import CONTROL_FLOW
@@ -18,7 +16,7 @@ from exla_opt.memory.operation import has_own_buffer, read_operation
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of
-from exla_opt.memory.tiles import most_written, tile_of
+from exla_opt.memory.tiles import CutBodies
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
@@ -66,38 +64,11 @@ def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -
     return (*shape[: mapping.dim], min(tile, mapping.length) * mapping.inner, *shape[mapping.dim + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """The bodies of control flow that is cut. dims: as `ControlFactor.cut_dims` gives them. length: indices in all.
-
-    scale: those of one index of the region. trips: how often they run.
-    """
-
-    bodies: list[Block]
-    dims: dict[ir.Value, int]
-    length: int
-    scale: int
-    trips: int
-
-    def in_tile(self, op: Operation, tile: int, machine: Machine) -> Operation:
-        """The op with what its bodies take in a tile of the region."""
-        count = min(tile * self.scale, self.length)
-        bodies = [tile_of(body, self.dims, count, self.length) for body in self.bodies]
-        price = seconds_in_cache if machine.kind == "cpu" else seconds_of
-        seconds = max(price(body, machine) for body in bodies) + machine.seconds_per_trip
-        scratch = max(run_block(body, machine).peak for body in bodies)
-        return replace(op, scratch=scratch, seconds=self.trips * seconds)
-
-    def bytes_per_index(self, machine: Machine) -> int:
-        """The most that an index of the region takes of a tensor that the bodies write to memory."""
-        most = max(most_written(body, self.dims, machine) for body in self.bodies)
-        return -(-most * self.scale // self.length)
-
-
 class PlannedBlock:
     """A block that is only planned, with tensors numbered anew from those of the graph.
 
-    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles.
+    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. inside, positions:
+    by the place of an op, the bodies of control flow that is cut, and its position in the graph.
     """
 
     def __init__(self, graph: Graph, machine: Machine):
@@ -107,7 +78,8 @@ class PlannedBlock:
         self.kinds: list[TensorType] = []
         self.mappings: list[DimMapping | None] = []
         self.number: dict[int, int] = {}
-        self.inside: dict[int, _Inside] = {}
+        self.inside: dict[int, CutBodies] = {}
+        self.positions: dict[int, int] = {}
 
     def fresh(self, kind: TensorType, mapping: DimMapping | None = None) -> int:
         """The number of a tensor that the graph does not have."""
@@ -142,7 +114,11 @@ class PlannedBlock:
             trips = (trip_count(node.op) or 1) if Trait.IN_PLACE in node.traits else 1
             bodies = bodies_of(self.graph, node, self.machine)
             dims, length = tiled.factor.cut_dims(), tiled.factor.size
-            self.inside[len(self.ops)] = _Inside(bodies, dims, length, tiled.scale, trips)
+            key = (node.position, tiled.factor, tiled.scale)
+            if key not in self.graph.inside:
+                self.graph.inside[key] = CutBodies(bodies, dims, length, tiled.scale, trips, self.machine)
+            self.inside[len(self.ops)] = self.graph.inside[key]
+            self.positions[len(self.ops)] = node.position
         pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
         self.ops.append(
             replace(
@@ -162,10 +138,7 @@ class PlannedBlock:
         sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
         ops = self.ops
         if self.inside:
-            ops = [
-                self.inside[place].in_tile(op, tile, self.machine) if place in self.inside else op
-                for place, op in enumerate(ops)
-            ]
+            ops = [self.inside[place].in_tile(op, tile) if place in self.inside else op for place, op in enumerate(ops)]
         return Block(ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
 
 
@@ -229,7 +202,7 @@ def bytes_per_index(body: Body) -> int:
     written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
     most = max((-(-size // mapping.length) for size, mapping in stored), default=0)
-    return max(most, *(inside.bytes_per_index(planned.machine) for inside in planned.inside.values()), 0)
+    return max(most, *(inside.bytes_per_index() for inside in planned.inside.values()), 0)
 
 
 def body_peak(body: Body, tile: int) -> int:

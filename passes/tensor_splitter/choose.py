@@ -197,7 +197,8 @@ class _Chooser:
         tensor = self.graph.tensors[value]
         if tensor.producer == OUTSIDE:
             return False
-        return bool(tensor.users) or Trait.CONTROL_FLOW in self.graph.nodes[tensor.producer].traits
+        node = self.graph.nodes[tensor.producer]
+        return bool(tensor.users) or (Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes)
 
     def widen(self, choice: Choice) -> None:
         """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""

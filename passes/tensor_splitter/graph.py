@@ -6,7 +6,7 @@ Operations are numbered, never hashed: the hash of an `ir.Operation` changes wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import captured_values, operands_of
 from exla_opt.memory.block import Block, Operation
+from exla_opt.memory.tiles import CutBodies
 from exla_opt.ops.factor import lay_factor
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
@@ -75,8 +76,8 @@ class Graph:
     A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
-    the splitter made itself. types: of all tensors of the module. operations, bodies: what the memory model has read of
-    the nodes, and of the blocks of control flow.
+    the splitter made itself. types: of all tensors of the module. operations, bodies, inside: what the memory model has
+    read of the nodes, of the blocks of control flow, and found out about these when they are cut.
     """
 
     block: ir.Block
@@ -89,6 +90,7 @@ class Graph:
     types: Types = field(default_factory=Types)
     operations: dict[int, Operation | None] = field(default_factory=dict)
     bodies: dict[int, list[Block]] = field(default_factory=dict)
+    inside: dict[Hashable, CutBodies] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:

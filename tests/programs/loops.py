@@ -1,4 +1,4 @@
-"""Loops of the program that are cut from outside: scans over layers and over time, solvers, random numbers; refusals."""
+"""Loops of the program that are cut from outside: scans over layers and time, solvers, random numbers; refusals."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ from tests.programs.model import Program, export_program
 
 OPTIONS = Options(size_threshold=64_000, split_size=16_000)
 PROGRAMS = [
-    program for module in (kernels, networks, indexing, reductions, values, control, loops) for program in module.PROGRAMS
+    program
+    for module in (kernels, networks, indexing, reductions, values, control, loops)
+    for program in module.PROGRAMS
 ]
 # What a loop's own counters, slices and alignment take, which is a lot against nothing.
 SMALL_CHANGE = 40_000
