@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from jaxlib.mlir import ir
 
@@ -15,53 +16,94 @@ from .seconds import seconds_in_cache, seconds_of
 
 
 @dataclass(frozen=True, slots=True)
+class _Cost:
+    """What bodies take: bytes, seconds of all trips, and seconds of their arithmetic alone."""
+
+    bytes: int
+    seconds: float
+    arithmetic: float
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The bodies of control flow as they are. trips: how often they run."""
+
+    blocks: list[Block]
+    trips: int
+    machine: Machine
+
+    @cached_property
+    def cost(self) -> _Cost:
+        return self.cost_of(self.blocks)
+
+    def cost_of(self, blocks: list[Block]) -> _Cost:
+        """What the bodies take if they are these."""
+        price = seconds_in_cache if self.machine.kind == "cpu" else seconds_of
+        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=0)
+        seconds = max(price(block, self.machine) for block in blocks) + self.machine.seconds_per_trip
+        arithmetic = sum(seconds_in_cache(block, free) for block in blocks)
+        return _Cost(max(run_block(block, self.machine).peak for block in blocks), self.trips * seconds, arithmetic)
+
+    @cached_property
+    def written(self) -> list[tuple[ir.Value, int]]:
+        """What the bodies, and those inside them, write to memory, and its bytes."""
+        found = []
+        stack = list(self.blocks)
+        while stack:
+            block = stack.pop()
+            written = fuse(block, self.machine).tensors()
+            found += [(block.values[number], block.sizes[number]) for number in written if number in block.values]
+            stack += [body for op in block.ops for body in op.bodies]
+        return found
+
+
+@dataclass(frozen=True)
 class CutBodies:
     """The bodies of control flow that is cut, in tiles of any length.
 
     dims: the dimension along which each of their values is cut. length: indices in all. scale: those of one index of
-    a region. trips: how often they run. known: what was found, by the length of the tile.
+    a region.
     """
 
-    bodies: list[Block]
+    bodies: Bodies
     dims: dict[ir.Value, int]
     length: int
     scale: int
-    trips: int
-    machine: Machine
-    known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def in_tile(self, op: Operation, tile: int) -> Operation:
-        """The op with what its bodies take in a tile of the region."""
-        count = min(tile * self.scale, self.length)
-        if count not in self.known:
-            self.known[count] = self.cost(count)
-        scratch, seconds = self.known[count]
+        """The op with what its bodies take in a tile of the region.
+
+        Looked at for one index and for all: what is between is no more than in proportion, for the peak is the largest
+        of sums of tensors that grow with the tile or stay.
+        """
+        part = self.part(tile)
+        scratch = int(self.one.bytes + part * (self.entire.bytes - self.one.bytes))
+        seconds = self.one.seconds + part * (self.entire.seconds - self.one.seconds)
         return replace(op, scratch=scratch, seconds=seconds)
 
-    def cost(self, count: int) -> tuple[int, float]:
-        """The bytes and the seconds of the bodies on some of the indices."""
-        bodies = [tile_of(body, self.dims, count, self.length) for body in self.bodies]
-        price = seconds_in_cache if self.machine.kind == "cpu" else seconds_of
-        seconds = max(price(body, self.machine) for body in bodies) + self.machine.seconds_per_trip
-        scratch = max(run_block(body, self.machine).peak for body in bodies)
-        return scratch, self.trips * seconds
+    def part(self, tile: int) -> float:
+        """Where a tile is between one index, 0, and all, 1."""
+        return (min(tile * self.scale, self.length) - 1) / (self.length - 1)
 
     def repeats(self, tile: int) -> float:
-        """How many times the arithmetic of the bodies is done when all tiles of this length are: what is not cut is
-        done again in each.
-        """
-        count = min(tile * self.scale, self.length)
-        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0)
-        parts = [[tile_of(body, self.dims, each, self.length) for body in self.bodies] for each in (count, self.length)]
-        part, all_of_it = (sum(seconds_in_cache(body, free) for body in bodies) for bodies in parts)
-        return part * self.length / count / all_of_it if all_of_it else 1.0
+        """How many times all tiles of this length do the arithmetic of the bodies: each repeats what is not cut."""
+        if not self.entire.arithmetic:
+            return 1.0
+        share = self.one.arithmetic + self.part(tile) * (self.entire.arithmetic - self.one.arithmetic)
+        return share * self.length / min(tile * self.scale, self.length) / self.entire.arithmetic
 
     def bytes_per_index(self) -> int:
         """The most that an index of the region takes of a tensor that the bodies write to memory."""
-        if 0 not in self.known:
-            most = max(most_written(body, self.dims, self.machine) for body in self.bodies)
-            self.known[0] = (most, 0.0)
-        return -(-self.known[0][0] * self.scale // self.length)
+        most = max((size for value, size in self.bodies.written if value in self.dims), default=0)
+        return -(-most * self.scale // self.length)
+
+    @cached_property
+    def one(self) -> _Cost:
+        return self.bodies.cost_of([tile_of(block, self.dims, 1, self.length) for block in self.bodies.blocks])
+
+    @property
+    def entire(self) -> _Cost:
+        return self.bodies.cost
 
 
 def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) -> Block:
@@ -102,11 +144,3 @@ def _place_of(shape: Shape, full: Shape, dim: int, length: int) -> int | None:
     alike = [place for place, size in enumerate(shape) if size == full[dim]]
     merged = [place for place, size in enumerate(shape) if size % length == 0]
     return next(iter(alike or merged), None)
-
-
-def most_written(block: Block, dims: Mapping[ir.Value, int], machine: Machine) -> int:
-    """The bytes of the largest cut tensor that the block, or one inside it, writes to memory."""
-    written = fuse(block, machine).tensors()
-    most = max((block.sizes[number] for number in written if block.values.get(number) in dims), default=0)
-    inner = (most_written(body, dims, machine) for op in block.ops for body in op.bodies)
-    return max(most, *inner, 0)

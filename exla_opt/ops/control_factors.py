@@ -34,14 +34,15 @@ _Key = tuple[frozenset[tuple[int, State]], frozenset[tuple[int, State]], int]
 class ControlRule(OpRule):
     """The rule of one loop or branch.
 
-    op, number: the op, and its number among `rules`, those of the module. found: the answers so far. refused: why there
-    was none, last.
+    op, number: the op, and its number among `rules`, those of the module. found: the answers so far. shared: those by
+    each operand or result that is cut. refused: why there was none, last.
     """
 
     op: ir.Operation
     number: int
     rules: Sequence[OpRule]
     found: dict[_Key, ControlFactor | Refused] = field(default_factory=dict)
+    shared: dict[tuple[bool | int | DimMapping, ...], ControlFactor] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
@@ -71,12 +72,20 @@ class ControlRule(OpRule):
         if size % inner or size < 2 * inner:
             return None
         mapping = DimMapping(dim, size // inner, inner)
+        known = self.shared.get((bool(results), *operands, *results, mapping))
+        if known is not None:
+            return known
         try:
             factor = self.factor_from(dict.fromkeys(operands, mapping), mapping.length, dict.fromkeys(results, mapping))
             self.check_starts(factor)
         except Refused as refused:
             self.refused.append(refused)
             return None
+        # From each of these the search would lead to the same factor, or to a part of it.
+        for is_result, mappings in ((False, factor.operands), (True, factor.results)):
+            for index, own in enumerate(mappings):
+                if own is not None:
+                    self.shared.setdefault((is_result, index, own), factor)
         return factor
 
     def extended(

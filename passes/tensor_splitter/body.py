@@ -16,7 +16,7 @@ from exla_opt.memory.operation import has_own_buffer, read_operation
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of
-from exla_opt.memory.tiles import CutBodies
+from exla_opt.memory.tiles import Bodies, CutBodies
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
@@ -44,17 +44,17 @@ def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | N
     if node.name in CONTROL_FLOW:
         bodies = bodies_of(graph, node, machine)
         made = Operation(node.name.rpartition(".")[2], node.traits, node.operands[: node.own], node.results)
-        scratch = max(run_block(body, machine).peak for body in bodies)
-        return replace(made, captures=node.operands[node.own :], scratch=scratch)
+        return replace(made, captures=node.operands[node.own :], scratch=bodies.cost.bytes)
     return replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
 
 
-def bodies_of(graph: Graph, node: Node, machine: Machine) -> list[Block]:
+def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
     """The blocks of control flow as the memory model sees them, each read once; a loop's condition needs nothing."""
     if node.position not in graph.bodies:
         blocks = [block for region in node.op.regions for block in region.blocks]
-        kept = blocks[1:] if Trait.IN_PLACE in node.traits else blocks
-        graph.bodies[node.position] = [read_block(block, graph.types, machine) for block in kept]
+        is_loop = Trait.IN_PLACE in node.traits
+        read = [read_block(block, graph.types, machine) for block in blocks[is_loop:]]
+        graph.bodies[node.position] = Bodies(read, (trip_count(node.op) or 1) if is_loop else 1, machine)
     return graph.bodies[node.position]
 
 
@@ -111,12 +111,11 @@ class PlannedBlock:
         results = tuple(map(self.of, made.results))
         own, captured = read[: node.own], read[node.own :] or [self.of(value) for value in made.captures]
         if tiled is not None and isinstance(tiled.factor, ControlFactor):
-            trips = (trip_count(node.op) or 1) if Trait.IN_PLACE in node.traits else 1
             bodies = bodies_of(self.graph, node, self.machine)
             dims, length = tiled.factor.cut_dims(), tiled.factor.size
             key = (node.position, tiled.factor, tiled.scale)
             if key not in self.graph.inside:
-                self.graph.inside[key] = CutBodies(bodies, dims, length, tiled.scale, trips, self.machine)
+                self.graph.inside[key] = CutBodies(bodies, dims, length, tiled.scale)
             self.inside[len(self.ops)] = self.graph.inside[key]
             self.positions[len(self.ops)] = node.position
         pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]

@@ -13,8 +13,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import captured_values, operands_of
-from exla_opt.memory.block import Block, Operation
-from exla_opt.memory.tiles import CutBodies
+from exla_opt.memory.block import Operation
+from exla_opt.memory.tiles import Bodies, CutBodies
 from exla_opt.ops.factor import lay_factor
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
@@ -89,7 +89,7 @@ class Graph:
     tile: bool = False
     types: Types = field(default_factory=Types)
     operations: dict[int, Operation | None] = field(default_factory=dict)
-    bodies: dict[int, list[Block]] = field(default_factory=dict)
+    bodies: dict[int, Bodies] = field(default_factory=dict)
     inside: dict[Hashable, CutBodies] = field(default_factory=dict)
 
     @property

@@ -23,7 +23,7 @@ from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times what it did.
-_MOST_REPEATED = 2.0
+_MOST_REPEATED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
