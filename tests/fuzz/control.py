@@ -79,6 +79,40 @@ def repeated_body(b: Builder, x: Value, grow: Grow) -> list[Value]:
     ]
 
 
+def stepped(b: Builder, x: Value, grow: Grow) -> list[Value]:
+    """while that treats a tensor element by element, adds up what it sums over a dimension, and stacks the sums."""
+    if not dtypes.is_inexact(x.dtype) or dtypes.is_complex(x.dtype) or not x.rank > 0 or not 0 < x.elements <= 800:
+        return repeated_body(b, x, grow)
+    x, trips, dim = _bounded(b, x), b.rng.choice((1, 2, 3)), b.rng.randrange(x.rank)
+    kind = (tuple(size for place, size in enumerate(x.shape) if place != dim), x.dtype)
+    most = 4 * _CARRIED * x.shape[dim]
+    start = b.splat(*kind, b.rng.choice((0, 0, 1)))
+    carried = [x, start, b.splat((trips, *kind[0]), x.dtype, 0)]
+    beside = _bounded(b, fitted(b, b.rng.choice(b.pool), x.type) if b.chance(0.5) else like(b, x))
+    limit, counter, one = b.scalar("i32", trips), b.scalar("i32", 0), b.scalar("i32", 1)
+    arguments = [replace(counter, name=b.fresh(), size=3.0)]
+    arguments += [
+        replace(v, name=b.fresh(), size=_CARRIED if v is x else most, exact=False, integral=False) for v in carried
+    ]
+    with b.block(arguments, isolated=False) as condition:
+        b.give_back([emit.compare(b, arguments[0], limit, "LT")])
+    inner = [replace(v, name=b.fresh()) for v in arguments]
+    with b.block(inner) as body:
+        mixed = emit.binary(b, b.rng.choice(("add", "maximum", "subtract")), inner[1], beside)
+        following = _bounded(b, emit.binary(b, "multiply", mixed, b.splat(x.shape, x.dtype, 0.5)))
+        total = emit.reduce(b, following if b.chance(0.5) else mixed, "add", [dim])
+        added = emit.binary(b, "add", inner[2], total)
+        row = emit.reshape(b, total, (1, *kind[0]))
+        places = [inner[0], *[b.scalar("i32", 0)] * len(kind[0])]
+        [stack] = b.op("stablehlo.dynamic_update_slice", [inner[3], row, *places], [carried[2].type])
+        stacked = replace(inner[3], name=stack)
+        b.give_back([emit.binary(b, "add", inner[0], one), following, added, stacked])
+    names = b.op(
+        "stablehlo.while", [counter, *carried], [((), "i32"), *[v.type for v in carried]], "", [condition[0], body[0]]
+    )
+    return [replace(v, name=n) for n, v in zip(names[1:], arguments[1:], strict=True)]
+
+
 def _any(x: Value) -> str:
     return "or" if x.dtype == "i1" else "add"
 
@@ -174,4 +208,4 @@ def called(b: Builder, x: Value, grow: Grow) -> list[Value]:
     return found
 
 
-CONTROL = ((repeated_body, 3), (branches, 2), (called, 2))
+CONTROL = ((repeated_body, 3), (stepped, 3), (branches, 2), (called, 2))
