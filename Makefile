@@ -23,12 +23,12 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
 
 test: lint ## Everything that CI runs: lint, types, unit tests, lit
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist=worksteal
 	$(BIN)/lit -sv tests/lit
 
 test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax at hand
 	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
-	$(NEWEST_BIN)/pytest -q -n 2
+	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal
 	$(NEWEST_BIN)/lit -sv tests/lit
 
 corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public functions; an hour on two cores

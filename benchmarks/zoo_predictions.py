@@ -3,9 +3,8 @@
     python benchmarks/zoo_predictions.py DIRECTORY [--platform=cpu] [--misses]
 
 DIRECTORY holds truth.json, a list of {name, form, half, platform, file, peak, temp}, bytes as a compiler planned
-them, and
-the modules that it names (benchmarks/zoo writes both). Rules are fitted to the half called "fitting"; the other half is
-counted, and not shown one by one.
+them, and the modules that it names (benchmarks/zoo/measure.py writes both). Rules are fitted to the half called
+"fitting"; the other half is counted, and not shown one by one.
 """
 
 from __future__ import annotations

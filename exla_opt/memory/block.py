@@ -23,7 +23,7 @@ class Operation:
     name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
     traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
     lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
-    rows that a concatenate puts together.
+    rows that a concatenate makes of shorter ones.
     together: how many elements that lie side by side a reduce or a transpose leaves so.
     copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.
@@ -33,6 +33,7 @@ class Operation:
     is_library: whether a custom call is one of those whose memory is in its operands and results.
     shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
     convolution's result features. trips: how often a loop runs; 1 where that is not known.
+    is_turned: whether a convolution's library writes the channels last although the op has them elsewhere.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Operation:
     shared: Shape = ()
     trips: int = 1
     seconds: float = 0.0
+    is_turned: bool = False
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class Block:
     dtypes: the element type of every tensor. values: those that are in IR.
     viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
+    donated: the tensors returned that are written over an argument, and that argument.
+    behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -71,6 +75,8 @@ class Block:
     values: dict[int, ir.Value] = field(default_factory=dict)
     viewed: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
+    donated: dict[int, int] = field(default_factory=dict)
+    behind: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -91,6 +97,8 @@ class Block:
             dict(self.values),
             set(self.viewed),
             set(self.merged),
+            dict(self.donated),
+            dict(self.behind),
         )
 
 

@@ -26,10 +26,15 @@ class Buffers:
         self.machine = fusion.machine
         self.order = order
         self.last = {value: step for step, kernel in enumerate(order) for value in fusion.inputs[kernel]}
-        if not self.machine.breadth_first:
-            for step, kernel in enumerate(order):
-                for value in self.block.ops[kernel].results:
-                    self.last.setdefault(value, step)
+        for step, kernel in enumerate(order):
+            for value in self.block.ops[kernel].results:
+                self.last.setdefault(value, step)
+        step_of = {kernel: step for step, kernel in enumerate(order)} if fusion.joined else {}
+        for group in fusion.joined:  # one kernel, which reads and writes all at once
+            steps = {step_of[kernel] for kernel in group}
+            for kernel in group:
+                read = [value for value in fusion.inputs[kernel] if self.last[value] in steps]
+                self.last.update(dict.fromkeys(read, max(steps)))
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
@@ -60,6 +65,13 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name not in STORED and self.last.get(value) == step
 
+    def is_written_by_kernel(self, value: int) -> bool:
+        """Whether a kernel that is no library's makes a tensor."""
+        producer = self.producer(value)
+        if producer is None or producer.bodies:
+            return False
+        return not producer.traits & (Trait.LIBRARY | Trait.CONTRACTS)
+
     def producer(self, value: int) -> Operation | None:
         """The op of this block that makes a tensor."""
         position = self.fusion.producer.get(value)
@@ -70,8 +82,12 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
-    def reusable(self, kernel: int, result: int) -> Collection[int]:
-        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later."""
+    def reusable(self, kernel: int, result: int, is_lent: bool = False) -> Collection[int]:
+        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
+
+        is_lent: whether both lie in the buffer of a function's result, which is planned before those of temporaries:
+        there a GPU writes over parts of tuples too.
+        """
         op = self.block.ops[kernel]
         if op.name == "while":
             index = op.results.index(result)
@@ -80,21 +96,33 @@ class Buffers:
             return op.operands
         if Trait.IN_PLACE in op.traits:
             found: Collection[int] = op.operands[:1]
+        elif op.name == "triangular_solve" and not self.machine.breadth_first:
+            found = op.operands[1:2]
         elif op.name == "cholesky" or self.sorts_in_place(op):
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
-            found = () if not self.machine.breadth_first and result in self.block.viewed else op.operands
+            found = op.operands
+            if not self.machine.breadth_first:
+                known = () if result in self.block.viewed else op.operands
+                found = [value for value in known if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
-            found = [value for value, straight in read if straight and self.is_like(value, result)]
+            found = [
+                value
+                for value, straight in read
+                if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
+            ]
         else:
             return ()
-        return [value for value in found if not self.is_column_major(value) and not self.is_product_on_gpu(value)]
+        if is_lent and not self.machine.breadth_first:
+            return found
+        return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
-    def is_like(self, value: int, result: int) -> bool:
-        """Whether a kernel may write the result over the tensor element by element."""
-        # The buffer of what a loop has carried is not written over by other kernels.
-        from_loop = self.machine.breadth_first and self.is_made_by(value, "while")
-        return self.has_type_of(value, result) and not from_loop
+    def is_one_of_several(self, value: int) -> bool:
+        """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""
+        producer = self.producer(value)
+        if not self.machine.breadth_first or producer is None:
+            return False
+        return producer.name == "while" or len(producer.results) > 1
 
     def has_type_of(self, one: int, other: int) -> bool:
         """Whether two tensors have the same shape and element type."""
@@ -102,9 +130,12 @@ class Buffers:
         same = shapes[one] == shapes[other] and dtypes[one] == dtypes[other]
         return same and one not in self.block.merged
 
-    def is_product_on_gpu(self, value: int) -> bool:
-        """Whether a library wrote the tensor together with its workspace."""
+    def is_part_of_tuple(self, value: int) -> bool:
+        """Whether the tensor came out of a tuple: a library wrote it and its workspace, a kernel several results."""
         if value in self.fusion.tuples:
+            return True
+        producer = self.producer(value)
+        if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
             return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 

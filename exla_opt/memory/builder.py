@@ -8,7 +8,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Block, Operation, Shape
 
@@ -19,6 +19,7 @@ class Builder:
     """A block that grows. number: that of every tensor of IR met so far.
 
     plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
+    wide: those that are kept as float32 although IR has them narrower.
     """
 
     def __init__(self, types: Types) -> None:
@@ -27,7 +28,10 @@ class Builder:
         self.number: dict[ir.Value, int] = {}
         self.plain: set[int] = set()
         self.viewed: set[int] = set()
+        self.wide: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._widened: dict[int, int] = {}
+        self._in_rows: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
         """The tensor's number; what was not met before comes from outside the block."""
@@ -63,6 +67,33 @@ class Builder:
     def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...], lengths: Shape = ()) -> None:
         """Append an op of StableHLO that has nothing but operands and results, and windows of these lengths."""
         self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
+
+    def fresh_wide(self, like: int, origin: ir.Value) -> int:
+        """The number of a tensor of 32-bit floats or integers, of the shape of a narrower one."""
+        block = self.block
+        made = self.fresh(origin, block.shapes[like])
+        block.dtypes[made] = "f32" if "f" in block.dtypes[like] else "i32"
+        return made
+
+    def make_wide(self, number: int) -> None:
+        """Keep a tensor of narrow floats as float32, as all its readers want it."""
+        self.wide.add(number)
+        self.block.dtypes[number] = "f32"
+        self.block.sizes[number] = 4 * prod(self.block.shapes[number])
+
+    def widened(self, value: int, origin: ir.Value) -> int:
+        """The number of a tensor converted to 32-bit floats or integers; one copy serves all its readers."""
+        if value not in self._widened:
+            self._widened[value] = self.fresh_wide(value, origin)
+            self.add_plain("convert", (value,), (self._widened[value],))
+        return self._widened[value]
+
+    def in_rows(self, value: int, origin: ir.Value) -> int:
+        """The number of a copy of a tensor row by row; one copy serves all its readers."""
+        if value not in self._in_rows:
+            self._in_rows[value] = self.fresh(origin, self.block.shapes[value], value)
+            self.add(Operation("copy", Trait(0), (value,), (self._in_rows[value],)))
+        return self._in_rows[value]
 
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
         """The number of a copy of a tensor with its dimensions in this order; one copy serves all its readers."""

@@ -111,6 +111,9 @@ def place_carry(fusion: Fusion) -> set[int]:
         kernel = fusion.producer[new]
         others = [reader for reader in readers[old] if reader != kernel]
         if not _writes_over(fusion, kernel, old) or (others and not _all_before(fusion, others, kernel)):
+            if not fusion.machine.breadth_first:
+                resident.discard(new)  # copied into the loop's buffer at the end of the trip
+                continue
             _copy(fusion, old, readers[old])
     return resident
 

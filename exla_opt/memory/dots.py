@@ -13,6 +13,9 @@ from exla_opt.ir.values import defining_op
 
 from .machine import CPU, Machine
 
+# XLA:CPU turns a matrix before it multiplies it with a vector of so many bytes.
+_LONG_VECTOR = 2**14
+
 
 def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
     """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
@@ -26,6 +29,9 @@ def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, typ
     if reader.name == "stablehlo.reduce":
         return len(reader.results) == 1 and operand == 0
     if reader.name != "stablehlo.dot_general" or reader.operands[0] == reader.operands[1]:
+        return False
+    other = types.of(reader.operands[1 - operand])
+    if machine.kind == "cpu" and len(_real(other.shape)) == 1 and other.bytes >= _LONG_VECTOR:
         return False
     return not _is_copied(reader, operand, types, machine, integers(transpose, "permutation", []))
 
@@ -71,6 +77,12 @@ def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Seque
     pairs = sorted(zip(dot_dims(op, 0)[1], dot_dims(op, 1)[1], strict=True))
     own = [order[dim] for _, dim in pairs if sizes[order[dim]] != 1]
     return own == sorted(own)
+
+
+def is_outer_product(op: ir.Operation, types: Types) -> bool:
+    """Whether a dot adds nothing up: each element of its result is one product."""
+    shape = types.of(op.operands[0]).shape
+    return all(shape[dim] == 1 for dim in dot_dims(op, 0)[1])
 
 
 def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:

@@ -1,7 +1,4 @@
-"""The ops of which XLA makes several: what each becomes, as ops of a `Block`.
-
-Found in what XLA:CPU compiles.
-"""
+"""The ops of which XLA:CPU makes several: what each becomes, as ops of a `Block`."""
 
 from __future__ import annotations
 
@@ -16,14 +13,16 @@ from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
+from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
 from .dots import dot_dims, merged_sides
+from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
 
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
-# Cumulative sums along more elements than so many are made in blocks of as many.
+# Longer cumulative sums are made in blocks of so many elements.
 SCANNED_AT_ONCE = 16
 
 
@@ -36,6 +35,17 @@ def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is
     if found is not None:
         found(builder, op, made)
     return found is not None
+
+
+def _product(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A dot as XLA:CPU computes it."""
+    if not made.narrow and is_outer(op, builder):
+        spread_and_multiply(builder, op, made)
+    elif not made.narrow and is_inner(op, builder):
+        multiply_and_reduce(builder, op, made)
+    else:
+        make_dot(builder, op, replace(made, operands=in_rows(builder, op, made.operands)))
+        add_wide(builder, builder.block.ops.pop(), op.results[0])
 
 
 def _expansion(
@@ -51,14 +61,16 @@ def _expansion(
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and _is_one_window(op, types):
         return _update
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
-    if made.name == "convolution" and (is_function or not is_cpu):
-        return _convolution
+    if made.name == "convolution":
+        return _convolve if is_function or not is_cpu else _convolve_as_it_is
     if made.name == "reduce_window" and is_long_scan(op, types):
         return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
         return _sum_parts
+    if made.is_library and is_cpu and _overwritten(op) is not None:
+        return _copy_overwritten
     if made.name == "dot_general" and is_cpu:
-        return make_dot
+        return _product
     return None
 
 
@@ -184,7 +196,35 @@ def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add_plain("multiply", (blocks, spread), (result,))
 
 
-def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
+def _overwritten(op: ir.Operation) -> int | None:
+    """The operand that a library writes its first result over although others read it too."""
+    if "output_operand_aliases" not in op.attributes:
+        return None
+    for alias in map(stablehlo.OutputOperandAlias, ir.ArrayAttr(op.attributes["output_operand_aliases"])):
+        value = op.operands[alias.operand_index]
+        source = defining_op(value)
+        if list(alias.output_tuple_indices) in ([], [0]) and len(list(value.uses)) > 1 and source is not None:
+            return int(alias.operand_index) if Trait.POINTWISE in traits_of(source.name) else None
+    return None
+
+
+def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A library is given a copy of what others still read."""
+    side = _overwritten(op)
+    assert side is not None
+    operands = list(made.operands)
+    copied = builder.fresh(op.operands[side], builder.block.shapes[operands[side]], operands[side])
+    builder.add(Operation("copy", Trait(0), (operands[side],), (copied,)))
+    operands[side] = copied
+    builder.add(replace(made, operands=tuple(operands)))
+
+
+def _convolve_as_it_is(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A convolution in whatever order its dimensions are."""
+    add_wide(builder, made, op.results[0])
+
+
+def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA convolves in one order of dimensions only, and copies what is in another."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
@@ -198,15 +238,18 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
         number if is_in_order(order, builder.types.of(value).shape) else builder.transposed(op.results[0], value, order)
         for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
     )
+    narrow = {new for old, new in zip(made.operands, operands, strict=True) if old in made.narrow}
     [result] = made.results
     if is_dot(op, builder.types):
         builder.block.merged.add(result)
     if is_in_order(out, builder.types.of(op.results[0]).shape):
-        builder.add(replace(made, operands=operands))
+        add_wide(builder, replace(made, operands=operands, narrow=made.narrow | narrow), op.results[0])
         return
     shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
     own = builder.fresh(op.results[0], shape, result)
-    builder.add(replace(made, operands=operands, results=(own,), shared=(len(out) - 1,)))
+    narrow |= {own} if result in made.narrow else set()
+    ordered = replace(made, operands=operands, results=(own,), shared=(len(out) - 1,), narrow=frozenset(narrow))
+    add_wide(builder, ordered, op.results[0])
     builder.add_plain("transpose", (own,), (result,))
 
 

@@ -11,6 +11,7 @@ from math import prod
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, fuses, is_short
+from .gpu_joins import Joins
 from .greedy import Greedy
 from .machine import Machine
 from .priority_fusion import PriorityFusion
@@ -28,8 +29,8 @@ class Fusion:
     producer: the op of each tensor. An op that is neither written nor fused is dead.
     inputs: for every op the tensors that its kernel reads, through what is fused into it; True for those that are read
     element by element all the way, and in no other way.
+    joined: the ops whose kernels are one kernel with several results.
     tuples: the tensors that are written together with others, so that nothing else takes their place.
-    within: the ops whose kernels are a part of one that normalises rows by them.
     """
 
     block: Block
@@ -38,8 +39,8 @@ class Fusion:
     written: list[bool] = field(default_factory=list)
     into: list[frozenset[int]] = field(default_factory=list)
     inputs: list[dict[int, bool]] = field(default_factory=list)
+    joined: list[list[int]] = field(default_factory=list)
     tuples: set[int] = field(default_factory=set)
-    within: set[int] = field(default_factory=set)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""
@@ -66,8 +67,8 @@ def fuse(block: Block, machine: Machine) -> Fusion:
             if not priority.written[position]:
                 users = (use for value in op.results for use in decision.users.get(value, ()))
                 fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
-        priority.find_normalised()
-        fusion.tuples, fusion.within = priority.find_tuples(), priority.within
+        fusion.joined = Joins(priority).find()
+        fusion.tuples = {value for each in fusion.joined for place in each for value in block.ops[place].results}
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):
         decision.decide(position)

@@ -22,10 +22,11 @@ from exla_opt.ops.window_geometry import windows_of
 from .block import Block, Operation
 from .builder import Builder
 from .expansions import SCANNED_AT_ONCE, is_long_scan, make_dot, scatter_of_windows
+from .gpu_dots import is_vector_product, make_vector_product
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
-# A convolution in so many dimensions runs with its channels last.
+# A convolution in so many dimensions, or in fewer, runs with its channels last.
 _CHANNELS_LAST = 2
 
 
@@ -39,13 +40,35 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
         _convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
         _scan(builder, op, made)
+    elif made.name == "dot_general" and is_vector_product(builder, op):
+        make_vector_product(builder, op, made)
     elif made.name == "dot_general":
         make_dot(builder, op, made)
+    elif made.name == "triangular_solve":
+        _solve(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
         _stable_sort(builder, op, made)
     else:
         return False
     return True
+
+
+def _solve(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """cuBLAS wants columns: a function's arguments and results are turned, the rest is made so."""
+    operands = []
+    [result] = made.results
+    is_returned = any(use.owner.operation.name == "func.return" for use in op.results[0].uses)
+    for number, value in zip(made.operands, op.operands, strict=True):
+        rank = ir.RankedTensorType(value.type).rank
+        if isinstance(value.owner, ir.Block) and rank > 1:
+            number = builder.transposed(op.results[0], value, [*range(rank - 2), rank - 1, rank - 2])  # noqa: PLW2901
+        operands.append(number)
+    if not is_returned:
+        builder.add(replace(made, operands=tuple(operands)))
+        return
+    own = builder.fresh(op.results[0], builder.block.shapes[operands[1]], result)
+    builder.add(replace(made, operands=tuple(operands), results=(own,)))
+    builder.add_plain("transpose", (own,), (result,))
 
 
 def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -64,7 +87,13 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
 def _needs_places(op: ir.Operation) -> bool:
     """Whether elements that compare as equal keep their order only if their places are sorted too."""
     is_stable = "is_stable" in op.attributes and ir.BoolAttr(op.attributes["is_stable"]).value
-    return is_stable and all(defining_op(value, "stablehlo.iota") is None for value in op.operands)
+    return is_stable and not any(_counts_alone(value) for value in op.operands)
+
+
+def _counts_alone(value: ir.Value) -> bool:
+    """Whether a tensor is an iota to XLA: of one dimension; with more it is one that is repeated."""
+    iota = defining_op(value, "stablehlo.iota")
+    return iota is not None and ir.RankedTensorType(value.type).rank == 1
 
 
 def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -110,12 +139,13 @@ def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
             lhs = _copied(builder, op, lhs, padded)
     elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
         lhs = _copied(builder, op, lhs, padded)
-    if len(spatial) == _CHANNELS_LAST and len(image) - 1 in spatial:
+    is_turned = len(spatial) <= _CHANNELS_LAST and len(image) - 1 in spatial
+    if is_turned:
         if isinstance(op.operands[0].owner, ir.Block):
             lhs = _copied(builder, op, lhs, image)
         if isinstance(op.operands[1].owner, ir.Block):
             rhs = _copied(builder, op, rhs, weights)
-    made = replace(made, operands=(lhs, rhs))
+    made = replace(made, operands=(lhs, rhs), is_turned=is_turned)
     if has_gaps and is_reversed:
         whole = list(found)
         for dim, window, size in zip(spatial, windows, (image[dim] for dim in spatial), strict=True):
@@ -158,9 +188,11 @@ def add_epilogues(block: Block) -> None:
             if len(users) != 1 or value in returned:
                 break
             user = ops[users[0]]
-            if user.name not in ("add", "maximum") or len(user.operands) != 2 or users[0] in gone:
+            if user.name not in ("add", "maximum", "multiply") or len(user.operands) != 2 or users[0] in gone:
                 break
             [other] = [each for each in user.operands if each != value] or [value]
+            if user.name == "multiply" and (op.name != "dot_general" or not _is_number(block, other)):
+                break
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
             if user.name == "maximum" and not _is_number(block, other):
@@ -170,7 +202,7 @@ def add_epilogues(block: Block) -> None:
             added: tuple[int, ...] = (other,)
             if spread is not None and spread.name == "broadcast_in_dim":
                 added = spread.operands
-            if user.name == "maximum":
+            if user.name != "add":
                 added = ()
             ops[users[0]] = replace(ops[at], operands=(*ops[at].operands, *added), results=user.results)
             at = users[0]

@@ -6,7 +6,7 @@ The figures are those of the cost model by which XLA:GPU decides, not of the mac
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isqrt, prod
 
 from exla_opt.ops.traits import Trait
@@ -46,6 +46,8 @@ _CORES, _THREADS = 132, 128
 _COLUMNS, _LONGEST_COLUMN = 64, 4096
 # A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
 _SECTOR = 64
+# Bytes a second that one block of threads reads.
+_BLOCK_BANDWIDTH = 1.98e9 * 32
 STRAIGHT = 0
 
 
@@ -55,7 +57,9 @@ class Kernel:
 
     reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
     there element by element, any other has a number of its own. code: how often the producer of each would be
-    written out. across: tensors that are read in another order than they are stored in.
+    written out. across: tensors that are read in another order than they are stored in. turned: those of which the
+    kernel transposes tiles, which costs nothing. row: the elements of each row that the kernel has in registers, 0 if
+    it has none. by_rows: whether it could have.
     """
 
     flops: float
@@ -65,9 +69,11 @@ class Kernel:
     splits: int = 0
     reduces: bool = False
     ends_in_reduce: bool = False
-    normalises: bool = False
+    row: int = 0
+    by_rows: bool = False
     reads: dict[int, dict[int, float]] = field(default_factory=dict)
     code: dict[int, int] = field(default_factory=dict)
+    turned: set[int] = field(default_factory=set)
     across: set[int] = field(default_factory=set)
     ways: int = 0
     time: float = -1.0
@@ -115,7 +121,8 @@ class Kernels:
             made.ways += 1
             ways[made.ways] = self.use(op, index, work)
             if op.name == "transpose" and op.together == 1:
-                made.across.add(value)
+                made.turned.add(value)
+        made.by_rows = keeps_rows(op)
         return made
 
     def use(self, op: Operation, index: int, work: int) -> float:
@@ -141,8 +148,12 @@ class Kernels:
     def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
         """The kernel of a reader with the producer of one of its operands."""
         assert reader is not None
+        row = reader.row or producer.row
+        if row:
+            reader = self.normalising(reader, row)
         ways = reader.reads[value]
         use, copies = sum(ways.values()), reader.code[value]
+        straight = ways.keys() == {STRAIGHT}
         made = Kernel(
             reader.flops + producer.flops * use,
             reader.threads,
@@ -151,9 +162,11 @@ class Kernels:
             reader.splits + producer.splits * copies,
             reader.reduces or producer.reduces,
             reader.ends_in_reduce or producer.ends_in_reduce,
-            reader.normalises or producer.normalises,
+            0,
+            reader.by_rows and producer.by_rows,
             {key: dict(each) for key, each in reader.reads.items() if key != value},
             {key: each for key, each in reader.code.items() if key != value},
+            reader.turned - {value},
             reader.across - {value},
             reader.ways + producer.ways,
         )
@@ -167,7 +180,16 @@ class Kernels:
             made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
             if other in producer.across or value in reader.across:
                 made.across.add(other)
-        return made
+            if other in producer.turned and not straight:
+                made.across.add(other)
+            elif other in producer.turned or value in reader.turned:
+                made.turned.add(other)
+        return self.normalising(made, row) if row else made
+
+    def normalising(self, kernel: Kernel, row: int) -> Kernel:
+        """The kernel with its rows of so many elements in registers: it reads each tensor once."""
+        reads = {value: {1: min(sum(ways.values()), 1.0)} for value, ways in kernel.reads.items()}
+        return replace(kernel, reads=reads, ways=1, splits=0, reduces=False, ends_in_reduce=False, row=row, time=-1.0)
 
     def seconds(self, kernel: Kernel) -> float:
         """The time of a kernel, without its start."""
@@ -181,6 +203,7 @@ class Kernels:
         compute = kernel.flops / (1.98e9 * 2 * cores * threads)
         bandwidth = self.bandwidth
         memory = kernel.written / bandwidth
+        most = -(-kernel.threads // _THREADS) * _BLOCK_BANDWIDTH  # what so few blocks can read
         elements = self.elements
         for value, ways in kernel.reads.items():
             size = self.block.sizes[value]
@@ -190,5 +213,12 @@ class Kernels:
             waste = 1.0
             if value in kernel.across and elements[value]:
                 waste = _SECTOR / max(size / elements[value], 1)
-            memory += (first * waste + (total - first) / faster) / bandwidth
+            memory += first * waste / min(bandwidth, most) + (total - first) / min(bandwidth * faster, most)
         return compute + memory - _OVERLAP * min(compute, memory)
+
+
+def keeps_rows(op: Operation) -> bool:
+    """Whether a kernel that has rows in registers can do an op: elementwise, or along rows."""
+    if op.name == "reduce":
+        return len(op.lengths) == 1 and op.together == 1 and len(op.results) == 1
+    return Trait.POINTWISE in op.traits or op.name in ("broadcast_in_dim", "splat")

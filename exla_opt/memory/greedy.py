@@ -26,8 +26,8 @@ _MOST_COPIES = 15
 _LARGE_KERNEL = 64
 # Ways from an op to its readers that are longer than so many ops lead through something that is not fused.
 _LONGEST_WAY = 300
-# Rows of no more elements are put together one by one.
-_SHORT_RUN = 8
+# Longer rows, and more tensors, are put together in a kernel of its own.
+_LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
 
@@ -45,7 +45,7 @@ class Greedy:
         self.ops = block.ops
         self.machine = machine
         self.producer = producer
-        self.fusible = [able and not is_joined_in_rows(op) for able, op in zip(fusible, block.ops, strict=True)]
+        self.fusible = [able and not joins_alone(op) for able, op in zip(fusible, block.ops, strict=True)]
         returned = set(block.returned)
         self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
         self.readers: list[set[int]] = [set() for _ in self.ops]
@@ -76,7 +76,7 @@ class Greedy:
         """Whether the producer of this operand may become a part of its reader."""
         if op.name == "dynamic_update_slice":
             return index == 1
-        if is_joined_in_rows(op):
+        if joins_alone(op):
             return False
         if op.name == "reduce":
             return is_short(op, self.machine)
@@ -84,7 +84,7 @@ class Greedy:
 
     def grow(self, root: int) -> None:
         """Take producers into the kernel of `root`, the one that stands last first."""
-        ops, producer, shapes = self.ops, self.producer, self.block.shapes
+        ops, producer = self.ops, self.producer
         members = {root}
         kind: dict[int, int] = {}  # how the kernel uses the elements of each tensor that it reads
         copies = {root: 1}
@@ -102,8 +102,7 @@ class Greedy:
                 use = max(own, _use(op, index))
                 kind[value] = _together(kind[value], use) if value in kind else use
                 read[value] = read.get(value, True) and straight
-                same = shapes[value] == shapes[op.results[0]] or op.name == "transpose"
-                indexed.setdefault(value, set()).update(indexers[position] if same else (position,))
+                indexed.setdefault(value, set()).update(self.indexers(position, index, indexers[position]))
                 source = producer.get(value)
                 if source is not None and source not in members and self.absorbs(op, index):
                     heappush(waiting, -source)
@@ -128,7 +127,7 @@ class Greedy:
                 continue
             if not self.absorbed_everywhere(members, position, value):
                 continue
-            number = sum(copies[user] for user in indexed[value])
+            number = sum(copies[user if user >= 0 else (-1 - user) // _MOST_JOINED] for user in indexed[value])
             if len(members) > 1 and self.is_too_much_code(op, number, copies):
                 continue
             members.add(position)
@@ -142,6 +141,18 @@ class Greedy:
             if not self.readers[position] and not self.stays[position]:
                 self.drop(position)
         self.inputs[root] = read
+
+    def indexers(self, position: int, index: int, own: set[int]) -> set[int]:
+        """The ops that compute where in an operand a member of the kernel reads. own: those of the member itself.
+
+        Each op that reads at other places than it is read computes an index, and so does each reshape on the way.
+        """
+        op, shapes = self.ops[position], self.block.shapes
+        shape, result = shapes[op.operands[index]], shapes[op.results[0]]
+        if shape == result or op.name == "transpose":
+            return own
+        is_reshaped = op.name == "concatenate" and len(shape) != len(result)
+        return {-1 - position * _MOST_JOINED - index if is_reshaped else position}
 
     def is_too_much_code(self, op: Operation, number: int, copies: Mapping[int, int]) -> bool:
         """Whether the op would be written out too often. number: how often."""
@@ -234,9 +245,11 @@ class Greedy:
         return True
 
 
-def is_joined_in_rows(op: Operation) -> bool:
-    """Whether an op puts rows together, which XLA:CPU does by copying runs of memory in a kernel of its own."""
-    return op.name == "concatenate" and max(op.lengths, default=0) > _SHORT_RUN
+def joins_alone(op: Operation) -> bool:
+    """Whether an op puts tensors together in a kernel of its own, which copies runs of memory."""
+    if op.name != "concatenate":
+        return False
+    return len(op.operands) > _MOST_JOINED or max(op.lengths, default=0) > _LONGEST_JOINED_ROW
 
 
 def is_expensive(op: Operation) -> bool:

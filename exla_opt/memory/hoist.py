@@ -1,13 +1,16 @@
 """What a compiler computes before a loop because every trip would compute the same.
 
 XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
-moves or repeats elements moves with an op that reads it, not on its own.
+moves or repeats elements moves with an op that reads it, not on its own. A loop that keeps nothing but constants as it
+is, is not looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 
+from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
@@ -21,51 +24,68 @@ def with_hoisted(block: Block) -> Block:
         return block
     made = block.copied()
     made.ops = []
+    known: dict[Hashable, tuple[int, ...]] = {}
     for op in block.ops:
-        made.ops.append(_without_invariants(made, op) if op.name == "while" and op.bodies else op)
+        if op.name == "while" and op.bodies:
+            op = _without_invariants(made, op, known)
+        else:
+            known.setdefault(_key(op, made), op.results)
+        made.ops.append(op)
     return made
 
 
-def _without_invariants(around: Block, loop: Operation) -> Operation:
+def _key(op: Operation, block: Block) -> Hashable:
+    """What equal ops have in common, of those that their name, operands and element type say all of."""
+    if Trait.POINTWISE not in op.traits or op.name == "compare" or op.captures:
+        return op.results
+    return op.name, op.operands, block.dtypes[op.results[0]]
+
+
+def _without_invariants(around: Block, loop: Operation, known: dict[Hashable, tuple[int, ...]]) -> Operation:
+    """The loop with what it need not repeat moved behind the ops of `around`. known: ops there, to be taken again."""
     body = with_hoisted(loop.bodies[0])
     outer = dict(loop.outside[0]) if loop.outside else {}
-    for old, new, start in zip(body.arguments, body.returned, loop.operands, strict=True):
-        if old == new:
-            outer[old] = start
+    kept = {
+        old: start for old, new, start in zip(body.arguments, body.returned, loop.operands, strict=True) if old == new
+    }
+    outer.update(kept)
     captured = set(outer)
+    if all(_is_constant(around, value) for value in (*loop.captures, *kept.values())):
+        return replace(loop, bodies=(body,))
     waiting: dict[int, Operation] = {}
-    kept: list[Operation] = []
+    staying: list[Operation] = []
 
     def move(op: Operation) -> None:
         for value in op.operands:
             if value not in outer:
                 move(waiting[value])
         results = tuple(_like(around, body, value) for value in op.results)
-        outer.update(zip(op.results, results, strict=True))
-        around.ops.append(
-            replace(
-                op,
-                operands=tuple(outer[value] for value in op.operands),
-                results=results,
-                narrow=frozenset(outer[value] for value in op.narrow if value in outer),
-            )
+        moved = replace(
+            op,
+            operands=tuple(outer[value] for value in op.operands),
+            results=results,
+            narrow=frozenset(outer[value] for value in op.narrow if value in outer),
         )
+        equal = known.setdefault(_key(moved, around), results)
+        outer.update(zip(op.results, equal, strict=True))
+        if equal == results:
+            around.ops.append(moved)
 
     for op in body.ops:
-        known = all(value in outer or value in waiting for value in op.operands)
-        if not known or op.captures or op.name == "custom_call" or op.traits & _STAYS:
-            kept.append(op)
+        stays = not all(value in outer or value in waiting for value in op.operands)
+        if stays or op.captures or op.name == "custom_call" or op.traits & _STAYS:
+            staying.append(op)
         elif Trait.WITH_READER in op.traits:
             waiting.update(dict.fromkeys(op.results, op))
-            kept.append(op)
+            staying.append(op)
         else:
             move(op)
-    if len(kept) == len(body.ops):
+    if len(staying) == len(body.ops):
         return replace(loop, bodies=(body,))
     inside = body.copied()
-    inside.ops = kept
-    produced = {value for op in kept for value in op.results}
-    read = {value for op in kept for value in (*op.operands, *op.captures)} | set(body.returned)
+    inside.ops = staying
+    produced = {value for op in staying for value in op.results}
+    read = {value for op in staying for value in (*op.operands, *op.captures)} | set(body.returned)
     fresh = {value: outer[value] for value in outer if value not in captured and value in read - produced}
     return replace(
         loop,
@@ -73,6 +93,12 @@ def _without_invariants(around: Block, loop: Operation) -> Operation:
         outside=({**(loop.outside[0] if loop.outside else {}), **fresh},),
         captures=(*loop.captures, *fresh.values()),
     )
+
+
+def _is_constant(block: Block, value: int) -> bool:
+    """Whether a tensor is a constant, which XLA writes into the loops that keep it."""
+    origin = block.values.get(value)
+    return origin is not None and defining_op(origin, "stablehlo.constant") is not None
 
 
 def _like(around: Block, body: Block, value: int) -> int:

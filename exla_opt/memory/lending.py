@@ -80,10 +80,15 @@ def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer
                 first[new] = min(first[new], first[old])
     sizes = run.block.sizes
     largest = sorted(((sizes[value], first[value], value) for value in set(held) if value in first), reverse=True)
-    return [
-        _Buffer(size, [_Tenant(size, points[step], points[-1], run, [value], run.order[step])])
-        for size, step, value in largest[:_MOST_BUFFERS]
-    ]
+    buffers = []
+    for size, step, value in largest[:_MOST_BUFFERS]:
+        tenants = [_Tenant(size, points[step], points[-1], run, [value], run.order[step])]
+        if value in run.block.donated:
+            argument = run.block.donated[value]
+            read = run.buffers.last.get(argument, -1)
+            tenants.append(_Tenant(size, -1, points[read + 1] - 1, run, [argument], -1))
+        buffers.append(_Buffer(size, tenants))
+    return buffers
 
 
 def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
@@ -91,7 +96,7 @@ def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
     points = _starts(run, start)
     returned = set() if run.block.arguments else set(run.block.returned)  # a branch's lie in the buffers of its op
     for chain in run.chains():
-        if not returned.isdisjoint(chain):
+        if not returned.isdisjoint(chain) or chain[0] in run.placed:
             continue
         last = max(run.died.get(value, len(run.order) - 1) for value in chain)
         born = run.born[chain[0]]
@@ -118,4 +123,4 @@ def _are_apart(one: _Tenant, other: _Tenant) -> bool:
 def _writes_over(old: _Tenant, new: _Tenant) -> bool:
     result = new.tensors[0]
     written = result in new.run.block.ops[new.kernel].results
-    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result)
+    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result, is_lent=True)

@@ -27,6 +27,7 @@ class Run:
     born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
     inner: the runs of the bodies of control flow, by step.
     updated: the tensors that have to take over the buffer of another, and that one.
+    placed: the first tensor of each chain of updates that lies in the buffer of a loop's carry while that is free.
     peak: the most bytes alive at once, beyond those that the block was given.
     """
 
@@ -41,11 +42,14 @@ class Run:
         resident: Collection[int] = outside
         if held is None and block.arguments:
             resident = place_carry(self.fusion)
+        self.resident = set(resident) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
-        self.order = order_kernels(self.fusion)
+        self.loops: dict[int, Run] = {} if machine.breadth_first else self.run_loops()
+        self.order = order_kernels(self.fusion, self.needed_inside())
         self.buffers = Buffers(self.fusion, self.order)
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
         self.mine: set[int] = set()
+        self.placed: set[int] = set()
         self.live = self.peak = 0
         self.lives: list[int] = []
         self.scratches: list[int] = []
@@ -66,7 +70,8 @@ class Run:
                 self.take_buffer(kernel, value, step)
                 self.live += self.block.sizes[value]
                 self.born[value] = step
-            self.inner[step] = [self.run_body(op, body) for body in op.bodies]
+            known = self.loops.get(kernel)
+            self.inner[step] = [known] if known is not None else [self.run_body(op, body) for body in op.bodies]
             scratch = self.inside(step) if op.bodies else scratch_of(self.buffers, op, step, self.mine)
             scratch += self.widened_before(op) + op.scratch
             self.lives.append(self.live)
@@ -77,6 +82,42 @@ class Run:
                     self.live -= self.block.sizes[value]
                     self.mine.discard(value)
                     self.died[value] = step
+        if self.resident and self.machine.breadth_first:
+            self.free_carries()
+
+    def free_carries(self) -> None:
+        """Let others have the buffers of a loop's carry between what reads the old tensor and what writes the new."""
+        gaps = []
+        for old, new in zip(self.block.arguments, self.block.returned, strict=False):
+            if new in self.resident and old != new:
+                gaps.append((self.buffers.last.get(old, -1) + 1, self.first_written(new), self.block.sizes[old]))
+        spans = []
+        for chain in self.chains():
+            last = max(max(self.died.get(value, len(self.order)), self.born[value]) for value in chain)
+            spans.append((self.block.sizes[chain[0]], self.born[chain[0]], last, chain[0]))
+        tenants: list[list[tuple[int, int]]] = [[] for _ in gaps]
+        for size, born, died, head in sorted(spans, key=lambda span: (-span[0], span[1])):
+            for (first, end, room), taken in zip(gaps, tenants, strict=True):
+                if first <= born and died < end and size <= room and all(died < a or b < born for a, b in taken):
+                    taken.append((born, died))
+                    self.placed.add(head)
+                    for step in range(born, died + 1):
+                        self.lives[step] -= size
+                    break
+        self.peak = max(map(add, self.lives, self.scratches), default=0)
+
+    def first_written(self, value: int) -> int:
+        """The step that first writes the buffer of a tensor, through updates in place; 0 if that is an argument's."""
+        step_of = {kernel: step for step, kernel in enumerate(self.order)}
+        step = len(self.order)
+        while value in self.fusion.producer:
+            step = step_of[self.fusion.producer[value]]
+            pairs = self.buffers.in_place(self.block.ops[self.order[step]])
+            updated = [before for new, before in pairs if new == value and self.buffers.dies(before, step)]
+            if not updated:
+                return step
+            value = updated[0]
+        return 0
 
     def inside(self, step: int) -> int:
         """The bytes that the bodies of a step's op need on top of its results."""
@@ -88,6 +129,19 @@ class Run:
         if not is_branch(op):
             return 0
         return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
+
+    def run_loops(self) -> dict[int, Run]:
+        """The runs of the bodies of loops, which do not depend on the order of what is around them."""
+        found: dict[int, Run] = {}
+        for position, op in enumerate(self.block.ops):
+            if op.name == "while" and op.bodies and self.fusion.written[position]:
+                found[position] = Run(op.bodies[0], self.machine, None)
+                found[position].simulate()
+        return found
+
+    def needed_inside(self) -> dict[int, int]:
+        """The bytes that the bodies of loops need, by the place of the loop."""
+        return {kernel: run.peak for kernel, run in self.loops.items()}
 
     def run_body(self, op: Operation, body: Block) -> Run:
         """The run of one body of control flow."""

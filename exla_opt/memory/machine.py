@@ -26,7 +26,7 @@ class Machine:
     cheap: ops that others compute once and that this one computes for each reader.
     breadth_first: whether kernels run in the order in which they become ready; in program order if not.
     widens: whether it multiplies narrow floats as float32, sums bfloat16 so, and slices them so in loops.
-    workspace: bytes that a product of matrices is given for its own use.
+    workspace: bytes that a product of matrices is given for its own use; a GPU without it multiplies with Triton.
     sorts_in_place: whether a sort writes over what it sorts.
     unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least". What has
     no traits is not known either, on any machine, but for a few (`peak.py`).

@@ -14,14 +14,16 @@ from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values
 from exla_opt.ops.reducers import is_identity
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, dot_dims, is_folded
+from .dots import copied_sides, dot_dims, is_folded, is_outer_product
 from .machine import CPU, Machine
 
-_MULTIPLY = traits_of("stablehlo.multiply")
+_MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
+# Real numbers only: of complex ones they are expensive.
+_CHEAP_IF_REAL = frozenset("cosine sine tan".split())
 # XLA drops these where one operand is their identity.
 _DROPPED = frozenset("stablehlo." + name for name in ("add", "and", "multiply", "or"))
 
@@ -39,10 +41,8 @@ def read_operation(
     if name == "square":
         return replace(made, name="multiply", traits=_MULTIPLY, operands=operands * 2)
     if name == "concatenate":
-        shapes = [types.of(value).shape for value in op.operands]
-        if integer(op, "dimension") != len(shapes[0]) - 1:
-            return made
-        return replace(made, lengths=tuple(shape[-1] for shape in shapes))
+        shape = types.of(op.results[0]).shape
+        return replace(made, lengths=shape[-1:] if integer(op, "dimension") == len(shape) - 1 > 0 else ())
     if name == "custom_call" and "operand_layouts" in op.attributes:
         layouts = enumerate(ir.ArrayAttr(op.attributes["operand_layouts"]))
         copied = tuple(side for side, layout in layouts if not _is_row_major(layout))
@@ -53,7 +53,8 @@ def read_operation(
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":
         shape = types.of(op.operands[0]).shape
-        narrow = (number for value, number in zip(op.operands, operands, strict=True) if _is_bfloat16(value))
+        values = zip(op.operands, operands, strict=True) if _computes(op) else ()
+        narrow = (number for value, number in values if _is_bfloat16(value))
         dims = tuple(integers(op, "dimensions", []))
         lengths = tuple(shape[dim] for dim in dims)
         return replace(
@@ -65,14 +66,37 @@ def read_operation(
         shape, order = types.of(op.operands[0]).shape, integers(op, "permutation", [])
         return replace(made, together=shape[-1] if order and order[-1] == len(order) - 1 else 1)
     if name == "dot_general":
-        values = zip((*op.operands, *op.results), (*operands, *results), strict=True)
-        narrow = (number for value, number in values if 0 < _bits(element_type(value)) < 32)
         batches = tuple(range(len(dot_dims(op, 0)[0])))
-        return replace(made, copied=copied_sides(op, types, machine), narrow=frozenset(narrow), shared=batches)
+        if machine.kind == "gpu" and is_outer_product(op, types):
+            return replace(made, name="outer_product", traits=_REPEATED)
+        return replace(made, copied=copied_sides(op, types, machine), narrow=_narrow(op, made), shared=batches)
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        return replace(made, shared=(numbers.output_feature_dimension,))
+        wide = _narrow(op, made) if machine.widens else frozenset()
+        return replace(made, shared=(numbers.output_feature_dimension,), narrow=wide)
+    if machine.widens and Trait.POINTWISE in traits:
+        return replace(made, traits=_pointwise_traits(op, traits))
     return made
+
+
+def _pointwise_traits(op: ir.Operation, traits: Trait) -> Trait:
+    """XLA:CPU rounds to bfloat16 in software after each op, and takes sines of real numbers for cheap."""
+    if op.name.rpartition(".")[2] in _CHEAP_IF_REAL and not isinstance(element_type(op.results[0]), ir.ComplexType):
+        traits &= ~Trait.EXPENSIVE
+    if _is_bfloat16(op.results[0]) and Trait.BITS not in traits:
+        traits |= Trait.EXPENSIVE
+    return traits
+
+
+def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
+    """The operands and results whose numbers have less than 32 bits."""
+    values = zip((*op.operands, *op.results), (*made.operands, *made.results), strict=True)
+    return frozenset(number for value, number in values if 0 < _bits(element_type(value)) < 32)
+
+
+def _computes(op: ir.Operation) -> bool:
+    """Whether a reduce does more than to choose elements."""
+    return any(Trait.SELECTS not in traits_of(inner.operation.name) for inner in list(op.regions[0].blocks[0])[:-1])
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:
@@ -81,7 +105,9 @@ def has_own_buffer(op: ir.Operation, types: Types) -> bool:
 
 
 def identity_side(op: ir.Operation) -> int | None:
-    """The operand that the result equals, where the other is the op's identity everywhere."""
+    """The operand that the result equals: the other is the op's identity everywhere, or is that one too."""
+    if op.name == "stablehlo.select" and op.operands[1] == op.operands[2]:
+        return 1
     if op.name not in _DROPPED:
         return None
     name = op.name.rpartition(".")[2]
@@ -109,6 +135,40 @@ def widened_before(loop: ir.Operation) -> set[ir.Value]:
                 read.add(inner.operands[0])
             stack.extend(block for region in inner.regions for block in region.blocks)
     return narrow & read
+
+
+def collapses(op: ir.Operation) -> bool:
+    """Whether a gather or a scatter moves slices of which some dimensions of one element are left out."""
+    if op.name == "stablehlo.gather":
+        return bool(stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"]).collapsed_slice_dims)
+    return bool(stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"]).inserted_window_dims)
+
+
+def part_sliced(op: ir.Operation) -> ir.Value | None:
+    """The only one of the tensors put together in an op's operand from which a slice takes elements."""
+    joined = defining_op(op.operands[0], "stablehlo.concatenate")
+    if joined is None:
+        return None
+    dim = integer(joined, "dimension")
+    first, limit = integers(op, "start_indices", [])[dim], integers(op, "limit_indices", [])[dim]
+    end = 0
+    for value in joined.operands:
+        start, end = end, end + ir.RankedTensorType(value.type).shape[dim]
+        if start <= first and limit <= end:
+            return value
+    return None
+
+
+def is_window_padding(op: ir.Operation) -> bool:
+    """Whether an op pads with what windows over it start from: the windows themselves reach beyond the tensor."""
+    number = splat_value(op.operands[1]) if op.name == "stablehlo.pad" else None
+    readers = [use.owner.operation for use in op.results[0].uses] if number is not None else []
+    return bool(readers) and all(
+        reader.name == "stablehlo.reduce_window"
+        and len(reader.results) == 1
+        and splat_value(reader.operands[1]) == number
+        for reader in readers
+    )
 
 
 def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:

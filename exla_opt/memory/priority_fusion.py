@@ -14,15 +14,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from .block import Block, Operation, fuses
+from .diamonds import Diamonds
 from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 from .machine import Machine
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
-# Ways from one kernel to another that are longer than so many kernels are not looked at.
-_LONGEST_WAY = 300
-# Rows of more elements are not normalised by one kernel.
-_LONGEST_ROW = 2**14
 
 
 class PriorityFusion:
@@ -38,7 +35,7 @@ class PriorityFusion:
         self.elements = self.costs.elements
         self.able = able
         self.readers: list[dict[int, None]] = [{} for _ in self.ops]
-        self.kept = set(block.returned)
+        self.kept = set(block.returned).union(*block.behind.values())
         self.used = self.find_used()
         self.written = list(self.used)
         self.sunk = self.find_sunk()
@@ -54,7 +51,6 @@ class PriorityFusion:
         self.versions = [0] * len(self.ops)
         self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
-        self.within: set[int] = set()
 
     def find_used(self) -> list[bool]:
         used = [False] * len(self.ops)
@@ -67,24 +63,24 @@ class PriorityFusion:
         return used
 
     def find_sunk(self) -> set[int]:
-        """The tensors of one number that loops only read: each body makes its own."""
-        ops, producer = self.ops, self.producer
-
-        def is_number(value: int) -> bool:
-            op = ops[producer[value]] if value in producer else None
-            if op is None or op.name == "splat":
-                return op is not None
-            return op.name == "broadcast_in_dim" and op.operands[0] in producer and is_number(op.operands[0])
-
+        """The tensors of one number that loops only read: each body makes its own, and so does each other kernel."""
+        ops = self.ops
+        known: set[int] = set()
+        for op in ops:
+            if op.name == "splat" or (op.name == "broadcast_in_dim" and known.issuperset(op.operands)):
+                known.update(op.results)
         found: set[int] = set()
         for op in ops:
             if op.name == "while" and op.bodies:
                 body = op.bodies[0]
                 carried = zip(op.operands, body.arguments, body.returned, strict=False)
-                found.update(value for value, before, after in carried if before == after and is_number(value))
-                found.update(value for value in op.captures if is_number(value))
+                found.update(value for value, before, after in carried if before == after and value in known)
+                found.update(known.intersection(op.captures))
         for op in ops:
-            found.difference_update(op.operands if op.name != "while" else self.changed(op))
+            read = self.changed(op) if op.name == "while" else op.operands
+            found.difference_update(
+                value for index, value in enumerate(read) if op.name == "while" or not absorbs(op, index)
+            )
         return found
 
     @staticmethod
@@ -97,6 +93,7 @@ class PriorityFusion:
 
     def run(self) -> None:
         """Fill `written` and `inputs`."""
+        self.normalise_rows()
         queue: list[tuple[float, int, int]] = []
         for position, kernel in enumerate(self.kernels):
             if kernel is not None and self.able[position]:
@@ -120,80 +117,23 @@ class PriorityFusion:
                 self.written[position] = False
             elif kernel is not None:
                 self.inputs[position] = {
-                    value: list(ways) == [STRAIGHT] and value not in kernel.across
+                    value: list(ways) == [STRAIGHT] and value not in kernel.across | kernel.turned
                     for value, ways in kernel.reads.items()
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
-    def find_normalised(self) -> None:
-        """Note what a kernel reads next to sums over its rows: all of that is one kernel, with a buffer of its own."""
-        summed: dict[int, set[int]] = {}
-        joined: dict[int, int] = {}  # how many readers a sum of rows becomes one kernel with
-        for position, kernel in enumerate(self.kernels):
-            if kernel is None or not self.written[position] or len(self.ops[position].results) != 1:
+    def normalise_rows(self) -> None:
+        """Make one kernel of each normalisation of rows."""
+        found = Diamonds(self.block, self.producer, self.kept, self.used).find()
+        for position, inside in reversed(found.items()):
+            if self.kernels[position] is None:
                 continue
-            op, read = self.ops[position], self.inputs[position]
-            [result] = op.results
-            sources = set().union(*(summed.get(value, ()) for value in read))
-            for value in sources & read.keys():
-                read[value] = False
-            for value in read:
-                if any(self.is_row(value, source) for source in summed.get(value, set()) & read.keys()):
-                    joined[value] = joined.get(value, 0) + 1
-            large = {value for value in read if self.elements[value] > self.elements[result]}
-            if kernel.ends_in_reduce and op.together == 1:
-                summed[result] = large | sources
-            elif sources and all(self.elements[value] > self.elements[result] for value in sources):
-                summed[result] = sources
-        self.within = {
-            self.producer[value]
-            for value, count in joined.items()
-            if value in self.producer and count == len(self.readers[self.producer[value]]) and value not in self.kept
-        }
-
-    def is_row(self, value: int, source: int) -> bool:
-        """Whether a sum is over rows short enough for one kernel to hold."""
-        return self.elements[source] <= _LONGEST_ROW * max(self.elements[value], 1)
-
-    def find_tuples(self) -> set[int]:
-        """The tensors that a kernel writes next to another: they come out of a tuple, and nothing takes their place.
-
-        A kernel and one that reads what it writes, element by element, become one with two results.
-        """
-        found: set[int] = set()
-        shapes = self.block.shapes
-        for position, kernel in enumerate(self.kernels):
-            op = self.ops[position]
-            if kernel is None or not self.able[position] or kernel.ends_in_reduce or not op.operands:
-                continue
-            if len(op.results) != 1:
-                continue
-            [value] = op.results
-            for reader in self.readers[position]:
-                into = self.kernels[reader]
-                if into is None or not self.able[reader] or into.reads.get(value, {}).keys() != {STRAIGHT}:
-                    if into is None or not into.ends_in_reduce or len(into.reads.get(value, {})) != 1:
-                        continue
-                elif shapes[self.ops[reader].results[0]] != shapes[value]:
-                    continue
-                if not self.reaches_otherwise(position, reader):
-                    found.add(value)
-                    break
-        return found
-
-    def reaches_otherwise(self, start: int, end: int) -> bool:
-        """Whether a way leads from one kernel to another over a third."""
-        stack = [reader for reader in self.readers[start] if reader < end]
-        seen = set(stack)
-        while stack:
-            for reader in self.readers[stack.pop()]:
-                if reader == end:
-                    return True
-                if reader < end and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-            if len(seen) > _LONGEST_WAY:
-                return True
-        return False
+            kernel = self.kernels[position]
+            assert kernel is not None
+            [result] = self.ops[position].results
+            self.kernels[position] = self.costs.normalising(kernel, self.block.shapes[result][-1])
+            for other in inside:
+                if self.kernels[other] is not None:
+                    self.fuse(other)
 
     def fuse(self, position: int) -> list[int]:
         """Make a producer part of all its readers; returns the ops of which the gain may have changed."""
@@ -247,13 +187,24 @@ class PriorityFusion:
             return self.ops[position].name == "iota"
         if not all(absorbs(op, index) for index in indices) or not absorbs(op, -1):
             return False
-        if kernel.reduces and into.reduces or kernel.ends_in_reduce:
+        if kernel.row or into.row:
+            if not self.fits_rows(kernel, into, value):
+                return False
+        elif kernel.reduces and into.reduces or kernel.ends_in_reduce:
             return False
         copies = into.code[value]
         splits = into.splits + kernel.splits * copies
         if splits > _MOST_SPLITS or (into.size + kernel.size * copies) * 2**splits > _MOST_CODE:
             return False
         return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
+
+    def fits_rows(self, kernel: Kernel, into: Kernel, value: int) -> bool:
+        """Whether one kernel of two can keep rows together from its first op to its last."""
+        if not kernel.by_rows or not into.by_rows:
+            return False
+        row = into.row or kernel.row
+        is_of_rows = self.elements[value] * row <= max(kernel.threads, into.threads)
+        return value not in self.block.viewed or is_of_rows or self.block.shapes[value][-1:] == (row,)
 
 
 def absorbs(op: Operation, index: int) -> bool:

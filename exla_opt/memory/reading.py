@@ -17,16 +17,30 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
+from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Block, Operation
 from .builder import Builder
+from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_dots import Product, merge_dots, product_of
 from .gpu_expansions import add_epilogues, expand_for_gpu
+from .gpu_layouts import turn_results
+from .gpu_loops import without_repeated
+from .gpu_scatters import merge_scatters
 from .machine import Machine
-from .operation import identity_side, merge_key, read_operation, widened_before
+from .operation import (
+    collapses,
+    identity_side,
+    is_window_padding,
+    merge_key,
+    part_sliced,
+    read_operation,
+    widened_before,
+)
 
 _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
@@ -42,11 +56,23 @@ def read_numbered(block: ir.Block, types: Types, machine: Machine) -> tuple[Bloc
     return reader.read(block), reader.builder.number
 
 
+def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
+    """The results that are written over arguments, and those."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return {
+        block.returned[ir.IntegerAttr(each["tf.aliasing_output"]).value]: argument
+        for argument, each in zip(block.arguments, attributes, strict=True)
+        if "tf.aliasing_output" in each
+    }
+
+
 class _Reader:
     """Reads one block. Two ops of the same name, operands and attributes are one, as XLA merges them.
 
     behind: a number for each tensor that comes out of an optimization barrier, and for nothing else. The buffer is the
-    one that went in; yet an op on it is not the op on what went in.
+    one that went in; yet an op on it is not the op on what went in. barriers: by that number, all that goes in.
     repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
     """
 
@@ -58,9 +84,11 @@ class _Reader:
         self.is_function = is_function
         self.builder = Builder(types)
         self.behind: dict[ir.Value, int] = {}
+        self.barriers: dict[int, frozenset[int]] = {}
         self.seen: dict[Hashable, tuple[int, ...]] = {}
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
+        self.products: dict[int, Product] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -72,17 +100,25 @@ class _Reader:
                 made.returned = list(builder.all_of(op.operands))
                 self.read_as_it_is(op.operands)
             elif op.name == "stablehlo.optimization_barrier":
-                for result, operand in zip(op.results, op.operands, strict=True):
-                    number[result] = builder.of(operand)
-                    self.behind[result] = len(self.behind) + 1
+                self.add_barrier(op)
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
                 self.add_view(op.operands[0], op.results[0])
+            elif is_window_padding(op) or (
+                op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
+            ):
+                number[op.results[0]] = builder.of(op.operands[0])
             elif (side := identity_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
             else:
                 self.add(op)
         if self.is_gpu:
+            merge_dots(builder, self.products)
+            merge_scatters(builder)
             add_epilogues(made)
+            if self.is_function:
+                turn_results(made)
+        if self.is_function:
+            made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
@@ -98,6 +134,14 @@ class _Reader:
         if operand in self.behind:
             self.behind[result] = self.behind[operand]
 
+    def add_barrier(self, op: ir.Operation) -> None:
+        """What comes out of a barrier is what goes in, as soon as all of it is there."""
+        whole = frozenset(self.builder.all_of(op.operands))
+        for result, operand in zip(op.results, op.operands, strict=True):
+            self.builder.number[result] = self.builder.of(operand)
+            self.behind[result] = len(self.barriers) + 1
+            self.barriers[self.behind[result]] = whole
+
     def add(self, op: ir.Operation) -> None:
         """An op that is not a view."""
         builder, name = self.builder, op.name.rpartition(".")[2]
@@ -109,14 +153,22 @@ class _Reader:
             builder.number.update(zip(op.results, self.seen[key], strict=True))
             return
         results = builder.all_of(op.results)
+        if self.is_gpu and any(barriers):
+            awaited = frozenset().union(*(self.barriers[number] for number in barriers if number))
+            builder.block.behind.update(dict.fromkeys(results, awaited))
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:
-            builder.add(self.with_bodies(op, operands, results))
+            self.add_control_flow(op, self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
+        if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
+            made = replace(made, operands=builder.all_of([part]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
+                last = builder.block.ops[-1]
+                if last.name == "dot_general":
+                    self.products[last.results[0]] = product_of(builder, op, last)
                 return
         elif expand(builder, op, made, self.is_cpu, self.is_function):
             return
@@ -124,7 +176,7 @@ class _Reader:
             made = replace(made, captures=builder.all_of(captured_values(op)))
         if name == "reduce" and len(results) == 1:
             inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None:  # negated behind the sum
+            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         elif (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
@@ -137,6 +189,14 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+
+    def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
+        """A loop or a branch; of a loop's results some may be one."""
+        number = self.builder.number
+        if self.is_gpu and made.name == "while":
+            made, merged = without_repeated(made)
+            number.update({value: merged[number[value]] for value in op.results if number[value] in merged})
+        self.builder.add(made)
 
     def uniform(self, made: Operation) -> tuple[int, ...] | None:
         """The numbers from which one number is computed that an elementwise result consists of, if it does."""
@@ -154,6 +214,10 @@ class _Reader:
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
         """Which operands the op reads in their own shape, and which it reads in another."""
         other: Sequence[int] = merged_sides(op, self.types) if name == "dot_general" else ()
+        if self.is_cpu and name == "gather" and collapses(op):
+            self.builder.block.merged.update(self.builder.all_of(op.results))
+        if self.is_cpu and name == "scatter" and collapses(op):
+            other = range((len(op.operands) + 1) // 2, len(op.operands))
         self.read_as_it_is([value for side, value in enumerate(op.operands) if side not in other])
         self.builder.viewed.update(operands[side] for side in other)
         if self.is_cpu and name == "top_k" and len(self.types.of(op.operands[0]).shape) > 2:
@@ -163,11 +227,17 @@ class _Reader:
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
         """A loop, whose condition needs nothing, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
+        places = live_places(op) if is_loop and self.is_cpu else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it.
         captures = tuple(value for value in builder.all_of(captured_values(op)) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine) for block in blocks]
         number = builder.number
+        if is_loop and len(places) < len(operands):
+            operands, results = (tuple(each[place] for place in places) for each in (operands, results))
+            for body, _ in read:
+                body.arguments = [body.arguments[place] for place in places]
+                body.returned = [body.returned[place] for place in places]
         return Operation(
             op.name.rpartition(".")[2],
             traits_of(op.name),

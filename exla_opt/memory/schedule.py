@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from .block import Block
 from .lending import lend
 from .live_ranges import Run
 from .machine import Machine
+from .packing import packed
 
 
 def run_block(
@@ -19,8 +21,27 @@ def run_block(
     do; None for a body of control flow, whose arguments and results lie in the buffers of its op.
     outside: those that a branch returns into such memory.
     """
+    if machine.kind == "gpu" and machine.workspace and held is not None:
+        # Products of matrices by the one library and by the other: what a GPU would choose should lie between.
+        other = _finished(_own(block), replace(machine, workspace=0), held, outside)
+        run = _finished(block, machine, held, outside)
+        return other if other.peak > run.peak else run
+    return _finished(block, machine, held, outside)
+
+
+def _own(block: Block) -> Block:
+    """A copy of a block and of those inside it."""
+    made = block.copied()
+    made.ops = [replace(op, bodies=tuple(map(_own, op.bodies))) if op.bodies else op for op in block.ops]
+    return made
+
+
+def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:
     run = Run(block, machine, held, outside)
     run.simulate()
     if held is not None:
-        run.without(lend(run, held))
+        lent = lend(run, held)
+        run.without(lent)
+        if not machine.breadth_first:
+            run.peak = packed(run, lent)
     return run

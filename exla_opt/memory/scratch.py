@@ -7,6 +7,7 @@ from math import prod
 
 from .block import Operation, is_short
 from .buffers import Buffers
+from .gpu_parts import scratch_of_parts
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
@@ -22,7 +23,14 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
     sizes, machine = buffers.block.sizes, buffers.machine
     if machine.kind != "cpu":
         workspace = machine.workspace if op.name == "dot_general" else 0
-        return sum(sizes[op.operands[side]] for side in op.copied) + workspace
+        if machine.kind == "gpu" and not machine.workspace and op.name == "dot_general":
+            written = tuple(buffers.is_written_by_kernel(value) for value in op.operands[:2])
+            workspace = scratch_of_parts(buffers.block, op, written)
+        turned = [op.operands[side] for side in op.copied]
+        if op.name == "custom_call":  # a copy in a library's order becomes the result
+            olds = [old for new, old in buffers.in_place(op) if new in mine]
+            turned = [value for value in turned if value not in olds]
+        return sum(sizes[value] for value in turned) + workspace
     if op.name == "reduce" and not is_short(op, machine):
         return _partial_sums(buffers, op) + _widened(buffers, op, step, mine)
     if op.name == "triangular_solve":

@@ -40,7 +40,7 @@ def seconds_of(block: Block, machine: Machine) -> float:
         if op.bodies or op.seconds:
             total += op.seconds or _seconds_of_bodies(op, machine)
             continue
-        if not _is_kernel(op) or position in fusion.within:
+        if not _is_kernel(op):
             continue
         oldest = kernels - _LAST_KERNELS
         fresh = {value for value in read.inputs[position] if written.get(value, -1) >= max(oldest, 0)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from exla_opt.ir.context import new_context
@@ -67,6 +69,207 @@ func.func @main(%s: tensor<4000000xf32>, %p: tensor<4000000x1xi32>) -> tensor<10
   }) : (tensor<1000xf32>, tensor<4000000x1xi32>, tensor<4000000xf32>) -> tensor<1000xf32>
   return %y : tensor<1000xf32>
 }""",
+    # A matrix of up to 10 million elements and a vector are multiplied and summed up, without a library. Few blocks of
+    # threads sum up columns: what they would read again and again is written out before.
+    "vector_by_columns": """
+func.func @main(%x: tensor<4000x1000xf32>, %v: tensor<4000xf32>) -> tensor<1000xf32> {
+  %y = stablehlo.dot_general %v, %x, contracting_dims = [0] x [0]
+    : (tensor<4000xf32>, tensor<4000x1000xf32>) -> tensor<1000xf32>
+  return %y : tensor<1000xf32>
+}""",
+    "vector_by_rows": """
+func.func @main(%x: tensor<4000x1000xf32>, %v: tensor<1000xf32>) -> tensor<4000xf32> {
+  %y = stablehlo.dot_general %x, %v, contracting_dims = [1] x [0]
+    : (tensor<4000x1000xf32>, tensor<1000xf32>) -> tensor<4000xf32>
+  return %y : tensor<4000xf32>
+}""",
+    # A larger one is multiplied by a library, with its workspace.
+    "large_matrix_by_vector": """
+func.func @main(%x: tensor<3200x3200xf32>, %v: tensor<3200xf32>) -> tensor<3200xf32> {
+  %y = stablehlo.dot_general %x, %v, contracting_dims = [1] x [0]
+    : (tensor<3200x3200xf32>, tensor<3200xf32>) -> tensor<3200xf32>
+  return %y : tensor<3200xf32>
+}""",
+    # Where nothing is summed up there is no product of matrices.
+    "outer_product": f"""
+func.func @main(%x: tensor<4096xf32>, %y: tensor<4096xf32>) -> tensor<4096xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %p = stablehlo.dot_general %x, %y, contracting_dims = [] x []
+    : (tensor<4096xf32>, tensor<4096xf32>) -> tensor<4096x4096xf32>
+  %e = stablehlo.abs %p : tensor<4096x4096xf32>
+  %a = stablehlo.reduce(%e init: %zero) {_ADD} = [1] : (tensor<4096x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  return %a : tensor<4096xf32>
+}}""",
+    # Two small products of one matrix are one product of it and of the others, put together.
+    "two_products_of_one": """
+func.func @main(%x: tensor<1024x1024xf32>, %v: tensor<1024x512xf32>, %w: tensor<1024x256xf32>)
+    -> (tensor<1024x512xf32>, tensor<1024x256xf32>) {
+  %a = stablehlo.dot_general %x, %v, contracting_dims = [1] x [0]
+    : (tensor<1024x1024xf32>, tensor<1024x512xf32>) -> tensor<1024x512xf32>
+  %b = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<1024x1024xf32>, tensor<1024x256xf32>) -> tensor<1024x256xf32>
+  return %a, %b : tensor<1024x512xf32>, tensor<1024x256xf32>
+}""",
+    # An iota of more than one dimension is one that is repeated: a stable sort of rows makes places of its own.
+    "stable_sort_of_rows": """
+func.func @main(%x: tensor<512x8192xf32>) -> tensor<512x8192xi32> {
+  %i = stablehlo.iota dim = 1 : tensor<512x8192xi32>
+  %v, %p = "stablehlo.sort"(%x, %i) <{dimension = 1 : i64, is_stable = true}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+    %e = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %e : tensor<i1>
+  }) : (tensor<512x8192xf32>, tensor<512x8192xi32>) -> (tensor<512x8192xf32>, tensor<512x8192xi32>)
+  return %p : tensor<512x8192xi32>
+}""",
+    # The library scales a product and adds a matrix to it, and writes over neither.
+    "scaled_and_added": f"""
+func.func @main(%x: tensor<2048x64xf32>, %y: tensor<2048x64xf32>, %r: tensor<2048xf32>) -> tensor<2048xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %two = stablehlo.constant dense<-2.0> : tensor<2048x2048xf32>
+  %a = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %b = stablehlo.broadcast_in_dim %r, dims = [1] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %c = stablehlo.add %a, %b : tensor<2048x2048xf32>
+  %p = stablehlo.dot_general %x, %y, contracting_dims = [1] x [1]
+    : (tensor<2048x64xf32>, tensor<2048x64xf32>) -> tensor<2048x2048xf32>
+  %q = stablehlo.multiply %p, %two : tensor<2048x2048xf32>
+  %d = stablehlo.add %c, %q : tensor<2048x2048xf32>
+  %e = stablehlo.maximum %d, %c : tensor<2048x2048xf32>
+  %s = stablehlo.reduce(%e init: %zero) {_ADD} = [1] : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  return %s : tensor<2048xf32>
+}}""",
+    # The library writes channels last, so what the function returns is turned.
+    "channels_first": """
+func.func @main(%x: tensor<16x1x16384xf32>, %w: tensor<32x1x63xf32>) -> tensor<16x32x8192xf32> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0],
+    window = {stride = [2], pad = [[30, 31]]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<16x1x16384xf32>, tensor<32x1x63xf32>) -> tensor<16x32x8192xf32>
+  return %y : tensor<16x32x8192xf32>
+}""",
+    # Of what is ready that runs first which frees most: a product is read before the next one is made.
+    "freed_first": f"""
+func.func @main(%x: tensor<4096x4096xf32>, %y: tensor<4096x4096xf32>) -> (tensor<4096xf32>, tensor<4096xf32>) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+    : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  %b = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0]
+    : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  %c = stablehlo.reduce(%a init: %zero) {_ADD} = [1] : (tensor<4096x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  %d = stablehlo.reduce(%b init: %zero) {_ADD} = [1] : (tensor<4096x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  return %c, %d : tensor<4096xf32>, tensor<4096xf32>
+}}""",
+    # A loop carries once what it stacks twice.
+    "stacked_twice": """
+func.func @main(%x: tensor<1024x4096xf32>) -> tensor<4096xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %end = stablehlo.constant dense<1024> : tensor<i32>
+  %none = stablehlo.constant dense<0.0> : tensor<f32>
+  %empty = stablehlo.constant dense<0.0> : tensor<1024x4096xf32>
+  %i, %a, %b = stablehlo.while(%j = %zero, %p = %empty, %q = %empty)
+      : tensor<i32>, tensor<1024x4096xf32>, tensor<1024x4096xf32>
+  cond {
+    %c = stablehlo.compare LT, %j, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %s = stablehlo.dynamic_slice %x, %j, %zero, sizes = [1, 4096]
+      : (tensor<1024x4096xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4096xf32>
+    %t = stablehlo.tanh %s : tensor<1x4096xf32>
+    %u = stablehlo.dynamic_update_slice %p, %t, %j, %zero
+      : (tensor<1024x4096xf32>, tensor<1x4096xf32>, tensor<i32>, tensor<i32>) -> tensor<1024x4096xf32>
+    %v = stablehlo.dynamic_update_slice %q, %t, %j, %zero
+      : (tensor<1024x4096xf32>, tensor<1x4096xf32>, tensor<i32>, tensor<i32>) -> tensor<1024x4096xf32>
+    %n = stablehlo.add %j, %one : tensor<i32>
+    stablehlo.return %n, %u, %v : tensor<i32>, tensor<1024x4096xf32>, tensor<1024x4096xf32>
+  }
+  %w = stablehlo.multiply %a, %b : tensor<1024x4096xf32>
+  %y = stablehlo.reduce(%w init: %none) applies stablehlo.add across dimensions = [0]
+    : (tensor<1024x4096xf32>, tensor<f32>) -> tensor<4096xf32>
+  return %y : tensor<4096xf32>
+}""",
+    # A softmax is one kernel, also where its narrow floats are widened between its two sums.
+    "softmax": f"""
+func.func @main(%x: tensor<4096x2048xbf16>) -> tensor<4096x2048xbf16> {{
+  %low = stablehlo.constant dense<0xFF80> : tensor<bf16>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %m = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [1]
+    : (tensor<4096x2048xbf16>, tensor<bf16>) -> tensor<4096xbf16>
+  %ms = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<4096xbf16>) -> tensor<4096x2048xbf16>
+  %d = stablehlo.subtract %x, %ms : tensor<4096x2048xbf16>
+  %e = stablehlo.exponential %d : tensor<4096x2048xbf16>
+  %w = stablehlo.convert %e : (tensor<4096x2048xbf16>) -> tensor<4096x2048xf32>
+  %s = stablehlo.reduce(%w init: %zero) {_ADD} = [1] : (tensor<4096x2048xf32>, tensor<f32>) -> tensor<4096xf32>
+  %n = stablehlo.convert %s : (tensor<4096xf32>) -> tensor<4096xbf16>
+  %ns = stablehlo.broadcast_in_dim %n, dims = [0] : (tensor<4096xbf16>) -> tensor<4096x2048xbf16>
+  %y = stablehlo.divide %e, %ns : tensor<4096x2048xbf16>
+  return %y : tensor<4096x2048xbf16>
+}}""",
+    # A concatenation is written before a kernel that normalises rows, which takes in only what goes along them.
+    "normalised_rows": f"""
+func.func @main(%a: tensor<4096x512xf32>, %b: tensor<4096x512xf32>) -> tensor<4096x1024xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %x = stablehlo.concatenate %a, %b, dim = 1
+    : (tensor<4096x512xf32>, tensor<4096x512xf32>) -> tensor<4096x1024xf32>
+  %q = stablehlo.multiply %x, %x : tensor<4096x1024xf32>
+  %s = stablehlo.reduce(%q init: %zero) {_ADD} = [1] : (tensor<4096x1024xf32>, tensor<f32>) -> tensor<4096xf32>
+  %r = stablehlo.sqrt %s : tensor<4096xf32>
+  %t = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<4096xf32>) -> tensor<4096x1024xf32>
+  %y = stablehlo.divide %x, %t : tensor<4096x1024xf32>
+  return %y : tensor<4096x1024xf32>
+}}""",
+    # A kernel that transposes computes what it transposes.
+    "transposed_product": """
+func.func @main(%x: tensor<2048x1024xf32>, %y: tensor<2048x1024xf32>) -> tensor<1024x2048xf32> {
+  %p = stablehlo.multiply %x, %y : tensor<2048x1024xf32>
+  %t = stablehlo.transpose %p, dims = [1, 0] : (tensor<2048x1024xf32>) -> tensor<1024x2048xf32>
+  return %t : tensor<1024x2048xf32>
+}""",
+    # The sum of two scatters into zeros is one scatter.
+    "scatters": """
+func.func @main(%i: tensor<1000x1xi32>, %j: tensor<1000x1xi32>, %u: tensor<1000xf32>) -> tensor<2000000xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<2000000xf32>
+  %a = "stablehlo.scatter"(%z, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+    inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %s = stablehlo.add %p, %q : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<2000000xf32>, tensor<1000x1xi32>, tensor<1000xf32>) -> tensor<2000000xf32>
+  %b = "stablehlo.scatter"(%z, %j, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+    inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %s = stablehlo.add %p, %q : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<2000000xf32>, tensor<1000x1xi32>, tensor<1000xf32>) -> tensor<2000000xf32>
+  %y = stablehlo.add %a, %b : tensor<2000000xf32>
+  return %y : tensor<2000000xf32>
+}""",
+    # What is one number everywhere is written for no loop that only reads it, whoever else reads it.
+    "read_by_a_loop_and_others": """
+func.func @main(%x: tensor<4000000xf32>, %n: tensor<i32>) -> tensor<4000000xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %half = stablehlo.constant dense<0.5> : tensor<f32>
+  %h = stablehlo.broadcast_in_dim %half, dims = [] : (tensor<f32>) -> tensor<4000000xf32>
+  %s = stablehlo.multiply %x, %h : tensor<4000000xf32>
+  %w:2 = stablehlo.while(%i = %zero, %v = %s) : tensor<i32>, tensor<4000000xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %t = stablehlo.power %v, %h : tensor<4000000xf32>
+    stablehlo.return %j, %t : tensor<i32>, tensor<4000000xf32>
+  }
+  return %w#1 : tensor<4000000xf32>
+}""",
+    # cuBLAS solves by columns, over a copy of the right sides; the other copy is of the triangle.
+    "solved": """
+func.func @main(%a: tensor<1000x1000xf32>, %b: tensor<1000x1000xf32>) -> tensor<1000x1000xf32> {
+  %x = "stablehlo.triangular_solve"(%a, %b) <{left_side = true, lower = true, unit_diagonal = false,
+    transpose_a = #stablehlo<transpose NO_TRANSPOSE>}>
+    : (tensor<1000x1000xf32>, tensor<1000x1000xf32>) -> tensor<1000x1000xf32>
+  return %x : tensor<1000x1000xf32>
+}""",
 }
 
 # Bytes of temp, the larger of those with Triton's and with cuBLAS's products.
@@ -77,6 +280,22 @@ TEMPS = {
     "transposed_convolution": 8_803_072,
     "summed_first": 4_194_560,
     "scattered": 0,
+    "vector_by_columns": 16_000_000,
+    "vector_by_rows": 0,
+    "large_matrix_by_vector": 4_194_560,
+    "outer_product": 0,
+    "two_products_of_one": 10_486_016,
+    "stable_sort_of_rows": 33_554_456,
+    "scaled_and_added": 37_748_752,
+    "channels_first": 16_777_472,
+    "freed_first": 71_303_440,
+    "stacked_twice": 16_777_496,
+    "softmax": 0,
+    "normalised_rows": 16_777_216,
+    "transposed_product": 0,
+    "scatters": 0,
+    "read_by_a_loop_and_others": 513,
+    "solved": 8_000_256,
 }
 
 
@@ -86,3 +305,45 @@ def test_temp_is_what_the_compiler_planned(name: str) -> None:
         module = parse_module(name, PROGRAMS[name].encode(), context).module
         temp = predict(module, machine_of("cuda:h200")).temp
     assert temp == pytest.approx(TEMPS[name], rel=0.01, abs=1000)
+
+
+# Two layers relu(x @ a) @ b of which the gradient computes x @ a again behind a barrier, as jax.checkpoint writes them.
+# X is the type of x and b, A that of a, H that of x @ a.
+RECOMPUTED = """
+func.func @main(%a: A, %b: X, %c: A, %d: X, %x: X) -> (A, X, A, X) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> H
+  %0 = stablehlo.dot_general %x, %a, contracting_dims = [1] x [0] : (X, A) -> H
+  %1 = stablehlo.maximum %0, %zeros : H
+  %2 = stablehlo.dot_general %1, %b, contracting_dims = [1] x [0] : (H, X) -> X
+  %3 = stablehlo.dot_general %2, %c, contracting_dims = [1] x [0] : (X, A) -> H
+  %4 = stablehlo.maximum %3, %zeros : H
+  %5 = stablehlo.dot_general %4, %d, contracting_dims = [1] x [0] : (H, X) -> X
+  %6:4 = stablehlo.optimization_barrier %2, %c, %d, %5 : X, A, X, X
+  %7 = stablehlo.dot_general %6#0, %6#1, contracting_dims = [1] x [0] : (X, A) -> H
+  %8 = stablehlo.maximum %7, %zeros : H
+  %9 = stablehlo.compare GT, %7, %zeros : (H, H) -> tensor<2048x2048xi1>
+  %10 = stablehlo.dot_general %8, %6#3, contracting_dims = [0] x [0] : (H, X) -> X
+  %11 = stablehlo.dot_general %6#3, %6#2, contracting_dims = [1] x [1] : (X, X) -> H
+  %12 = stablehlo.select %9, %11, %zeros : tensor<2048x2048xi1>, H
+  %13 = stablehlo.dot_general %6#0, %12, contracting_dims = [0] x [0] : (X, H) -> A
+  %14 = stablehlo.dot_general %12, %6#1, contracting_dims = [1] x [1] : (H, A) -> X
+  %15:4 = stablehlo.optimization_barrier %x, %a, %b, %14 : X, A, X, X
+  %16 = stablehlo.dot_general %15#0, %15#1, contracting_dims = [1] x [0] : (X, A) -> H
+  %17 = stablehlo.maximum %16, %zeros : H
+  %18 = stablehlo.compare GT, %16, %zeros : (H, H) -> tensor<2048x2048xi1>
+  %19 = stablehlo.dot_general %17, %15#3, contracting_dims = [0] x [0] : (H, X) -> X
+  %20 = stablehlo.dot_general %15#3, %15#2, contracting_dims = [1] x [1] : (X, X) -> H
+  %21 = stablehlo.select %18, %20, %zeros : tensor<2048x2048xi1>, H
+  %22 = stablehlo.dot_general %15#0, %21, contracting_dims = [0] x [0] : (X, H) -> A
+  return %22, %19, %13, %10 : A, X, A, X
+}"""
+
+
+def test_what_is_behind_a_barrier_waits_for_all_that_goes_in() -> None:
+    text = RECOMPUTED
+    for name, kind in (("A", "256x2048xf32"), ("X", "2048x256xf32"), ("H", "2048x2048xf32")):
+        text = re.sub(rf"\b{name}\b", f"tensor<{kind}>", text)
+    with new_context() as context:
+        temp = predict(parse_module("barrier", text.encode(), context).module, machine_of("cuda:h200")).temp
+    assert temp == pytest.approx(69_210_368, rel=0.05)

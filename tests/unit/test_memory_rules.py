@@ -28,10 +28,28 @@ def of(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
 
 
 MATRIX, VECTOR, LONG, KEY = of(SIZE, SIZE), of(SIZE), of(SIZE * SIZE), of(2, dtype=jnp.uint32)
+NARROW = of(SIZE, SIZE, dtype=jnp.bfloat16)
 IMAGES, KERNEL = of(8, 32, 32, 16), of(3, 3, 16, 16)
 last = ("NHWC", "HWIO", "NHWC")
 convolve = partial(lax.conv_general_dilated, window_strides=(1, 1), padding="SAME", dimension_numbers=last)
 convolve_first = partial(lax.conv_general_dilated, window_strides=(1, 1), padding="SAME")
+
+
+def crosswise(i: Any, s: Any) -> Any:
+    return jnp.sin(s[0]) + s[1], jnp.cos(s[1]) * s[0]
+
+
+def hue(x: Any) -> Any:
+    most, least = x.max(-1), x.min(-1)
+    return jnp.stack(
+        [jnp.where(most == least, 0, (x[..., 0] - x[..., 1]) / (most - least)), (most - least) / most, most], -1
+    )
+
+
+@partial(jax.jit, donate_argnums=(0, 1))
+def clip(a: Any, b: Any) -> Any:
+    norm = jnp.sqrt((a**2).sum() + (b**2).sum())
+    return a * jnp.minimum(1, 1 / norm), b * jnp.minimum(1, 1 / norm)
 
 
 def pooled(x: Any) -> Any:
@@ -66,6 +84,10 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
     "top_k": (lambda a: lax.top_k(a, 5), (MATRIX,)),
     "scatter": (lambda a, i: jnp.zeros(SIZE).at[i].add(a), (LONG, of(SIZE * SIZE, dtype=jnp.int32))),
     "gather": (lambda a, i: (jnp.tanh(a[i]) @ a).sum(1), (MATRIX, of(SIZE, dtype=jnp.int32))),
+    "rows gathered, scaled and scattered": (
+        lambda a, i, v: jax.ops.segment_sum(a[i] * v[:, None] / jnp.linalg.norm(a[i], axis=1)[:, None], i, SIZE),
+        (of(SIZE, 16), of(10000, dtype=jnp.int32), of(10000)),
+    ),
     "qr": (jnp.linalg.qr, (MATRIX,)),
     "eigh": (jnp.linalg.eigh, (MATRIX,)),
     "lu": (jax.scipy.linalg.lu_factor, (MATRIX,)),
@@ -114,6 +136,88 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32).sum(1),
         (of(SIZE, SIZE, dtype=jnp.int8),) * 2,
     ),
+    "bfloat16 products of one matrix": (lambda a, b: ((a @ b) @ a) @ b, (NARROW, NARROW)),
+    "bfloat16 products with two readers": (
+        lambda a, b: (lambda c: (jnp.exp(c) @ b) * (jnp.sin(c) @ b))(a @ b),
+        (NARROW, NARROW),
+    ),
+    "bfloat16 products read as float32": (
+        lambda a, b: jax.nn.softmax((a @ b).astype(jnp.float32)) @ b.astype(jnp.float32)[:, :1],
+        (NARROW, NARROW),
+    ),
+    "bfloat16 sums with two readers": (
+        lambda a, b: (lambda c: (jnp.exp(c) * a, jnp.sin(c).T * b))(a + b),
+        (NARROW, NARROW),
+    ),
+    "bfloat16 maxima": (lambda a: jnp.tanh(a).max(1), (NARROW,)),
+    "bfloat16 convolution": (
+        lambda x, k: jnp.tanh(convolve(x, k)),
+        (of(8, 32, 32, 16, dtype=jnp.bfloat16), of(3, 3, 16, 32, dtype=jnp.bfloat16)),
+    ),
+    "products without a sum": (
+        lambda a, b: jnp.tanh(jnp.einsum("bi,bj->bij", a, b) + jnp.einsum("bi,bj->bij", b, a)) @ jnp.ones((32, 2)),
+        (of(SIZE, 32), of(SIZE, 32)),
+    ),
+    "a product of a turned matrix and a long vector": (
+        lambda a, b: jnp.tanh(a.T @ b),
+        (of(4096, 50), of(4096)),
+    ),
+    "a product of a turned matrix and a short vector": (
+        lambda a, b: jnp.tanh(a.T @ b),
+        (of(4095, 50), of(4095)),
+    ),
+    "products of rows": (
+        lambda a, b: jnp.tanh(jnp.einsum("bi,bi->b", jnp.exp(a), b)),
+        (of(SIZE * 32, 10), of(SIZE * 32, 10)),
+    ),
+    "nine tensors stacked": (lambda a: jnp.stack([a * i for i in range(9)]).std(0), (MATRIX,)),
+    "rows put together that are short": (
+        lambda a, b: jnp.tanh(jnp.concatenate([a * 2, b + 1], 1)) @ jnp.ones((120, 2)),
+        (of(1000, 60), of(1000, 60)),
+    ),
+    "rows put together that are long": (
+        lambda a, b: jnp.tanh(jnp.concatenate([a * 2, b + 1], 1)) @ jnp.ones((140, 2)),
+        (of(1000, 70), of(1000, 70)),
+    ),
+    "two reductions that three parts read": (hue, (of(SIZE, SIZE, 3),)),
+    "maxima of what is negated": (
+        lambda x, c: jax.nn.softmax(-((x[:, None] - c) ** 2).sum(-1), 1).T @ x,
+        (of(5000, 8), of(40, 8)),
+    ),
+    "gradient of means over windows": (
+        jax.grad(
+            lambda x: jnp.tanh(lax.reduce_window(jnp.sin(x), 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")).sum()
+        ),
+        (IMAGES,),
+    ),
+    "sums of squares and what is donated": (clip, (MATRIX, MATRIX)),
+    "a result made of what a loop stacks": (
+        lambda a: lax.scan(lambda h, t: (0.9 * h + 0.1 * t,) * 2, jnp.zeros(SIZE), a)[1] - a,
+        (MATRIX,),
+    ),
+    "a loop's result that nobody reads": (
+        lambda a, b: jnp.tanh(lax.fori_loop(0, 9, crosswise, (a, b))[0] @ a) @ b[:, :1],
+        (MATRIX, MATRIX),
+    ),
+    "a loop that keeps nothing": (
+        lambda key: lax.while_loop(
+            lambda s: (s[1] < 0).any(),
+            lambda s: (s[0] + 1, jnp.where(s[1] < 0, jax.random.normal(s[0], (SIZE, SIZE)), s[1])),
+            (key, -jnp.ones((SIZE, SIZE))),
+        )[1],
+        (KEY,),
+    ),
+    "a loop with carries that only lead to themselves": (partial(jax.scipy.special.gammainc, 2.5), (LONG,)),
+    "a carry that is not needed in the middle of a trip": (
+        lambda a, b: lax.fori_loop(
+            0, 9, lambda i, s: (0.5 * (s[0] + jnp.linalg.inv(s[1])), 0.5 * (s[1] + jnp.linalg.inv(s[0]))), (a, b)
+        )[0],
+        (MATRIX, MATRIX),
+    ),
+    "two loops that convert one matrix": (
+        lambda a, b: lax.fori_loop(0, 5, lambda i, x: jnp.tanh(x @ a), b) @ lax.fori_loop(0, 5, lambda i, x: x @ a, b),
+        (NARROW, NARROW),
+    ),
     "complex products": (lambda a, b: jnp.abs(lax.complex(a, b) @ lax.complex(b, a)).sum(1), (MATRIX, MATRIX)),
 }
 
@@ -127,7 +231,8 @@ EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else {"a
 def memories(name: str) -> tuple[Memory, Memory]:
     """What is predicted for an idiom, and what XLA plans."""
     function, arguments = IDIOMS[name]
-    text = str(jax.jit(function, keep_unused=True).lower(*arguments).compiler_ir("stablehlo"))
+    jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
+    text = str(jitted.lower(*arguments).compiler_ir("stablehlo"))
     with new_context() as context:
         module = parse_module(name, text.encode(), context).module
         run_pipeline(module, ("normalise",), Options())

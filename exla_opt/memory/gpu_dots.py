@@ -1,0 +1,227 @@
+"""Products that XLA:GPU writes otherwise: those of vectors without a library, and small ones of one operand at once.
+
+The rule for the latter is that of XLA's DotMerger, which puts the other operands together: one of the two products
+takes, with its operands and its result, no more than 64 MiB, and neither needs the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ir.values import defining_op
+from exla_opt.ops.traits import traits_of
+
+from .block import Block, Operation, Shape
+from .builder import Builder
+from .dots import dot_dims
+
+_MOST_BYTES = 64 * 2**20
+# A larger matrix is multiplied with a vector by a library.
+_MOST_ELEMENTS = 10**7
+_WIDE_BITS = 32
+# So many products of one operand, at most, are looked at pair by pair.
+_MOST_OF_ONE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A dot as it may be put together with another. dims: of each operand those of the batch and those summed over.
+
+    outer: the number of elements that each operand has along dimensions that only it has.
+    """
+
+    made: Operation
+    dims: tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
+    outer: tuple[int, int]
+
+
+def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
+    """A dot of IR, with its dimensions as those of what it reads."""
+    sides, outer = [], []
+    for side in (0, 1):
+        batch, contracted = _dims(builder, op, made, side)
+        sides.append((tuple(batch), tuple(contracted)))
+        outer.append(_outer(builder.block.shapes[made.operands[side]], batch, contracted))
+    return Product(made, (sides[0], sides[1]), (outer[0], outer[1]))
+
+
+def _dims(builder: Builder, op: ir.Operation, made: Operation, side: int) -> tuple[list[int], list[int]]:
+    """The batch and the contracted dimensions of a dot's operand, as those of what the dot reads past a transpose."""
+    batch, contracted = dot_dims(op, side)
+    moved = defining_op(op.operands[side], "stablehlo.transpose")
+    if moved is None or builder.number.get(moved.operands[0]) != made.operands[side]:
+        return batch, contracted
+    if moved.results[0] == moved.operands[0] or builder.block.values.get(made.operands[side]) == moved.results[0]:
+        return batch, contracted
+    order = integers(moved, "permutation", [])
+    return [order[dim] for dim in batch], [order[dim] for dim in contracted]
+
+
+def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int:
+    """The number of elements along the dimensions that only this operand has."""
+    return prod(size for dim, size in enumerate(shape) if dim not in {*batch, *contracted})
+
+
+def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
+    """Whether a dot is of vectors, or of a matrix and a vector that XLA multiplies without a library.
+
+    A matrix alone is one up to 10 million elements; narrow floats are only where rows are summed up.
+    """
+    shapes = [builder.types.of(value).shape for value in op.operands]
+    dims = [dot_dims(op, side) for side in (0, 1)]
+    outer = [_outer(shapes[side], *dims[side]) for side in (0, 1)]
+    if 1 not in outer:
+        return False
+    side = outer.index(1)
+    batch, contracted = dims[1 - side]
+    bits = float_bits(element_type(op.operands[0]))
+    if 0 < bits < _WIDE_BITS and len(shapes[1 - side]) - 1 not in contracted:
+        return False
+    is_vector = outer[1 - side] == 1 or prod(shapes[side][dim] for dim in dims[side][0]) > 1
+    return is_vector or prod(shapes[1 - side]) <= _MOST_ELEMENTS
+
+
+def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A multiplication by a repeated vector, and a sum."""
+    origin, number, block = op.results[0], made.operands, builder.block
+    matrix = 0 if prod(block.shapes[number[0]]) >= prod(block.shapes[number[1]]) else 1
+    shape = block.shapes[number[matrix]]
+    dims = [_dims(builder, op, made, side) for side in (0, 1)]
+    batch, contracted = dims[matrix]
+    spread = number[1 - matrix]
+    if prod(shape) != prod(block.shapes[spread]):
+        spread = builder.fresh(origin, shape, number[1 - matrix])
+        builder.add_plain("broadcast_in_dim", (number[1 - matrix],), (spread,))
+    elif _order(*dims[0]) != _order(*dims[1]):
+        spread = builder.fresh(origin, shape, number[1 - matrix])
+        builder.add_plain("transpose", (number[1 - matrix],), (spread,))
+    product = builder.fresh(origin, shape, made.results[0])
+    builder.add_plain("multiply", (number[matrix], spread), (product,))
+    lengths = tuple(shape[dim] for dim in contracted)
+    together = prod(shape[max(contracted, default=-1) + 1 :])
+    traits = traits_of("stablehlo.reduce")
+    builder.add(Operation("reduce", traits, (product,), made.results, lengths=lengths, together=together))
+
+
+def _order(batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
+    """The pairs of dimensions of two operands in the order in which they stand in one."""
+    dims = [*batch, *contracted]
+    return sorted(range(len(dims)), key=lambda place: dims[place])
+
+
+def merge_dots(builder: Builder, products: dict[int, Product]) -> None:
+    """Put products of one operand together. products: by their results."""
+    block = builder.block
+    groups: dict[tuple[int, Hashable], list[int]] = {}
+    for result, product in products.items():
+        for side in (0, 1):
+            other = len(block.shapes[product.made.operands[1 - side]])
+            barrier = block.behind.get(result)  # what comes out of one is no operand of those before it
+            key = (product.made.operands[side], product.dims, block.dtypes[result], other, barrier)
+            groups.setdefault((side, key), []).append(result)
+    merged = False
+    gone: set[int] = set()
+    for (side, _), results in groups.items():
+        if len(results) > 1:
+            merged |= _merge_group(builder, products, [each for each in results if each not in gone], side, gone)
+    if merged:
+        _sort(block)
+
+
+def _merge_group(builder: Builder, products: dict[int, Product], results: list[int], side: int, gone: set[int]) -> bool:
+    block, found = builder.block, False
+    rest = results[:_MOST_OF_ONE]
+    while len(rest) > 1:
+        first, *rest = rest
+        for other in list(rest):
+            one, two = products[first], products[other]
+            if not (_is_small(block, one.made) or _is_small(block, two.made)):
+                continue
+            if min(one.outer[1 - side], two.outer[1 - side]) == 1 or one.made.operands == two.made.operands:
+                continue
+            if _needs(block, one.made, two.made) or _needs(block, two.made, one.made):
+                continue
+            rest.remove(other)
+            gone.update((first, other))
+            first = _merge(builder, products, first, other, side)
+            found = True
+    return found
+
+
+def _is_small(block: Block, made: Operation) -> bool:
+    return sum(block.sizes[value] for value in (*made.operands, *made.results)) <= _MOST_BYTES
+
+
+def _needs(block: Block, op: Operation, other: Operation) -> bool:
+    """Whether an op reads, through others, what another makes."""
+    producer = {value: each for each in block.ops for value in each.results}
+    [wanted] = other.results
+    stack, seen = list(op.operands), set(op.operands)
+    while stack:
+        value = stack.pop()
+        if value == wanted:
+            return True
+        source = producer.get(value)
+        for each in (*source.operands, *source.captures) if source is not None else ():
+            if each not in seen:
+                seen.add(each)
+                stack.append(each)
+    return False
+
+
+def _merge(builder: Builder, products: dict[int, Product], first: int, other: int, side: int) -> int:
+    """Replace two products by one and two slices of it; returns its result."""
+    block = builder.block
+    one, two = products.pop(first), products.pop(other)
+    own, theirs = one.made.operands[1 - side], two.made.operands[1 - side]
+    batch, contracted = one.dims[1 - side]
+    shape = list(block.shapes[own])
+    free = next(dim for dim in range(len(shape)) if dim not in {*batch, *contracted})
+    shape[free] = (prod(shape) + prod(block.shapes[theirs])) // max(prod(shape) // shape[free], 1)
+    origin = block.values[first]
+    joined = builder.fresh(origin, tuple(shape), own)
+    total = one.outer[1 - side] + two.outer[1 - side]
+    out = list(block.shapes[first])
+    out[-1 if side == 0 else -2 if len(out) > 1 else 0] = total
+    elements = (prod(block.shapes[first]) // one.outer[1 - side]) * total
+    result = builder.fresh(origin, tuple(out) if prod(out) == elements else (elements,), first)
+    operands = (one.made.operands[0], joined) if side == 0 else (joined, one.made.operands[1])
+    made = replace(one.made, operands=operands, results=(result,))
+    plain = [
+        Operation("concatenate", traits_of("stablehlo.concatenate"), (own, theirs), (joined,)),
+        made,
+        *(Operation("slice", traits_of("stablehlo.slice"), (result,), (each,)) for each in (first, other)),
+    ]
+    block.ops = [op for op in block.ops if op is not one.made and op is not two.made] + plain
+    sizes = (one.outer[0] + two.outer[0], one.outer[1]) if side else (one.outer[0], one.outer[1] + two.outer[1])
+    products[result] = Product(made, one.dims, sizes)
+    return result
+
+
+def _sort(block: Block) -> None:
+    """Put the ops in an order in which each comes behind what it reads, else as they were."""
+    producer = {value: place for place, op in enumerate(block.ops) for value in op.results}
+    waiting = [0] * len(block.ops)
+    readers: list[list[int]] = [[] for _ in block.ops]
+    for place, op in enumerate(block.ops):
+        for before in {producer[value] for value in (*op.operands, *op.captures) if value in producer}:
+            readers[before].append(place)
+            waiting[place] += 1
+    ready = [place for place, count in enumerate(waiting) if not count]
+    heapify(ready)
+    ops: list[Operation] = []
+    while ready:
+        place = heappop(ready)
+        ops.append(block.ops[place])
+        for reader in readers[place]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, reader)
+    block.ops = ops
