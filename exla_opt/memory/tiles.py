@@ -127,7 +127,7 @@ def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) 
             full = tuple(ir.RankedTensorType(value.type).shape)
             shrink(number, _place_of(block.shapes[number], full, dims[value], length))
     for op in block.ops:  # what only the compiler makes
-        if op.name == "transpose" and op.operands[0] in cut and op.results[0] not in cut:
+        if op.name in ("convert", "transpose") and op.operands[0] in cut and op.results[0] not in cut:
             source, [result] = op.operands[0], op.results
             shrink(result, _place_of(block.shapes[result], block.shapes[source], cut[source], length))
     made.ops = [
