@@ -24,18 +24,28 @@ from .plan import LoopPlan, Plan
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
+
+    Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
+    """
     tensor = graph.tensors[value]
+    steps = [node for node in (graph.nodes[tensor.producer],) if Trait.CONTROL_FLOW not in node.traits]
+    readers = [
+        (graph.nodes[user], index)
+        for user, index in tensor.users
+        if index >= 0 and Trait.CONTROL_FLOW not in graph.nodes[user].traits
+    ]
     mappings = []
     for dim, size in enumerate(tensor.type.shape):
         if size < 2:
             continue
         inners = {1}
-        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
-        if made and (mapping := made.results[tensor.result_index]):
-            inners.add(mapping.inner)
-        for user, index in tensor.users:
-            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
+        for node in steps:
+            made = node.rule.at_result(tensor.result_index, dim)
+            if made and (mapping := made.results[tensor.result_index]):
+                inners.add(mapping.inner)
+        for node, index in readers:
+            read = node.rule.at_operand(index, dim)
             if read and (mapping := read.operands[index]):
                 inners.add(mapping.inner)
         mappings += [
