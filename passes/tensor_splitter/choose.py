@@ -18,9 +18,10 @@ from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
+from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
-from .region import Region, grow, is_free
+from .region import Region
 from .selection import Selection, block_peak, candidate_mappings, find_twins
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -167,7 +168,7 @@ class _Chooser:
     def choose(self) -> Choice:
         graph = self.graph
         big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
-        made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
+        made = [value for value in big if self.is_made(value)]
         if not made:
             return Choice()
         written = written_tensors(graph, self.options.machine)
@@ -190,6 +191,14 @@ class _Chooser:
             for value in plan.vanished:
                 choice.refusals.pop(value, None)
         return choice
+
+    def is_made(self, value: int) -> bool:
+        """Whether an op makes the tensor, and somebody reads it: a loop reads what it carries."""
+        tensor = self.graph.tensors[value]
+        if tensor.producer == OUTSIDE:
+            return False
+        node = self.graph.nodes[tensor.producer]
+        return bool(tensor.users) or (Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes)
 
     def widen(self, choice: Choice) -> None:
         """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""
@@ -250,11 +259,6 @@ class _Chooser:
         if TILE_MARK in node.op.attributes:
             return Refusal(
                 Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
-            )
-        if Trait.CONTROL_FLOW in node.traits:
-            return Refusal(
-                Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
-                tensor.producer,
             )
         if value not in written:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -111,6 +111,7 @@ def _run_rounds(
             for graph, choice in zip(graphs, choices, strict=True)
             for value, why in choice.refusals.items()
         ]
+        _leave_inside(graphs, choices)
         for graph, choice in zip(graphs, choices, strict=True):
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
@@ -123,6 +124,28 @@ def _run_rounds(
             graphs = _read(module, options, least)
         first = False
     return done, missed
+
+
+def _leave_inside(graphs: Sequence[Graph], choices: Sequence[Choice]) -> None:
+    """Take back the plans inside of loops that are cut from outside: what is left of them is seen in the next round."""
+    cut = [
+        graph.nodes[position].op
+        for graph, choice in zip(graphs, choices, strict=True)
+        for plan in choice.plans
+        for position in plan.tiled
+        if Trait.CONTROL_FLOW in graph.nodes[position].traits
+    ]
+    for graph, choice in zip(graphs, choices, strict=True):
+        if choice.plans and cut and any(op in cut for op in _around(graph.block)):
+            choice.plans = []
+
+
+def _around(block: ir.Block) -> Iterator[ir.Operation]:
+    """The control flow around a block, from the inside out."""
+    op = block.owner.operation
+    while has_trait(op, Trait.CONTROL_FLOW):
+        yield op
+        op = op.block.owner.operation
 
 
 def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
@@ -162,6 +185,8 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
     remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    if refusal.reason.stopped_by:
+        return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
     if refusal.node is None or refusal.node == graph.tensors[value].producer:
         return remark
     node = graph.nodes[refusal.node]

@@ -5,7 +5,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
@@ -22,6 +22,8 @@ from .loops import Loops, Refusal
 from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
+# A loop of the program is cut if all tiles together compute no more than this many times what it did.
+_MOST_REPEATED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,13 @@ def make_plan(
     planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
+    if repeated := next(
+        (node for body, loop in zip(bodies, planned, strict=True) for node in _repeated(body, loop)), None
+    ):
+        name = graph.nodes[repeated].name
+        return Refusal(
+            Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), repeated
+        )
     peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
     if all(loop.trips < 2 for loop in planned):
         return Refusal(
@@ -169,6 +178,13 @@ def make_plan(
         sum(_seconds(graph, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
         too_big,
     )
+
+
+def _repeated(body: Body, loop: LoopPlan) -> Iterator[int]:
+    """The loops of the program of which every tile would repeat more than it shares."""
+    for place, inside in body.planned.inside.items():
+        if inside.repeats(loop.tile) > _MOST_REPEATED:
+            yield body.planned.positions[place]
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -129,7 +129,7 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], options: 
 
 def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
     """The big tensors that are captured and may be recomputed, and the ops that make each."""
-    captured = {value for node in graph.nodes if Trait.CONTROL_FLOW in node.traits for value in node.captures}
+    captured = {value for node in graph.nodes for value in node.operands[node.own :]}
     for value in sorted(captured):
         tensor = graph.tensors[value]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
-from exla_opt.ops.comparisons import asks
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
@@ -24,18 +24,28 @@ from .plan import LoopPlan, Plan
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
+
+    Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
+    """
     tensor = graph.tensors[value]
+    steps = [node for node in (graph.nodes[tensor.producer],) if Trait.CONTROL_FLOW not in node.traits]
+    readers = [
+        (graph.nodes[user], index)
+        for user, index in tensor.users
+        if index >= 0 and Trait.CONTROL_FLOW not in graph.nodes[user].traits
+    ]
     mappings = []
     for dim, size in enumerate(tensor.type.shape):
         if size < 2:
             continue
         inners = {1}
-        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
-        if made and (mapping := made.results[tensor.result_index]):
-            inners.add(mapping.inner)
-        for user, index in tensor.users:
-            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
+        for node in steps:
+            made = node.rule.at_result(tensor.result_index, dim)
+            if made and (mapping := made.results[tensor.result_index]):
+                inners.add(mapping.inner)
+        for node, index in readers:
+            read = node.rule.at_operand(index, dim)
             if read and (mapping := read.operands[index]):
                 inners.add(mapping.inner)
         mappings += [
@@ -104,7 +114,7 @@ class Selection:
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
         others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(asks(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
+        if any(asks_inside(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
             return False
         replaced = [rival for rival in rivals if rival not in others]
         for rival in replaced:
