@@ -58,12 +58,14 @@ class BlockFlow:
     """How a block runs on one tile.
 
     tiles: by the place of an op in the block, how it is cut: an op may be cut in several ways.
+    held: by the place of a barrier, the numbers of the operands that it holds, and how they are cut.
     plain: the places of the ops that run as they are, on unsplit values or on partial sums.
     returned: the mapping of each value that the block returns, None where it is not cut.
     cut: the values that exist in tiles alone.
     """
 
     tiles: Mapping[int, tuple[LaidFactor, ...]]
+    held: Mapping[int, tuple[tuple[int, DimMapping | None], ...]]
     plain: frozenset[int]
     returned: tuple[DimMapping | None, ...]
     cut: Mapping[ir.Value, DimMapping]

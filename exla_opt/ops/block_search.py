@@ -50,7 +50,8 @@ class BlockSearch:
     rules, numbers: the rules of the module's ops, and which of them are those of the block's. states: what comes in cut
     or as a partial sum. returned: by place, what the block must return cut, or as a partial sum. length: how many
     indices are cut. joined: the arguments that are found to be cut, or partial sums, as well. captured: how captured
-    values are read in slices.
+    values are read in slices. held: by the place of a barrier, what it holds in the tile: the numbers of its operands,
+    and how they are cut.
     """
 
     block: ir.Block
@@ -67,6 +68,7 @@ class BlockSearch:
     forms: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
     made: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
     cut_only: set[int] = field(default_factory=set)
+    held: dict[int, dict[tuple[int, DimMapping | None], None]] = field(default_factory=dict)
 
     def run(self) -> list[State | None]:
         """Follow what is cut to the end of the block; the states of what it returns. Raises Refused."""
@@ -108,11 +110,15 @@ class BlockSearch:
 
     def pass_through(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
         """A barrier: every result is as its operand."""
-        mappings = [state if isinstance(state := states.get(k), DimMapping) else None for k in range(len(op.results))]
-        factor = Factor(Kind.INDEPENDENT, self.length, tuple(mappings), tuple(mappings))
-        self.add_tile(place, op, LaidFactor(factor, 1, 0, factor.operands, factor.results))
         for index, state in states.items():
             self.states[op.results[index]] = state
+            self.hold(place, index, state if isinstance(state, DimMapping) else None)
+
+    def hold(self, place: int, index: int, mapping: DimMapping | None) -> None:
+        """Note what a barrier holds in the tile: one barrier holds all of it."""
+        self.held.setdefault(place, {})[index, mapping] = None
+        if mapping is not None:
+            self.made.add((self.ops[place].results[index], mapping))
 
     def enter(self, place: int, op: ir.Operation, operands: Sequence[ir.Value], states: Mapping[int, State]) -> None:
         """Control flow, which is cut as its blocks are."""
@@ -193,8 +199,12 @@ class BlockSearch:
             if place is None:
                 self.captured.setdefault(value, set()).add(mapping)
                 continue
-            op = self.ops[place]
-            laid = self.from_result(place, ir.OpResult(value).result_number, mapping)
+            op, index = self.ops[place], ir.OpResult(value).result_number
+            if op.name == BARRIER:
+                self.hold(place, index, mapping)
+                queue.append((op.operands[index], mapping))
+                continue
+            laid = self.from_result(place, index, mapping)
             if laid is None:
                 continue  # a slice is cut from it
             self.tiles.setdefault(place, []).append(laid)
@@ -203,11 +213,6 @@ class BlockSearch:
 
     def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
         """How an op that depends on nothing cut may compute a tile alone."""
-        op = self.ops[place]
-        if op.name == BARRIER:
-            mappings = tuple(mapping if k == index else None for k in range(len(op.results)))
-            factor = Factor(Kind.INDEPENDENT, self.length, mappings, mappings)
-            return LaidFactor(factor, 1, 0, mappings, mappings)
         found = self.rules[self.numbers[place]].at_result(index, mapping.dim, mapping.inner)
         laid = self.lay(found, index, mapping, of_result=True)
         if laid is None or laid.factor.kind is not Kind.INDEPENDENT or laid.factor.summed:
@@ -242,29 +247,38 @@ class BlockSearch:
             state if isinstance(state := self.returned.get(index, self.states.get(value)), DimMapping) else None
             for index, value in enumerate(self.ops[-1].operands)
         )
-        needed = set(needed_outside)
+        demanded: set[tuple[ir.Value, DimMapping | None]] = {(value, None) for value in needed_outside}
+
+        def demand(values: Sequence[ir.Value], mappings: Sequence[DimMapping | None]) -> None:
+            for value, mapping in zip(values, mappings, strict=True):
+                demanded.add((value, mapping if mapping is not None and self.has_form(value, mapping) else None))
+
+        tiles: dict[int, tuple[LaidFactor, ...]] = {}
+        held: dict[int, tuple[tuple[int, DimMapping | None], ...]] = {}
         plain: set[int] = set()
-        self._need(self.ops[-1].operands, returned, needed)
+        demand(self.ops[-1].operands, returned)
         for place in range(len(self.ops) - 2, -1, -1):
             op = self.ops[place]
-            for laid in self.tiles.get(place, ()):
-                values, mappings = operands_of(op), laid.operands
-                if op.name == BARRIER and place not in self.cut_only:  # the others that go through it are not needed
-                    values = [value for value, mapping in zip(values, mappings, strict=True) if mapping is not None]
-                    mappings = tuple(mapping for mapping in mappings if mapping is not None)
-                self._need(values, mappings, needed)
-            if place not in self.cut_only and not needed.isdisjoint(op.results):
+            results = list(op.results)
+            if place in self.held:
+                unsplit = {(index, None): None for index, result in enumerate(results) if (result, None) in demanded}
+                cut = [(index, mapping) for index, mapping in self.held[place] if (results[index], mapping) in demanded]
+                held[place] = tuple(dict.fromkeys([*cut, *unsplit]))
+                demand([op.operands[index] for index, _ in held[place]], [mapping for _, mapping in held[place]])
+                continue
+            for laid in dict.fromkeys(self.tiles.get(place, ())):
+                made = [pair for pair in zip(results, laid.results, strict=True) if pair[1] or place in self.cut_only]
+                if not demanded.isdisjoint(made):
+                    tiles[place] = (*tiles.get(place, ()), laid)
+                    demand(operands_of(op), laid.operands)
+            if place not in self.cut_only and any((result, None) in demanded for result in results):
                 plain.add(place)
-                needed.update(op.operands, captured_values(op) if len(op.regions) else ())
-        cut = {value: mapping for value, mapping in self.forms | self.made if value not in needed}
-        cut |= {value: state for value, state in self.states.items() if isinstance(state, DimMapping)}
-        tiles = {place: tuple(dict.fromkeys(found)) for place, found in self.tiles.items()}
-        return BlockFlow(tiles, frozenset(plain), returned, cut), needed
-
-    def _need(self, values: Sequence[ir.Value], mappings: Sequence[DimMapping | None], needed: set[ir.Value]) -> None:
-        for value, mapping in zip(values, mappings, strict=True):
-            if mapping is None or not self.has_form(value, mapping):
-                needed.add(value)
+                values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]
+                demand(values, [None] * len(values))
+        needed = {value for value, mapping in demanded if mapping is None}
+        cut_values = {value: mapping for value, mapping in self.forms | self.made if value not in needed}
+        cut_values |= {value: state for value, state in self.states.items() if isinstance(state, DimMapping)}
+        return BlockFlow(tiles, held, frozenset(plain), returned, cut_values), needed
 
     def has_form(self, value: ir.Value, mapping: DimMapping) -> bool:
         """Whether there is a tile of the value that nobody has to cut from it."""

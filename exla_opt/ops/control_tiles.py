@@ -12,7 +12,7 @@ from exla_opt.ir import build
 from exla_opt.ir.types import element_type
 from exla_opt.ir.walk import operands_of, operations_of, walk_regions
 
-from .block_flow import BARRIER, BlockFlow, ControlFactor
+from .block_flow import BlockFlow, ControlFactor
 from .factor import DimMapping, Factor, LaidFactor
 from .tile import Range, Tile
 
@@ -112,6 +112,8 @@ class _Values:
         *ops, last = operations_of(block)
         for place, op in enumerate(ops):
             with op.location:
+                if flow.held.get(place):
+                    self.barrier(op, flow.held[place])
                 for laid in flow.tiles.get(place, ()):
                     self.tile(op, laid)
                 if place in flow.plain:
@@ -120,9 +122,6 @@ class _Values:
             return [self.of(value, mapping) for value, mapping in zip(last.operands, flow.returned, strict=True)]
 
     def tile(self, op: ir.Operation, laid: LaidFactor) -> None:
-        if op.name == BARRIER:
-            self.barrier(op, laid)
-            return
         operands = [self.of(value, mapping) for value, mapping in zip(operands_of(op), laid.operands, strict=True)]
         place = (0, self.length * laid.scale)
         results = self.build_tile(
@@ -137,15 +136,11 @@ class _Values:
         kept = [build.convert(new, element_type(old)) for old, new in zip(op.results, results, strict=True)]
         self.read(list(op.results), laid.results, kept)
 
-    def barrier(self, op: ir.Operation, laid: LaidFactor) -> None:
+    def barrier(self, op: ir.Operation, held: Sequence[tuple[int, DimMapping | None]]) -> None:
         """One that holds what there is in this tile of what the old one held."""
-        held = [
-            (result, mapping, self.of(value, mapping))
-            for value, result, mapping in zip(op.operands, op.results, laid.results, strict=True)
-            if mapping is not None or value in self.plain
-        ]
-        made = stablehlo.OptimizationBarrierOp([value for _, _, value in held]).operation
-        self.read([old for old, _, _ in held], [mapping for _, mapping, _ in held], list(made.results))
+        given = [self.of(op.operands[index], mapping) for index, mapping in held]
+        made = stablehlo.OptimizationBarrierOp(given).operation
+        self.read([op.results[index] for index, _ in held], [mapping for _, mapping in held], list(made.results))
 
     def copy(self, block: ir.Block) -> list[ir.Value]:
         """Copy all of a block; what it returns."""

@@ -156,7 +156,11 @@ def make_plan(
         return Refusal(
             Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), repeated
         )
-    peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
+    # An index that is too big is cut again along another dimension; what a loop of the program carries is not.
+    peak = max(
+        body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)
+        for body, loop in zip(bodies, planned, strict=True)
+    )
     if all(loop.trips < 2 for loop in planned):
         return Refusal(
             Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice")
