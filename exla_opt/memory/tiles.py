@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from jaxlib.mlir import ir
+
+from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, Shape
 from .fusion import fuse
@@ -26,15 +28,25 @@ class _Cost:
 
 @dataclass(frozen=True)
 class Bodies:
-    """The bodies of control flow as they are. trips: how often they run."""
+    """The bodies of control flow as they are.
+
+    trips: how often they run. found: what `bytes_once_cut` has found.
+    """
 
     blocks: list[Block]
     trips: int
     machine: Machine
+    found: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def cost(self) -> _Cost:
         return self.cost_of(self.blocks)
+
+    def bytes_once_cut(self, most: int) -> int:
+        """What the bodies take once their own big tensors are cut to this many bytes."""
+        if most not in self.found:
+            self.found[most] = max(run_block(once_cut(block, most), self.machine).peak for block in self.blocks)
+        return self.found[most]
 
     def cost_of(self, blocks: list[Block]) -> _Cost:
         """What the bodies take if they are these."""
@@ -81,6 +93,12 @@ class CutBodies:
         seconds = self.one.seconds + part * (self.entire.seconds - self.one.seconds)
         return replace(op, scratch=scratch, seconds=seconds)
 
+    def bytes_once_cut(self, tile: int, most: int) -> int:
+        """What the bodies take in a tile of the region once their own big tensors are cut to this many bytes."""
+        indices = min(tile * self.scale, self.length)
+        blocks = [once_cut(tile_of(block, self.dims, indices, self.length), most) for block in self.bodies.blocks]
+        return max(run_block(block, self.bodies.machine).peak for block in blocks)
+
     def part(self, tile: int) -> float:
         """Where a tile is between one index, 0, and all, 1."""
         return (min(tile * self.scale, self.length) - 1) / (self.length - 1)
@@ -104,6 +122,24 @@ class CutBodies:
     @property
     def entire(self) -> _Cost:
         return self.bodies.cost
+
+
+def once_cut(block: Block, most: int) -> Block:
+    """The block as it is once its own big tensors are cut: each takes at most this many bytes.
+
+    What it returns, what is written in place and what loops in it carry stays as it is.
+    """
+    made = block.copied()
+    kept = set(block.returned)
+    for op in block.ops:
+        if not op.traits & (Trait.CONTROL_FLOW | Trait.IN_PLACE):
+            for number in op.results:
+                if number not in kept:
+                    made.sizes[number] = min(made.sizes[number], most)
+    made.ops = [
+        replace(op, bodies=tuple(once_cut(body, most) for body in op.bodies)) if op.bodies else op for op in block.ops
+    ]
+    return made
 
 
 def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) -> Block:

@@ -16,7 +16,7 @@ from exla_opt.memory.operation import has_own_buffer, read_operation
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of
-from exla_opt.memory.tiles import Bodies, CutBodies
+from exla_opt.memory.tiles import Bodies, CutBodies, once_cut
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
@@ -187,7 +187,8 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
     for output in stage.outputs:
         value = graph.nodes[output.node].results[output.result]
         made = planned.of(value)
-        if output.mapping is not None:
+        # What a loop of the program has summed up in a tile is added in place to what there is of all tiles.
+        if output.mapping is not None or output.result in region.tiled[output.node].factor.summed:
             carried = planned.fresh(graph.tensors[value].type)
             made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
         returned.append(made)
@@ -210,6 +211,17 @@ def body_peak(body: Body, tile: int) -> int:
         block = body.planned.block(body.returned, tile)
         body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
     return body.peaks[tile]
+
+
+def bytes_once_cut(body: Body, tile: int, slice_bytes: int) -> int:
+    """The predicted peak of the body with loops of the program, once all that it makes is cut to slices; else 0."""
+    planned = body.planned
+    if not planned.inside:
+        return 0
+    block = planned.block(body.returned, tile)
+    for place, inside in planned.inside.items():
+        block.ops[place] = replace(block.ops[place], scratch=inside.bytes_once_cut(tile, slice_bytes))
+    return run_block(once_cut(block, slice_bytes), planned.machine, held=block.returned).peak
 
 
 def body_seconds(body: Body, tile: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -79,6 +79,7 @@ class _Chooser:
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
+        self.selected = Selection(graph)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -150,8 +151,9 @@ class _Chooser:
             for mapping, plan in found.items()
             if isinstance(plan, Plan) and value in plan.vanished
         ]
-        for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
-            if self.gains(plan):
+        plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
+        for place, plan in enumerate(plans):
+            if self.gains(plan) and not (plan.cuts_loops and self.is_better_inside(plan, plans[place + 1 :])):
                 return plan
         if plans:
             return Refusal(
@@ -165,6 +167,15 @@ class _Chooser:
         """Whether the plan is worthwhile: clearly less memory than before."""
         return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan, self.options.machine)
 
+    def is_better_inside(self, plan: Plan, others: Sequence[Plan]) -> bool:
+        """Whether the block takes as little if the loops of the program stay, and are cut inside."""
+        other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
+        selected = list(self.selected.plans.values())
+        beside = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
+        machine = self.options.machine
+        inside = block_peak(self.graph, [*selected, *([other] if other else [])], machine, self.slice_bytes)
+        return block_peak(self.graph, [*beside, plan], machine, self.slice_bytes) * _LEAST_GAIN >= inside
+
     def choose(self) -> Choice:
         graph = self.graph
         big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
@@ -174,7 +185,7 @@ class _Chooser:
         written = written_tensors(graph, self.options.machine)
         choice = Choice()
         covered: set[int] = set()
-        selected = Selection(graph)
+        selected = self.selected
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
             if value in covered or self.is_start(value):
                 continue
@@ -205,7 +216,7 @@ class _Chooser:
         graph = self.graph
         if not choice.plans or graph.tile:
             return
-        peak = block_peak(graph, choice.plans, self.options.machine)
+        peak = block_peak(graph, choice.plans, self.options.machine, self.slice_bytes)
         goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # what a loop's own body may take
         if peak <= goal:
             return
@@ -224,7 +235,7 @@ class _Chooser:
                 plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
-                wide_peak = block_peak(graph, [plan], self.options.machine)
+                wide_peak = block_peak(graph, [plan], self.options.machine, self.slice_bytes)
                 # Of those that take no more than the goal the fastest is best.
                 rank = (max(wide_peak, goal), plan.seconds)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):

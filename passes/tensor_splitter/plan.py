@@ -6,7 +6,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log2
 
@@ -16,7 +16,16 @@ from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, body_seconds, bytes_per_index, longest_tile
+from .body import (
+    MOST_SLICES_ALIVE,
+    Body,
+    body_of,
+    body_peak,
+    body_seconds,
+    bytes_once_cut,
+    bytes_per_index,
+    longest_tile,
+)
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
 from .region import Output, Region, Stage
@@ -37,10 +46,14 @@ class TileRun:
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """One stage of a region as code: its runs in order."""
+    """One stage of a region as code: its runs in order.
+
+    scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
+    """
 
     stage: Stage
     runs: tuple[TileRun, ...]
+    scratch: int = 0
 
     @property
     def trips(self) -> int:
@@ -75,6 +88,11 @@ class Plan:
     peak: int
     seconds: float
     too_big: int
+
+    @property
+    def cuts_loops(self) -> bool:
+        """Whether loops of the program run in its tiles."""
+        return any(loop.scratch for loop in self.loops)
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
         """The order among plans, best first: what stays unsplit, then memory by powers of two, then time."""
@@ -156,6 +174,10 @@ def make_plan(
         return Refusal(
             Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), repeated
         )
+    planned = [
+        replace(loop, scratch=bytes_once_cut(body, loop.tile, slice_bytes))
+        for loop, body in zip(planned, bodies, strict=True)
+    ]
     # An index that is too big is cut again along another dimension; what a loop of the program carries is not.
     peak = max(
         body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)

@@ -154,9 +154,12 @@ def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
 
 
 def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:
-    """The moves whose copy would stay whole in its new block."""
+    """The moves whose copy would stay unsplit in its new block."""
+    blocks = {move.block for move in moves}
     vanishing: set[ir.Value] = set()
     for graph in read_graphs(module, read_rules(module, options.op_rules)):
+        if graph.block not in blocks:
+            continue  # the plans of other blocks are made when all moves are decided
         for plan in choose(graph, options).plans:
             vanishing.update(graph.tensors[value].value for value in plan.vanished)
     return [move for move in moves if move.copy not in vanishing]

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
@@ -18,7 +20,7 @@ from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
-from .body import PlannedBlock
+from .body import PlannedBlock, bodies_of
 from .graph import OUTSIDE, Graph
 from .plan import LoopPlan, Plan
 
@@ -170,10 +172,11 @@ def _intervals(plan: Plan) -> list[Interval]:
     return merged
 
 
-def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
+def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_bytes: int) -> int:
     """The predicted peak of what is alive between the loops of a block when `plans` are built.
 
-    What a loop's body needs is left out: that is a question of the tile, which every plan can answer.
+    What a loop's body needs is left out: that is a question of the tile, which every plan can answer. Loops of the
+    program, in tiles or not, take what they carry and slices of the rest.
     """
     placed: dict[int, list[LoopPlan]] = {}
     dropped: set[int] = set()
@@ -188,6 +191,9 @@ def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
     for node in graph.nodes:
         if node.position not in dropped and node.position != graph.terminator:
             planned.add_node(node, {})
+            if node.name in CONTROL_FLOW:
+                scratch = bodies_of(graph, node, machine).bytes_once_cut(slice_bytes)
+                planned.ops[-1] = replace(planned.ops[-1], scratch=scratch)
         for loop in placed.get(node.position, ()):
             _add_loop(planned, graph, loop)
     planned.ops = _in_order(planned.ops)
@@ -201,7 +207,7 @@ def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
     inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
     reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
     operands, numbers = (tuple(planned.of(value) for value in sorted(some)) for some in (reads - inside, results))
-    planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers))
+    planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers, scratch=loop.scratch))
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:
