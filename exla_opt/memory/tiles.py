@@ -19,11 +19,10 @@ from .seconds import seconds_in_cache, seconds_of
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What bodies take: bytes, seconds of all trips, and seconds of their arithmetic alone."""
+    """What bodies take: bytes, and seconds of all trips."""
 
     bytes: int
     seconds: float
-    arithmetic: float
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,18 @@ class Bodies:
     def cost_of(self, blocks: list[Block]) -> _Cost:
         """What the bodies take if they are these."""
         price = seconds_in_cache if self.machine.kind == "cpu" else seconds_of
-        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=0)
         seconds = max(price(block, self.machine) for block in blocks) + self.machine.seconds_per_trip
-        arithmetic = sum(seconds_in_cache(block, free) for block in blocks)
-        return _Cost(max(run_block(block, self.machine).peak for block in blocks), self.trips * seconds, arithmetic)
+        return _Cost(max(run_block(block, self.machine).peak for block in blocks), self.trips * seconds)
+
+    @cached_property
+    def arithmetic(self) -> float:
+        """The seconds of the arithmetic of one trip."""
+        return self.arithmetic_of(self.blocks)
+
+    def arithmetic_of(self, blocks: list[Block]) -> float:
+        """The seconds of the arithmetic alone if the bodies are these."""
+        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=0)
+        return sum(seconds_in_cache(block, free) for block in blocks)
 
     @cached_property
     def written(self) -> list[tuple[ir.Value, int]]:
@@ -105,10 +112,11 @@ class CutBodies:
 
     def repeats(self, tile: int) -> float:
         """How many times all tiles of this length do the arithmetic of the bodies: each repeats what is not cut."""
-        if not self.entire.arithmetic:
+        entire = self.bodies.arithmetic
+        if not entire:
             return 1.0
-        share = self.one.arithmetic + self.part(tile) * (self.entire.arithmetic - self.one.arithmetic)
-        return share * self.length / min(tile * self.scale, self.length) / self.entire.arithmetic
+        share = self.least_arithmetic + self.part(tile) * (entire - self.least_arithmetic)
+        return share * self.length / min(tile * self.scale, self.length) / entire
 
     def bytes_per_index(self) -> int:
         """The most that an index of the region takes of a tensor that the bodies write to memory."""
@@ -116,8 +124,18 @@ class CutBodies:
         return -(-most * self.scale // self.length)
 
     @cached_property
+    def least(self) -> list[Block]:
+        """The bodies in a tile of one index."""
+        return [tile_of(block, self.dims, 1, self.length) for block in self.bodies.blocks]
+
+    @cached_property
+    def least_arithmetic(self) -> float:
+        """The seconds of their arithmetic."""
+        return self.bodies.arithmetic_of(self.least)
+
+    @cached_property
     def one(self) -> _Cost:
-        return self.bodies.cost_of([tile_of(block, self.dims, 1, self.length) for block in self.bodies.blocks])
+        return self.bodies.cost_of(self.least)
 
     @property
     def entire(self) -> _Cost:

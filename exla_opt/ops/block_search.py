@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import captured_values, operands_of, operations_of, walk
+from exla_opt.ir.walk import captured_values, operations_of, walk
 
 from .block_flow import BARRIER, BlockFlow, ControlFactor, Partial, Refused, State
 from .factor import DimMapping, Factor, Kind, LaidFactor, OpRule, lay_factor
@@ -27,6 +27,10 @@ from .traits import Trait, traits_of
 
 class AsksFactor(Protocol):
     """The rule of control flow, asked by a block around it."""
+
+    @property
+    def values(self) -> list[ir.Value]:
+        """The op's operands, and what its blocks capture behind them."""
 
     def factor_from(self, operands: Mapping[int, State], length: int) -> ControlFactor:
         """The factor with which operands, captured ones included, are in these states. Raises Refused."""
@@ -92,10 +96,10 @@ class BlockSearch:
             raise Refused("what is cut comes back in another form than it went in", op)
 
     def visit(self, place: int, op: ir.Operation) -> None:
+        operands = self.values_of(place, op)
         is_code = len(op.regions) and Trait.CONTROL_FLOW not in traits_of(op.name)
         if is_code and not self.states.keys().isdisjoint(captured_values(op)):
             raise Refused(f"the code of {op.name} reads what is cut", op)
-        operands = operands_of(op)
         states = {index: state for index, value in enumerate(operands) if (state := self.states.get(value)) is not None}
         if not states:
             return
@@ -107,6 +111,12 @@ class BlockSearch:
             self.sum(op, states)
         else:
             self.cut(place, op, states)
+
+    def values_of(self, place: int, op: ir.Operation) -> list[ir.Value]:
+        """The operands of an op of the block, those captured by control flow behind its own."""
+        if Trait.CONTROL_FLOW not in traits_of(op.name):
+            return list(op.operands)
+        return cast(AsksFactor, self.rules[self.numbers[place]]).values
 
     def pass_through(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
         """A barrier: every result is as its operand."""
@@ -179,7 +189,7 @@ class BlockSearch:
         self.tiles.setdefault(place, []).append(laid)
         self.cut_only.add(place)
         self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
-        for value, mapping in zip(operands_of(op), laid.operands, strict=True):
+        for value, mapping in zip(self.values_of(place, op), laid.operands, strict=True):
             if mapping is not None and value not in self.states:
                 self.want(value, mapping)
 
@@ -209,7 +219,7 @@ class BlockSearch:
                 continue  # a slice is cut from it
             self.tiles.setdefault(place, []).append(laid)
             self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
-            queue += [(v, m) for v, m in zip(operands_of(op), laid.operands, strict=True) if m is not None]
+            queue += [(v, m) for v, m in zip(self.values_of(place, op), laid.operands, strict=True) if m is not None]
 
     def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
         """How an op that depends on nothing cut may compute a tile alone."""
@@ -270,7 +280,7 @@ class BlockSearch:
                 made = [pair for pair in zip(results, laid.results, strict=True) if pair[1] or place in self.cut_only]
                 if not demanded.isdisjoint(made):
                     tiles[place] = (*tiles.get(place, ()), laid)
-                    demand(operands_of(op), laid.operands)
+                    demand(self.values_of(place, op), laid.operands)
             if place not in self.cut_only and any((result, None) in demanded for result in results):
                 plain.add(place)
                 values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]

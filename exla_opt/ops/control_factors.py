@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from jaxlib.mlir import ir
 
@@ -45,9 +46,14 @@ class ControlRule(OpRule):
     shared: dict[tuple[bool | int | DimMapping, ...], ControlFactor] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
+    @cached_property
+    def values(self) -> list[ir.Value]:
+        """The op's operands, and what its blocks capture behind them."""
+        return operands_of(self.op)
+
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
         """As of any op; an operand behind the op's own is a captured value."""
-        return self.cut_at(operands_of(self.op)[index], {index: (dim, inner)}, {})
+        return self.cut_at(self.values[index], {index: (dim, inner)}, {})
 
     def at_result(self, index: int, dim: int, inner: int = 1) -> Factor | None:
         """As of any op."""
@@ -142,7 +148,7 @@ class ControlRule(OpRule):
         condition, body = (region.blocks[0] for region in self.op.regions)
         count = len(self.op.operands)
         carried = {index: state for index, state in operands.items() if index < count} | dict(results)
-        values = operands_of(self.op)
+        values = self.values
         captured = {values[index]: state for index, state in operands.items() if index >= count}
         numbers, _ = number_ops(body, number_ops(condition, self.number + 1)[1])
         arguments = list(body.arguments)
@@ -177,7 +183,7 @@ class ControlRule(OpRule):
         if 0 in operands:
             raise Refused("which branch runs depends on what is cut")
         blocks = [region.blocks[0] for region in self.op.regions]
-        values = operands_of(self.op)
+        values = self.values
         captured = {values[index]: state for index, state in operands.items()}
         wanted = dict(results)
         while True:

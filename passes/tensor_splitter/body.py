@@ -129,6 +129,10 @@ class PlannedBlock:
             )
         )
 
+    def bytes_per_index_inside(self) -> int:
+        """The most that one index takes among the tensors that the bodies of loops that are cut write to memory."""
+        return max((inside.bytes_per_index() for inside in self.inside.values()), default=0)
+
     def block(self, returned: Iterable[int], tile: int = 0) -> Block:
         """The block with tiles of one length. returned: by numbers of this block."""
         shapes = [
@@ -202,7 +206,7 @@ def bytes_per_index(body: Body) -> int:
     written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
     most = max((-(-size // mapping.length) for size, mapping in stored), default=0)
-    return max(most, *(inside.bytes_per_index() for inside in planned.inside.values()), 0)
+    return max(most, planned.bytes_per_index_inside())
 
 
 def body_peak(body: Body, tile: int) -> int:

@@ -8,6 +8,7 @@ from math import prod
 
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
+from exla_opt.memory.operation import has_own_buffer
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
@@ -16,7 +17,7 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
+from .body import MOST_SLICES_ALIVE, PlannedBlock
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
@@ -53,7 +54,7 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     return {
         value
         for node in graph.nodes
-        if node.results and operation_of(graph, node, machine) is not None
+        if node.results and has_own_buffer(node.op, graph.types)
         for value in node.results
         if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
     }

@@ -5,7 +5,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log2
@@ -156,6 +156,9 @@ def make_plan(
     """
     stages, outputs = loops.stages, loops.outputs
     bodies = [body_of(graph, region, loops.producers, stage, machine) for stage in stages]
+    for body in bodies:  # before anything is asked that takes a look at all of it
+        if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
+            return _refuse_repeated(graph, repeated)
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]
@@ -167,13 +170,9 @@ def make_plan(
     planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
-    if repeated := next(
-        (node for body, loop in zip(bodies, planned, strict=True) for node in _repeated(body, loop)), None
-    ):
-        name = graph.nodes[repeated].name
-        return Refusal(
-            Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), repeated
-        )
+    for body, loop in zip(bodies, planned, strict=True):
+        if (repeated := _repeated(body, loop.tile)) is not None:
+            return _refuse_repeated(graph, repeated)
     planned = [
         replace(loop, scratch=bytes_once_cut(body, loop.tile, slice_bytes))
         for loop, body in zip(planned, bodies, strict=True)
@@ -206,11 +205,19 @@ def make_plan(
     )
 
 
-def _repeated(body: Body, loop: LoopPlan) -> Iterator[int]:
-    """The loops of the program of which every tile would repeat more than it shares."""
+def _repeated(body: Body, tile: int) -> int | None:
+    """A loop of the program of which every tile of this length would repeat more than it shares."""
     for place, inside in body.planned.inside.items():
-        if inside.repeats(loop.tile) > _MOST_REPEATED:
-            yield body.planned.positions[place]
+        if inside.repeats(max(tile, 1)) > _MOST_REPEATED:
+            return body.planned.positions[place]
+    return None
+
+
+def _refuse_repeated(graph: Graph, position: int) -> Refusal:
+    name = graph.nodes[position].name
+    return Refusal(
+        Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), position
+    )
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:
