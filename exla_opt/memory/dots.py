@@ -48,6 +48,11 @@ def copied_sides(op: ir.Operation, types: Types, machine: Machine = CPU) -> tupl
     return tuple(found)
 
 
+def is_read_in(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int]) -> bool:
+    """Whether a dot reads an operand as it is. order: its dimensions as those of what lies in memory in their order."""
+    return not _is_copied(op, side, types, machine, order)
+
+
 def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int] = ()) -> bool:
     """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
 

@@ -28,8 +28,6 @@ from .gpu_layouts import without_ones
 _CHANNELS_LAST, _WIDE_BITS = 2, 64
 # What has narrow floats is read as float32 if its result is that.
 _FLOAT_BITS = 32
-# What is in the order of what it is a part of.
-_PARTS = frozenset({"dynamic_slice", "slice", "pad"})
 
 
 def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -42,7 +40,7 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
     is_uneven = any(window.low != max(window.high, 0) for window in windows)
     is_reversed = _is_reversed(op)
     is_of_kernel = _is_gradient_of_kernel(op, builder.types)
-    orders = _orders(op, builder.types)
+    orders = convolution_orders(op, builder.types)
     lhs, rhs = (_ordered(builder, op, side, orders[side]) for side in (0, 1))
     if _is_widened(op):
         lhs, rhs = (_widened(builder, op, side, number) for side, number in enumerate((lhs, rhs)))
@@ -99,7 +97,7 @@ def _padded_result(op: ir.Operation, windows: Sequence[Window], image: Shape, fo
     return tuple(whole)
 
 
-def _orders(op: ir.Operation, types: Types) -> tuple[list[int], list[int], list[int]]:
+def convolution_orders(op: ir.Operation, types: Types) -> tuple[list[int], list[int], list[int]]:
     """The dimensions of both operands and of the result, from the outermost on, as cuDNN wants them."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     lhs = (numbers.input_batch_dimension, numbers.input_feature_dimension)
@@ -160,40 +158,6 @@ def _widened(builder: Builder, op: ir.Operation, side: int, number: int) -> int:
     return builder.widened(number, op.results[0])
 
 
-def ordered_captures(builder: Builder, op: ir.Operation, body: ir.Block) -> dict[int, int]:
-    """Copies, made in front of a loop, of arguments that convolutions inside it read in another order, by what was."""
-    made: dict[int, int] = {}
-    for view in body.operations:
-        if view.operation.name != "stablehlo.convolution":
-            continue
-        orders = _orders(view.operation, builder.types)
-        for side in (0, 1):
-            value, order = _read_through(view.operation.operands[side], orders[side], body)
-            if not isinstance(value.owner, ir.Block) or value.owner != op.block:
-                continue
-            if len(builder.types.of(value).shape) == len(order) and not is_in_order(
-                order, builder.types.of(value).shape
-            ):
-                made[builder.of(value)] = builder.transposed(op.results[0], value, order)
-    return made
-
-
-def _read_through(value: ir.Value, order: list[int], body: ir.Block) -> tuple[ir.Value, list[int]]:
-    """The tensor of which a tensor is a part, or an elementwise result, in a block, and the order of dimensions there.
-
-    order: that in which the part is wanted.
-    """
-    while (made := defining_op(value)) is not None and made.block == body and len(made.operands):
-        name = made.name.rpartition(".")[2]
-        if name == "transpose":
-            permutation = integers(made, "permutation", [])
-            order = [permutation[dim] for dim in order]
-        elif name not in _PARTS and Trait.POINTWISE not in traits_of(made.name):
-            break
-        value = made.operands[0]
-    return value, order
-
-
 def undoes_order(op: ir.Operation, types: Types) -> bool:
     """Whether a transpose brings about the order in which cuDNN wrote what it reads, so that it is a view."""
     if op.name != "stablehlo.transpose" or any(use.owner.operation.name == "func.return" for use in op.results[0].uses):
@@ -205,7 +169,7 @@ def is_written_in(value: ir.Value, order: Sequence[int], types: Types) -> bool:
     """Whether a tensor that cuDNN made, or kernels of what it made, has its dimensions in an order not its own."""
     while (made := defining_op(value)) is not None:
         if made.name == "stablehlo.convolution":
-            own = _orders(made, types)[2]
+            own = convolution_orders(made, types)[2]
             return not is_in_order(own, types.of(value).shape) and own == list(order)
         if Trait.POINTWISE not in traits_of(made.name) or not len(made.operands):
             return False

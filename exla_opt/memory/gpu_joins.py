@@ -5,6 +5,7 @@ The order and the conditions are those of XLA's MultiOutputFusion, without its c
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import replace
 
 from exla_opt.ops.traits import Trait
@@ -17,18 +18,28 @@ _MOST_SIBLINGS = 16
 # The rank of kernels of one op: none of them starts a kernel with several results.
 _SINGLE = 2
 # Ways from one kernel to another that are longer than so many kernels are not looked at.
-_LONGEST_WAY = 300
+_LONGEST_WAY = 2000
 
 
 class Joins:
-    """Joins the kernels that a fusion has decided on."""
+    """Joins the kernels that a fusion has decided on.
+
+    after: the kernels that need what each writes, those with bodies included. group: that of each kernel. members: the
+    kernels of each group. spans: the first and the last kernel of each group of several, in order.
+    """
 
     def __init__(self, priority: PriorityFusion):
         self.ops, self.elements = priority.ops, priority.elements
         self.costs = priority.costs
         self.kernels, self.readers = priority.kernels, priority.readers
         self.able, self.producer = priority.able, priority.producer
+        self.after = [dict(readers) for readers in self.readers]
+        for position, op in enumerate(self.ops):
+            for value in op.captures if self.kernels[position] is not None else ():
+                if value in self.producer:
+                    self.after[self.producer[value]][position] = None
         self.group = list(range(len(self.ops)))
+        self.spans: list[tuple[int, int]] = []
         self.members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
 
     def find(self) -> list[list[int]]:
@@ -60,8 +71,14 @@ class Joins:
 
     def join(self, one: int, other: int) -> None:
         """Make one kernel of two and of what each is joined with."""
+        for each in (one, other):
+            members = self.members[self.group[each]]
+            if len(members) > 1:
+                self.spans.remove((min(members), max(members)))
         gone = self.members.pop(self.group[other])
-        self.members[self.group[one]] += gone
+        members = self.members[self.group[one]]
+        members += gone
+        insort(self.spans, (min(members), max(members)))
         for each in gone:
             self.group[each] = self.group[one]
 
@@ -175,32 +192,33 @@ class Joins:
 
     def are_apart(self, some: list[int], others: list[int]) -> bool:
         """Whether none of some kernels needs one of others, nor the other way."""
-        last = max(*some, *others)
+        last = self.last_on_the_way(max(*some, *others))
         reached = self.reached(some, last)
         back = self.reached(others, last)
         return reached.isdisjoint(others) and back.isdisjoint(some) and len(reached) + len(back) <= _LONGEST_WAY
 
+    def last_on_the_way(self, last: int) -> int:
+        """The last kernel from which a way, over kernels that are joined, may lead back in front of another."""
+        for first, end in self.spans:
+            if first > last:
+                break
+            last = max(last, end)
+        return last
+
     def reached(self, start: list[int], last: int) -> set[int]:
-        """The kernels, up to one, to which a way leads from some."""
+        """The kernels, up to one, to which a way leads from some, those that they are joined with included."""
         stack, seen = list(start), set[int]()
         while stack and len(seen) <= _LONGEST_WAY:
-            for reader in self.readers[stack.pop()]:
-                if reader <= last and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
+            for reader in self.after[stack.pop()]:
+                for each in self.members[self.group[reader]] if reader <= last and reader not in seen else ():
+                    seen.add(each)
+                    stack.append(each)
         return seen
 
     def reaches_otherwise(self, start: int, end: int) -> bool:
-        """Whether a way leads from one kernel to another over a third."""
-        stack = [reader for reader in self.readers[start] if reader < end]
-        seen = set(stack)
-        while stack:
-            for reader in self.readers[stack.pop()]:
-                if reader == end:
-                    return True
-                if reader < end and reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-            if len(seen) > _LONGEST_WAY:
-                return True
-        return False
+        """Whether a way leads from one kernel to another, or to what that is joined with, over a third."""
+        group = self.members[self.group[end]]
+        last = self.last_on_the_way(max(*group, start))
+        first = [reader for reader in self.after[start] if self.group[reader] != self.group[end]]
+        seen = self.reached([each for reader in first for each in self.members[self.group[reader]]], last)
+        return not seen.isdisjoint(group) or len(seen) > _LONGEST_WAY

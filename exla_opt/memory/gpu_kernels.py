@@ -68,6 +68,7 @@ class Kernel:
     written out. across: tensors that are read in another order than they are stored in. moving: the first ops, up to
     two, that do not go element by element. turned: those of which the kernel transposes tiles, which costs nothing.
     row: the elements of each row that the kernel has in registers, 0 if it has none. by_rows: whether it could have.
+    straight: the tensors that it reads element by element on all ways, rows or not.
     hero: of the reduce by which the kernel goes through elements, those side by side and the lengths. is_unary: whether
     all its ops are of one operand.
     """
@@ -87,6 +88,7 @@ class Kernel:
     across: set[int] = field(default_factory=set)
     ways: int = 0
     moving: tuple[Operation, ...] = ()
+    straight: set[int] = field(default_factory=set)
     hero: Shape = ()
     is_unary: bool = False
     time: float = -1.0
@@ -133,6 +135,7 @@ class Kernels:
             ways = made.reads.setdefault(value, {})
             made.code[value] = 1
             if straight:
+                made.straight.add(value)
                 ways[STRAIGHT] = 1.0
                 continue
             made.ways += 1
@@ -198,6 +201,7 @@ class Kernels:
             reader.across - {value},
             reader.ways + producer.ways,
             (*reader.moving, *producer.moving)[:_MOST_MOVING],
+            read_straight(reader, producer, value),
             reader.hero or (producer.hero if producer.ends_in_reduce else ()),
             reader.is_unary and producer.is_unary,
         )
@@ -258,6 +262,13 @@ def is_own_kernel(length: int, together: int) -> bool:
         return length >= _WARP or _WARP % length == 0
     few = next((times for times, least in _FEW_COLUMNS if together < least), 1)
     return length >= few * _WARP
+
+
+def read_straight(reader: Kernel, producer: Kernel, value: int) -> set[int]:
+    """What a kernel reads element by element that is made of a reader and of the producer of one of its operands."""
+    own = producer.straight if value in reader.straight else set[int]()
+    alone = (reader.straight - producer.reads.keys()) | (own - reader.reads.keys())
+    return (alone | (own & reader.straight)) - {value}
 
 
 def keeps_rows(op: Operation) -> bool:

@@ -120,8 +120,8 @@ class PriorityFusion:
                 self.written[position] = False
             elif kernel is not None:
                 self.inputs[position] = {
-                    value: list(ways) == [STRAIGHT] and value not in kernel.across | kernel.turned
-                    for value, ways in kernel.reads.items()
+                    value: value in kernel.straight if kernel.row else is_straight(kernel, value)
+                    for value in kernel.reads
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def normalise_rows(self) -> None:
@@ -231,6 +231,11 @@ class PriorityFusion:
         row = into.row or kernel.row
         is_of_rows = self.elements[value] * row <= max(kernel.threads, into.threads)
         return value not in self.block.viewed or is_of_rows or self.block.shapes[value][-1:] == (row,)
+
+
+def is_straight(kernel: Kernel, value: int) -> bool:
+    """Whether a kernel reads a tensor element by element, in the order in which it lies in memory."""
+    return list(kernel.reads[value]) == [STRAIGHT] and value not in kernel.across | kernel.turned
 
 
 def absorbs(op: Operation, index: int) -> bool:

@@ -27,7 +27,8 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
-from .gpu_convolutions import ordered_captures, undoes_order
+from .gpu_captures import Orders, copied_inside, copies_before, is_view_inside, orders_inside
+from .gpu_convolutions import undoes_order
 from .gpu_dots import Product, merge_dots, product_of, write_turned
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
@@ -55,10 +56,13 @@ def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
 
 
 def read_numbered(
-    block: ir.Block, types: Types, machine: Machine, sunk: Sequence[ir.Value] = ()
+    block: ir.Block, types: Types, machine: Machine, sunk: Sequence[ir.Value] = (), orders: Orders | None = None
 ) -> tuple[Block, dict[ir.Value, int]]:
-    """As `read_block`, and the number of every tensor in the block itself. sunk: what the block makes for itself."""
-    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp))
+    """As `read_block`, and the number of every tensor in the block itself.
+
+    sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
+    """
+    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {})
     for value in sunk:
         reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
@@ -77,12 +81,13 @@ class _Reader:
     repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
     """
 
-    def __init__(self, types: Types, machine: Machine, is_function: bool):
+    def __init__(self, types: Types, machine: Machine, is_function: bool, orders: Orders):
         self.types = types
         self.machine = machine
         self.is_cpu = machine.kind == "cpu"
         self.is_gpu = machine.kind == "gpu"
         self.is_function = is_function
+        self.orders = orders
         self.builder = Builder(types)
         self.behind: dict[ir.Value, int] = {}
         self.barriers: dict[int, frozenset[int]] = {}
@@ -129,7 +134,7 @@ class _Reader:
 
     def is_written_so(self, op: ir.Operation) -> bool:
         """Whether a GPU's library wrote what a transpose reads in the order that the transpose brings about."""
-        return self.is_gpu and undoes_order(op, self.types)
+        return self.is_gpu and (undoes_order(op, self.types) or is_view_inside(op, self.orders, self.types))
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
         """Note what is read in its own shape; the rest of what is read is read in another one only."""
@@ -171,6 +176,8 @@ class _Reader:
             self.add_control_flow(op, self.with_bodies(op, operands, results))
             return
         made = read_operation(op, operands, results, self.types, self.machine)
+        if self.orders and made.copied and name == "dot_general":
+            made = replace(made, copied=tuple(copied_inside(op, made.copied, self.orders, self.types, self.machine)))
         if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
             made = replace(made, operands=builder.all_of([part]))
         if name == "reduce" and len(results) == 1:
@@ -249,9 +256,10 @@ class _Reader:
         for value in sunk:
             del captured[value]
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
-        read = [read_numbered(block, self.types, self.machine, sunk) for block in blocks]
+        orders = orders_inside(builder, blocks[0], self.machine) if is_loop and self.is_gpu else {}
+        read = [read_numbered(block, self.types, self.machine, sunk, orders) for block in blocks]
         number = builder.number
-        copies = ordered_captures(builder, op, blocks[0]) if is_loop and self.is_gpu else {}
+        copies = copies_before(builder, op, orders)
         captures = tuple(copies.get(value, value) for value in captures)
         there = {value: copies.get(number[value], number[value]) for value in captured}
         if is_loop and len(places) < len(operands):

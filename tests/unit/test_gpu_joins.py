@@ -72,6 +72,30 @@ func.func @main(%x: {IMAGE}) -> tensor<4x1080x1919xf32> {{
   %f = stablehlo.subtract %d, %e : tensor<4x1080x1919xf32>
   return %f : tensor<4x1080x1919xf32>
 }}""",
+    # Normalised rows are written over what is only read element by element.
+    "rows_in_place": f"""
+func.func @main(%x: {X}, %y: {X}) -> {COLUMNS} {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %least = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %m = stablehlo.multiply %x, %y : {X}
+  %a = stablehlo.tanh %m : {X}
+  %n = stablehlo.reduce(%a init: %zero) {_ADD} = [0] : ({X}, tensor<f32>) -> {COLUMNS}
+  %b = stablehlo.reduce(%x init: %least) applies stablehlo.maximum across dimensions = [1]
+    : ({X}, tensor<f32>) -> {ROWS}
+  %c = stablehlo.broadcast_in_dim %b, dims = [0] : ({ROWS}) -> {X}
+  %d = stablehlo.subtract %x, %c : {X}
+  %e = stablehlo.exponential %d : {X}
+  %f = stablehlo.reduce(%e init: %zero) {_ADD} = [1] : ({X}, tensor<f32>) -> {ROWS}
+  %g = stablehlo.broadcast_in_dim %f, dims = [0] : ({ROWS}) -> {X}
+  %h = stablehlo.divide %e, %g : {X}
+  %i = stablehlo.multiply %h, %a : {X}
+  %j = stablehlo.transpose %i, dims = [1, 0] : ({X}) -> tensor<2048x4096xf32>
+  %k = stablehlo.dot_general %j, %i, contracting_dims = [1] x [0]
+    : (tensor<2048x4096xf32>, {X}) -> tensor<2048x2048xf32>
+  %l = stablehlo.reduce(%k init: %zero) {_ADD} = [0] : (tensor<2048x2048xf32>, tensor<f32>) -> {COLUMNS}
+  %o = stablehlo.add %l, %n : {COLUMNS}
+  return %o : {COLUMNS}
+}}""",
 }
 TEMPS = {
     "readers_of_an_argument": 67_108_880,
@@ -79,6 +103,7 @@ TEMPS = {
     "rows_and_columns": 67_108_888,
     "two_heads": 16,
     "crossed": 33_177_600,
+    "rows_in_place": 54_534_160,
 }
 
 
