@@ -138,16 +138,13 @@ class Selection:
 
 
 def join_plans(graph: Graph, plans: Sequence[Plan], known: Iterable[Plan], slice_bytes: int) -> list[Plan]:
-    """The plans with one of the `known` in the place of several, where it takes neither longer nor more memory.
-
-    A plan that cuts what another one brings out may have to recompute in each of its tiles what is gone with that one.
-    """
+    """The plans with one of the `known` in the place of several, where it takes neither longer nor more memory."""
     best = list(plans)
     owner = _owners(best)
     for plan in {id(plan): plan for plan in known}.values():
         places = {owner[value] for value in plan.vanished if value in owner}
         replaced = [best[place] for place in sorted(places) if best[place].vanished <= plan.vanished]
-        if len(replaced) < 2 or plan.seconds > sum(each.seconds for each in replaced):
+        if len(replaced) < 2 or plan.seconds > _seconds_together(graph, replaced):
             continue
         if plan.rank(slice_bytes)[:2] > max(each.rank(slice_bytes)[:2] for each in replaced):
             continue
@@ -156,6 +153,17 @@ def join_plans(graph: Graph, plans: Sequence[Plan], known: Iterable[Plan], slice
         if all(selected.add(each) for each in joined) and len(selected.plans) == len(joined):
             best, owner = joined, _owners(joined)
     return best
+
+
+def _seconds_together(graph: Graph, plans: Sequence[Plan]) -> float:
+    """The predicted seconds of all plans: a plan recomputes in each tile what it reads and is gone with another one."""
+    seconds = sum(plan.seconds for plan in plans)
+    for plan in plans:
+        made = {value for position in plan.tiled for value in graph.nodes[position].results}
+        read = {value for position in plan.tiled for value in graph.nodes[position].operands} - made
+        again = sum(other.seconds for other in plans if not read.isdisjoint(other.vanished))
+        seconds += again * max(loop.trips for loop in plan.loops)
+    return seconds
 
 
 def _owners(plans: Sequence[Plan]) -> dict[int, int]:

@@ -67,6 +67,7 @@ class Builder:
     whole_numbers: whether floats are filled with small integers, so that sums of them are exact in any order.
     special: whether NaN, infinities and -0.0 are among them.
     floats: the type that every float is written as, f64 or f32, to measure the errors of its own; "" for its own.
+    donated: the arguments that a result is written over, by name, and the place of that result.
     """
 
     rng: random.Random
@@ -82,6 +83,7 @@ class Builder:
     lines: list[str] = field(default_factory=list)
     pool: list[Value] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
+    donated: dict[str, int] = field(default_factory=dict)
     bits_are_read: bool = False  # then the wide module would be another program
     in_function: bool = False
     depth: int = 0
@@ -189,10 +191,15 @@ class Builder:
     def module(self, results: Sequence[Value]) -> str:
         """The whole module, of which @main returns `results`."""
         self.give_back(results, "func.return")
-        takes = ", ".join(f"{a.value.name}: {self.spell(a.value.type)}" for a in self.arguments)
+        takes = ", ".join(f"{a.value.name}: {self.spell(a.value.type)}{self.alias(a.value)}" for a in self.arguments)
         gives = ", ".join(self.spell(value.type) for value in results)
         main = "\n".join(["func.func @main(" + takes + ") -> (" + gives + ") {", *self.lines, "}"])
         return "\n".join([main, *self.functions]) + "\n"
+
+    def alias(self, value: Value) -> str:
+        """The attribute of an argument that a result is written over."""
+        place = self.donated.get(value.name)
+        return "" if place is None else f" {{tf.aliasing_output = {place} : i32}}"
 
     def shape(self, rank: int) -> Shape:
         """A random shape of at most `most` elements."""

@@ -149,7 +149,23 @@ def _write(seed: int, index: int, floats: str = "") -> tuple[Builder, list[Value
         shape = b.shape(rng.choice((1, 2, 2, 2, 3, 3, 4)))
         b.keep(b.argument(shape, dtype) if b.chance(0.15) else make(b, shape, dtype))
     grow(b, rng.randint(2, 8))
-    return b, _results(b)
+    results = _results(b)
+    for argument in b.arguments:
+        if (made := _updated(b, argument.value)) is not None:
+            b.donated[argument.value.name] = len(results)
+            results.append(made)
+    return b, results
+
+
+def _updated(b: Builder, x: Value) -> Value | None:
+    """An argument and something of its type that is subtracted from it, sometimes what another one became."""
+    like = [value for value in b.pool if value.type == x.type and value.name != x.name]
+    if not like or x.dtype == "i1" or b.chance(0.3):
+        return None
+    made = emit.binary(b, "subtract", x, like[-1] if b.chance(0.5) else b.rng.choice(like))
+    b.keep(made)
+    b.kinds.add("updated")
+    return made
 
 
 def grow(b: Builder, steps: int) -> None:

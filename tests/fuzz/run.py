@@ -135,6 +135,8 @@ def joined(texts: Sequence[str], signatures: Sequence[Signature]) -> str:
     names: list[str] = []
     gives: list[str] = []
     for number, (text, signature) in enumerate(zip(texts, signatures, strict=True)):
+        # What is called has no memory to give away.
+        text = re.sub(r" \{tf\.aliasing_output = \d+ : i32\}", "", text)
         inner = re.sub(r"\A\s*module[^\n]*\{\n(.*)\}\s*\Z", r"\1", text, flags=re.DOTALL)
         functions.append(re.sub(r"func\.func (public )?@main\(", f"func.func private @main_{number}(", inner))
         head = re.search(r"func\.func private @main_\d+\((.*)\) -> \(?(.*?)\)? \{\n", functions[-1])

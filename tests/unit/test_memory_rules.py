@@ -53,8 +53,12 @@ def clip(a: Any, b: Any) -> Any:
 
 
 @partial(jax.jit, donate_argnums=0)
-def updated_by_a_loop(a: Any, b: Any) -> Any:
-    return a - lax.fori_loop(0, 9, lambda i, s: s + jnp.sin(a @ b * s), jnp.zeros_like(a))
+def written_anew(a: Any, b: Any) -> Any:
+    def body(i: Any, new: Any) -> Any:
+        row = lax.dynamic_slice(a, (i, 0), (1, SIZE))
+        return lax.dynamic_update_slice(new, row - jnp.sin(row @ b), (i, 0))
+
+    return lax.fori_loop(0, SIZE, body, jnp.zeros_like(a))
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -215,7 +219,7 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         (IMAGES,),
     ),
     "sums of squares and what is donated": (clip, (MATRIX, MATRIX)),
-    "a donated matrix that a loop reads until it is updated": (updated_by_a_loop, (MATRIX, MATRIX)),
+    "a donated matrix that a loop reads to the end": (written_anew, (MATRIX, MATRIX)),
     "a donated matrix that is updated by a product with it": (updated_by_a_product, (MATRIX, MATRIX)),
     "a donated matrix in which a loop updates rows": (updated_row_by_row, (MATRIX, MATRIX)),
     "a result made of what a loop stacks": (
