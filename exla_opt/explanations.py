@@ -75,8 +75,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX203": Explanation(
         "the op must not be cut",
-        "It draws random numbers that depend on their position, talks to other devices, has a side effect, or is "
-        "control flow, whose blocks are split instead.",
+        "It draws random numbers that depend on their position, talks to other devices, or has a side effect.",
         "Draw random numbers outside, or in slices.",
     ),
     "EX204": Explanation(
@@ -86,8 +85,11 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX301": Explanation(
         "control flow carries it from one step to the next, or returns it whole",
-        "A loop of the program carries the tensor.",
-        "Carry what it is made of instead, and recompute it in each step.",
+        "A loop of the program carries the tensor, and could not be cut from outside along any of its dimensions: a "
+        "step mixes the elements along each, needs a sum over them that is complete, or the loop runs until all are "
+        "done. Where another op is named, it stands in the way.",
+        "Carry what it is made of instead, and recompute it in each step; around the body of a scan, jax.checkpoint "
+        "does.",
     ),
     "EX302": Explanation(
         "the op updates what the loop carries",

@@ -15,10 +15,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something stays as it is. code: as in EX201, which `explanations` describes at length. text: the sentence."""
+    """Why something stays as it is. code: as in EX201, which `explanations` describes at length. text: the sentence.
+
+    stopped_by, stopped_at: the op inside of control flow that stands in the way, and its location.
+    """
 
     code: str
     text: str
+    stopped_by: str = ""
+    stopped_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

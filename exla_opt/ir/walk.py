@@ -96,3 +96,8 @@ def captured_values(op: ir.Operation) -> list[ir.Value]:
                 stack.extend(region.blocks)
     # A block deeper in the stack may be visited after its uses were seen: drop what turned out to be inside.
     return [value for value in found if value not in inside]
+
+
+def operands_of(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an op, and of control flow what its blocks capture behind them."""
+    return [*op.operands, *(captured_values(op) if op.name in CONTROL_FLOW else ())]

@@ -28,7 +28,8 @@ class Operation:
     copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
     outside: for each body the numbers that tensors from around it have there, by the number in the body.
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
-    scratch: bytes that the op needs while it runs, as far as they are known beforehand.
+    scratch: bytes that the op needs while it runs, as far as they are known beforehand. seconds: those of bodies that
+    are only planned.
     is_library: whether a custom call is one of those whose memory is in its operands and results.
     shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
     convolution's result features. trips: how often a loop runs; 1 where that is not known.
@@ -54,6 +55,7 @@ class Operation:
     trips: int = 1
     order: Shape = ()
     is_bare: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ def seconds_of(block: Block, machine: Machine) -> float:
     for position, op in enumerate(block.ops):
         if not fusion.written[position]:
             continue
-        if op.bodies:
-            total += _seconds_of_bodies(op, machine)
+        if op.bodies or op.seconds:
+            total += op.seconds or _seconds_of_bodies(op, machine)
             continue
         if not _is_kernel(op):
             continue
@@ -52,8 +52,15 @@ def seconds_of(block: Block, machine: Machine) -> float:
 
 
 def seconds_in_cache(block: Block, machine: Machine) -> float:
-    """The seconds of a block without loops, where all that it makes stays in the cache: those of its arithmetic."""
-    return sum(_arithmetic(block, op, machine) + machine.seconds_per_kernel for op in block.ops)
+    """The seconds of a block all of whose tensors stay in the cache: those of its arithmetic."""
+    return sum(_seconds_in_cache(block, op, machine) for op in block.ops)
+
+
+def _seconds_in_cache(block: Block, op: Operation, machine: Machine) -> float:
+    if op.seconds or not op.bodies:
+        return op.seconds or _arithmetic(block, op, machine) + machine.seconds_per_kernel
+    longest = max(seconds_in_cache(body, machine) for body in op.bodies)
+    return op.trips * (longest + machine.seconds_per_trip) if op.name == "while" else longest
 
 
 def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:

@@ -6,6 +6,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import walk
 
 from .reducers import selects
 from .traits import Trait, has_trait, traits_of
@@ -30,6 +31,13 @@ def asks(op: ir.Operation) -> bool:
         return Trait.POINTWISE in traits and compares_inside(op)
     jumps = bool(traits & (Trait.COMPARES | Trait.STEPS)) or _numbers(op)
     return jumps and _is_joined(op.operands[0])
+
+
+def asks_inside(op: ir.Operation) -> bool:
+    """Whether the op, or one in the blocks of control flow, asks."""
+    if not has_trait(op, Trait.CONTROL_FLOW):
+        return asks(op)
+    return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def asks_about(value: ir.Value, block: ir.Block) -> bool:

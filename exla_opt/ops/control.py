@@ -1,4 +1,4 @@
-"""Control flow, calls, and what holds values together: none is cut itself, and what goes in and out is of one shape."""
+"""Control flow, calls, and what holds values together. What goes in and out is of one shape."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.walk import terminator
 
-from .definition import NONE, SAME_OP, OpDefinition
+from .definition import BY_BLOCKS, NONE, SAME_OP, OpDefinition
 from .factor import Factor, Shapes
 from .pointwise import pointwise_factors
 from .tie import Site, Spoken, tie, tie_pairs
 
 OPS: dict[str, OpDefinition] = {}
 
-_NOT_ITSELF = "{} is not cut itself: its blocks are"
+_CARRIES = "{} carries it from one step to the next, or returns it whole"
 
 
 def _while_ties(site: Site) -> Spoken:
@@ -25,7 +25,7 @@ def _while_ties(site: Site) -> Spoken:
 
 
 OPS["stablehlo.while"] = OpDefinition(
-    factors=NONE, tile=NONE, ties=_while_ties, resize=NONE, combination=NONE, reason=_NOT_ITSELF
+    factors=BY_BLOCKS, tile=BY_BLOCKS, ties=_while_ties, resize=NONE, combination=NONE, reason=_CARRIES
 )
 
 
@@ -35,7 +35,9 @@ def _branch_ties(site: Site) -> Spoken:
             yield from tie(site, result, value)
 
 
-_BRANCHES = OpDefinition(factors=NONE, tile=NONE, ties=_branch_ties, resize=NONE, combination=NONE, reason=_NOT_ITSELF)
+_BRANCHES = OpDefinition(
+    factors=BY_BLOCKS, tile=BY_BLOCKS, ties=_branch_ties, resize=NONE, combination=NONE, reason=_CARRIES
+)
 OPS["stablehlo.case"] = _BRANCHES
 OPS["stablehlo.if"] = _BRANCHES
 

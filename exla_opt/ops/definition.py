@@ -21,13 +21,14 @@ class Stated(Enum):
     """What stands in the place of a rule.
 
     NONE: there is none. BY_TARGET: by the function that a custom_call calls. SAME_OP: the tile is the op itself on
-    slices. BY_FACTORS: what one factor fills is of one size.
+    slices. BY_FACTORS: what one factor fills is of one size. BY_BLOCKS: as the ops of its blocks say.
     """
 
     NONE = "none"
     BY_TARGET = "by target"
     SAME_OP = "same op"
     BY_FACTORS = "by factors"
+    BY_BLOCKS = "by blocks"
 
 
 _None = Literal[Stated.NONE]
@@ -35,6 +36,7 @@ NONE: _None = Stated.NONE
 BY_TARGET: Literal[Stated.BY_TARGET] = Stated.BY_TARGET
 SAME_OP: Literal[Stated.SAME_OP] = Stated.SAME_OP
 BY_FACTORS: Literal[Stated.BY_FACTORS] = Stated.BY_FACTORS
+BY_BLOCKS: Literal[Stated.BY_BLOCKS] = Stated.BY_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,12 @@ class OpDefinition:
     never cut the sentence, with {} for its name.
     """
 
-    factors: Callable[[ir.Operation, Shapes], tuple[Factor, ...]] | ByShardy | Literal[Stated.NONE, Stated.BY_TARGET]
-    tile: Callable[[Tile], list[ir.Value]] | Literal[Stated.NONE, Stated.SAME_OP]
+    factors: (
+        Callable[[ir.Operation, Shapes], tuple[Factor, ...]]
+        | ByShardy
+        | Literal[Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS]
+    )
+    tile: Callable[[Tile], list[ir.Value]] | Literal[Stated.NONE, Stated.SAME_OP, Stated.BY_BLOCKS]
     ties: Callable[[Site], Iterable[int]] | Literal[Stated.NONE, Stated.BY_FACTORS]
     resize: Callable[[ir.Operation, Sequence[Shape]], None] | _None
     combination: Combination | _None

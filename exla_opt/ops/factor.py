@@ -49,7 +49,8 @@ class Factor:
     result is a partial one (REDUCING), the chained value (CHAIN) or the same in every slice (INDEPENDENT).
 
     chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
-    first tile may have.
+    first tile may have. summed: of control flow the results, without a mapping, that are sums over the tiles; each tile
+    of a loop starts them from zero.
     """
 
     kind: Kind
@@ -58,21 +59,71 @@ class Factor:
     results: tuple[DimMapping | None, ...]
     chained: tuple[int, ...] = ()
     least: int = 1
+    summed: tuple[int, ...] = ()
+
+    def is_same(self, index: int) -> bool:
+        """Whether a result is the same in every slice."""
+        return self.kind is Kind.INDEPENDENT and self.results[index] is None and index not in self.summed
 
 
 @dataclass(frozen=True, slots=True)
+class LaidFactor:
+    """A factor laid on an index of somebody else's: of a region, or of a loop that is cut.
+
+    That index r is indices [r * scale + offset, (r + 1) * scale + offset) of the factor.
+    operands, results: the mappings in terms of that index; None where the tensor does not carry it.
+    """
+
+    factor: Factor
+    scale: int
+    offset: int
+    operands: tuple[DimMapping | None, ...]
+    results: tuple[DimMapping | None, ...]
+
+
+def lay_factor(factor: Factor, own: DimMapping, wanted: DimMapping) -> LaidFactor | None:
+    """Lay a factor, which stands at `own` in one tensor, so that `own` becomes `wanted`.
+
+    None when one index of `wanted` is not a whole number of the factor's indices.
+    """
+    if wanted.inner % own.inner:
+        return None
+    scale = wanted.inner // own.inner
+    if own.length != wanted.length * scale:
+        return None
+    offset = own.low - wanted.low * scale
+
+    def laid(mapping: DimMapping | None) -> DimMapping | None:
+        if mapping is None:
+            return None
+        return DimMapping(mapping.dim, mapping.length // scale, mapping.inner * scale, (mapping.low - offset) // scale)
+
+    present = [mapping for mapping in (*factor.operands, *factor.results) if mapping is not None]
+    if any(mapping.length % scale or (mapping.low - offset) % scale for mapping in present):
+        return None
+    return LaidFactor(factor, scale, offset, tuple(map(laid, factor.operands)), tuple(map(laid, factor.results)))
+
+
+@dataclass(frozen=True)
 class OpRule:
     """All the factors of one op, and why every other dimension is not cut."""
 
     factors: tuple[Factor, ...]
     reason: Reason
 
-    def at_operand(self, index: int, dim: int) -> Factor | None:
-        """The factor that stands in dimension `dim` of operand `index`, if any."""
+    def why(self) -> Reason:
+        """Why a dimension that was asked for is not cut."""
+        return self.reason
+
+    def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
+        """The factor that stands in dimension `dim` of operand `index`, if any.
+
+        inner: how many elements of it at a time, where that can be chosen: of control flow.
+        """
         return next((f for f in self.factors if (s := f.operands[index]) is not None and s.dim == dim), None)
 
-    def at_result(self, index: int, dim: int) -> Factor | None:
-        """The factor that stands in dimension `dim` of result `index`, if any."""
+    def at_result(self, index: int, dim: int, inner: int = 1) -> Factor | None:
+        """The factor that stands in dimension `dim` of result `index`, if any; inner as above."""
         return next((f for f in self.factors if (s := f.results[index]) is not None and s.dim == dim), None)
 
 

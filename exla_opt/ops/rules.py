@@ -31,7 +31,8 @@ from . import (
     reductions,
     windows,
 )
-from .definition import BY_TARGET, NONE, ByShardy, OpDefinition
+from .control_factors import ControlRule
+from .definition import BY_BLOCKS, BY_TARGET, NONE, ByShardy, OpDefinition
 from .effects import CUSTOM_CALL, has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_uncut
 from .shardy import RULE, RuleReader, annotated_copy
@@ -107,8 +108,15 @@ class _Rules(Sequence[OpRule]):
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
         if number not in self.made:
-            self.made[number] = self.reader.rule_of(self.ops[number], self.annotated[number])
+            self.made[number] = self.make(number)
         return self.made[number]
+
+    def make(self, number: int) -> OpRule:
+        op = self.ops[number]
+        definition = OPS.get(op.name)
+        if definition is not None and definition.factors is BY_BLOCKS:
+            return ControlRule((), Reason("EX301", definition.reason.format(op.name)), op, number, self)
+        return self.reader.rule_of(op, self.annotated[number])
 
 
 _Signature = tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]
@@ -133,7 +141,7 @@ class _Reader:
         factors = NONE if definition is None else definition.factors
         if factors is BY_TARGET:
             return self.call(op, annotated, shapes)
-        if shapes is None or definition is None or factors is NONE:
+        if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
             return _rule(name, shapes, factors(op, shapes), definition.reason)

@@ -12,12 +12,16 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.types import element_type
+from exla_opt.ir.types import element_type, float_bits
 
-from .definition import NONE, Combination, Stated
+from .control_tiles import build_control
+from .definition import BY_BLOCKS, NONE, Combination, Stated
 from .factor import DimMapping, Factor, Kind
+from .partial_sums import is_zero
 from .rules import OPS
 from .tile import Range, Tile
+
+_LOOP = "stablehlo.while"
 
 
 def build_tile(
@@ -27,6 +31,7 @@ def build_tile(
     start: ir.Value,
     operand_ranges: Sequence[Range | None],
     result_ranges: Sequence[Range | None],
+    widens: bool = True,
 ) -> list[ir.Value]:
     """Make the op for one tile at the current insertion point, and return its results.
 
@@ -35,15 +40,18 @@ def build_tile(
     tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
     range is empty, and what stands in its place is not read.
     A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
+    widens: whether that holds of ops that could have narrow results as well: inside a loop that is cut they do.
     """
     types = [
         _tile_type(result.type, mapping, place)
         for result, mapping, place in zip(op.results, factor.results, result_ranges, strict=True)
     ]
-    if factor.kind is Kind.REDUCING:
+    if factor.kind is Kind.REDUCING and (widens or _combination(op).converts):
         types = state_types(op, factor)
     tile = Tile(op, factor, operands, start, operand_ranges, result_ranges, tuple(types))
     rule = OPS[op.name].tile
+    if rule is BY_BLOCKS:
+        return build_control(tile, build_tile)
     return tile.clone() if isinstance(rule, Stated) else rule(tile)
 
 
@@ -87,12 +95,37 @@ def state_types(op: ir.Operation, factor: Factor) -> list[ir.Type]:
     """The types of the state, and of a tile's partial results."""
     if not is_widened(op, factor):
         return [result.type for result in op.results]
-    wide = build.wide_float()
-    return [ir.RankedTensorType.get(list(build.shape_of(result)), wide) for result in op.results]
+    return [_widened(result) for result in op.results]
+
+
+def _widened(value: ir.Value) -> ir.Type:
+    return ir.RankedTensorType.get(list(build.shape_of(value)), build.wide_float())
+
+
+def starts_anew(op: ir.Operation, factor: Factor, index: int) -> bool:
+    """Whether an operand of control flow is what a loop begins a sum with, which in each tile is zero."""
+    return index in factor.summed and op.name == _LOOP
+
+
+def sum_type(op: ir.Operation, index: int) -> ir.Type:
+    """The type in which the tiles' sums of one result of control flow are kept."""
+    result = op.results[index]
+    return _widened(result) if 0 < float_bits(element_type(result)) < 32 else result.type
+
+
+def add_start(op: ir.Operation, index: int, total: ir.Value, start: ir.Value) -> ir.Value:
+    """One result of control flow from the sum of the tiles and what a loop of the op starts with."""
+    kind = element_type(op.results[index])
+    if op.name != _LOOP or is_zero(start):
+        return build.convert(total, kind)
+    wide = build.convert(start, element_type(total))
+    return build.convert(stablehlo.add(wide, total), kind)
 
 
 def reassociates(op: ir.Operation, factor: Factor) -> bool:
     """Whether combining the tiles may round otherwise than the op itself: sums and products, not of integers."""
+    if factor.summed:
+        return not all(isinstance(element_type(op.results[index]), ir.IntegerType) for index in factor.summed)
     may_round = _combination(op).reassociates
     if may_round is NONE or all(isinstance(element_type(result), ir.IntegerType) for result in op.results):
         return False

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import TensorType
 from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Block, Operation
@@ -15,11 +16,13 @@ from exla_opt.memory.operation import has_own_buffer, read_operation
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of
+from exla_opt.memory.tiles import Bodies, CutBodies, once_cut
+from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
-from exla_opt.ops.traits import traits_of
+from exla_opt.ops.traits import Trait, traits_of
 
-from .graph import Graph, Node
+from .graph import Graph, Node, TiledOp
 from .region import Producers, Region, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
@@ -38,12 +41,21 @@ def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None
 def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
     if not has_own_buffer(node.op, graph.types):
         return None
-    made = replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
-    if node.name not in CONTROL_FLOW:
-        return made
-    blocks = (block for region in node.op.regions for block in region.blocks)
-    bodies = [read_block(block, graph.types, machine) for block in blocks]
-    return replace(made, scratch=max(run_block(body, machine).peak for body in bodies))
+    if node.name in CONTROL_FLOW:
+        bodies = bodies_of(graph, node, machine)
+        made = Operation(node.name.rpartition(".")[2], node.traits, node.operands[: node.own], node.results)
+        return replace(made, captures=node.operands[node.own :], scratch=bodies.cost.bytes)
+    return replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
+
+
+def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
+    """The blocks of control flow as the memory model sees them, each read once; a loop's condition needs nothing."""
+    if node.position not in graph.bodies:
+        blocks = [block for region in node.op.regions for block in region.blocks]
+        is_loop = Trait.IN_PLACE in node.traits
+        read = [read_block(block, graph.types, machine) for block in blocks[is_loop:]]
+        graph.bodies[node.position] = Bodies(read, (trip_count(node.op) or 1) if is_loop else 1, machine)
+    return graph.bodies[node.position]
 
 
 def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:
@@ -55,7 +67,8 @@ def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -
 class PlannedBlock:
     """A block that is only planned, with tensors numbered anew from those of the graph.
 
-    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles.
+    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. inside, positions:
+    by the place of an op, the bodies of control flow that is cut, and its position in the graph.
     """
 
     def __init__(self, graph: Graph, machine: Machine):
@@ -65,6 +78,8 @@ class PlannedBlock:
         self.kinds: list[TensorType] = []
         self.mappings: list[DimMapping | None] = []
         self.number: dict[int, int] = {}
+        self.inside: dict[int, CutBodies] = {}
+        self.positions: dict[int, int] = {}
 
     def fresh(self, kind: TensorType, mapping: DimMapping | None = None) -> int:
         """The number of a tensor that the graph does not have."""
@@ -83,24 +98,40 @@ class PlannedBlock:
         self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,)))
         return result
 
-    def add_node(self, node: Node, replaced: Mapping[int, int]) -> None:
-        """Add an op of the graph. replaced: the numbers, by operand, of what it reads in the place of the graph's."""
+    def add_node(self, node: Node, replaced: Mapping[int, int], tiled: TiledOp | None = None) -> None:
+        """Add an op of the graph. replaced: the numbers, by operand, of what it reads in the place of the graph's.
+
+        tiled: how it is cut, if it is.
+        """
         made = operation_of(self.graph, node, self.machine)
         read = [replaced[index] if index in replaced else self.of(value) for index, value in enumerate(node.operands)]
         if made is None:
             self.number.update(zip(node.results, read, strict=False))
             return
         results = tuple(map(self.of, made.results))
+        own, captured = read[: node.own], read[node.own :] or [self.of(value) for value in made.captures]
+        if tiled is not None and isinstance(tiled.factor, ControlFactor):
+            bodies = bodies_of(self.graph, node, self.machine)
+            dims, length = tiled.factor.cut_dims(), tiled.factor.size
+            key = (node.position, tiled.factor, tiled.scale)
+            if key not in self.graph.inside:
+                self.graph.inside[key] = CutBodies(bodies, dims, length, tiled.scale)
+            self.inside[len(self.ops)] = self.graph.inside[key]
+            self.positions[len(self.ops)] = node.position
         pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
         self.ops.append(
             replace(
                 made,
-                operands=tuple(read[place % len(read)] for place in range(len(made.operands))),  # a square reads twice
-                captures=tuple(map(self.of, made.captures)),
+                operands=tuple(own[place % len(own)] for place in range(len(made.operands))),  # a square reads twice
+                captures=tuple(captured),
                 results=results,
                 narrow=frozenset(number for value, number in pairs if value in made.narrow),
             )
         )
+
+    def bytes_per_index_inside(self) -> int:
+        """The most that one index takes among the tensors that the bodies of loops that are cut write to memory."""
+        return max((inside.bytes_per_index() for inside in self.inside.values()), default=0)
 
     def block(self, returned: Iterable[int], tile: int = 0) -> Block:
         """The block with tiles of one length. returned: by numbers of this block."""
@@ -108,7 +139,10 @@ class PlannedBlock:
             _tile_shape(kind.shape, mapping, tile) for kind, mapping in zip(self.kinds, self.mappings, strict=True)
         ]
         sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
-        return Block(self.ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
+        ops = self.ops
+        if self.inside:
+            ops = [self.inside[place].in_tile(op, tile) if place in self.inside else op for place, op in enumerate(ops)]
+        return Block(ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
 
 
 @dataclass(slots=True)
@@ -149,7 +183,7 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
                 wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping)
                 narrow = replaced.get(index, planned.of(value))
                 replaced[index] = planned.add("convert", (narrow,), wide)
-        planned.add_node(node, replaced)
+        planned.add_node(node, replaced, tiled)
         for value, mapping in zip(node.results, tiled.results, strict=True):
             if planned.mappings[planned.of(value)] is None:  # a view is cut as what it is a view of
                 planned.mappings[planned.of(value)] = mapping
@@ -157,7 +191,8 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
     for output in stage.outputs:
         value = graph.nodes[output.node].results[output.result]
         made = planned.of(value)
-        if output.mapping is not None:
+        # What a loop of the program has summed up in a tile is added in place to what there is of all tiles.
+        if output.mapping is not None or output.result in region.tiled[output.node].factor.summed:
             carried = planned.fresh(graph.tensors[value].type)
             made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
         returned.append(made)
@@ -170,7 +205,8 @@ def bytes_per_index(body: Body) -> int:
     planned = body.planned
     written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
-    return max((-(-size // mapping.length) for size, mapping in stored), default=0)
+    most = max((-(-size // mapping.length) for size, mapping in stored), default=0)
+    return max(most, planned.bytes_per_index_inside())
 
 
 def body_peak(body: Body, tile: int) -> int:
@@ -179,6 +215,17 @@ def body_peak(body: Body, tile: int) -> int:
         block = body.planned.block(body.returned, tile)
         body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
     return body.peaks[tile]
+
+
+def bytes_once_cut(body: Body, tile: int, slice_bytes: int) -> int:
+    """The predicted peak of the body with loops of the program, once all that it makes is cut to slices; else 0."""
+    planned = body.planned
+    if not planned.inside:
+        return 0
+    block = planned.block(body.returned, tile)
+    for place, inside in planned.inside.items():
+        block.ops[place] = replace(block.ops[place], scratch=inside.bytes_once_cut(tile, slice_bytes))
+    return run_block(once_cut(block, slice_bytes), planned.machine, held=block.returned).peak
 
 
 def body_seconds(body: Body, tile: int) -> float:

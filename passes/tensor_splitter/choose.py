@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
+from exla_opt.memory.operation import has_own_buffer
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
@@ -16,11 +17,12 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, PlannedBlock, operation_of
+from .body import MOST_SLICES_ALIVE, PlannedBlock
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
+from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
-from .region import Region, grow, is_free
+from .region import Region
 from .selection import Selection, block_peak, candidate_mappings, find_twins, join_plans
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -52,7 +54,7 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     return {
         value
         for node in graph.nodes
-        if node.results and operation_of(graph, node, machine) is not None
+        if node.results and has_own_buffer(node.op, graph.types)
         for value in node.results
         if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
     }
@@ -80,6 +82,7 @@ class _Chooser:
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
+        self.selected = Selection(graph)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -151,8 +154,9 @@ class _Chooser:
             for mapping, plan in found.items()
             if isinstance(plan, Plan) and value in plan.vanished
         ]
-        for plan in sorted(plans, key=lambda plan: plan.rank(self.slice_bytes)):
-            if self.gains(plan):
+        plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
+        for place, plan in enumerate(plans):
+            if self.gains(plan) and not (plan.cuts_loops and self.is_better_inside(plan, plans[place + 1 :])):
                 return plan
         if plans:
             return Refusal(
@@ -166,16 +170,25 @@ class _Chooser:
         """Whether the plan is worthwhile: clearly less memory than before."""
         return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan, self.options.machine)
 
+    def is_better_inside(self, plan: Plan, others: Sequence[Plan]) -> bool:
+        """Whether the block takes as little if the loops of the program stay, and are cut inside."""
+        other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
+        selected = list(self.selected.plans.values())
+        beside = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
+        machine = self.options.machine
+        inside = block_peak(self.graph, [*selected, *([other] if other else [])], machine, self.slice_bytes)
+        return block_peak(self.graph, [*beside, plan], machine, self.slice_bytes) * _LEAST_GAIN >= inside
+
     def choose(self) -> Choice:
         graph = self.graph
         big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
-        made = [value for value in big if graph.tensors[value].producer != OUTSIDE and graph.tensors[value].users]
+        made = [value for value in big if self.is_made(value)]
         if not made:
             return Choice()
         written = written_tensors(graph, self.options.machine)
         choice = Choice()
         covered: set[int] = set()
-        selected = Selection(graph)
+        selected = self.selected
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
             if value in covered or self.is_start(value):
                 continue
@@ -194,12 +207,20 @@ class _Chooser:
                 choice.refusals.pop(value, None)
         return choice
 
+    def is_made(self, value: int) -> bool:
+        """Whether an op makes the tensor, and somebody reads it: a loop reads what it carries."""
+        tensor = self.graph.tensors[value]
+        if tensor.producer == OUTSIDE:
+            return False
+        node = self.graph.nodes[tensor.producer]
+        return bool(tensor.users) or (Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes)
+
     def widen(self, choice: Choice) -> None:
         """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""
         graph = self.graph
         if not choice.plans or graph.tile:
             return
-        peak = block_peak(graph, choice.plans, self.options.machine)
+        peak = block_peak(graph, choice.plans, self.options.machine, self.slice_bytes)
         goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # what a loop's own body may take
         if peak <= goal:
             return
@@ -218,7 +239,7 @@ class _Chooser:
                 plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
                 if isinstance(plan, Refusal) or plan.remaining:
                     continue
-                wide_peak = block_peak(graph, [plan], self.options.machine)
+                wide_peak = block_peak(graph, [plan], self.options.machine, self.slice_bytes)
                 # Of those that take no more than the goal the fastest is best.
                 rank = (max(wide_peak, goal), plan.seconds)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):
@@ -253,11 +274,6 @@ class _Chooser:
         if TILE_MARK in node.op.attributes:
             return Refusal(
                 Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
-            )
-        if Trait.CONTROL_FLOW in node.traits:
-            return Refusal(
-                Reason("EX301", f"{node.name} carries it from one step to the next, or returns it whole"),
-                tensor.producer,
             )
         if value not in written:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +25,8 @@ from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.remarks import Kind, Reason, Remark
 
-from .choose import Choice, choose
+from .choices import Choices
+from .choose import Choice
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from .loops import Refusal
@@ -58,11 +59,12 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
+    choices = Choices(options)
     for attempt in range(_MOST_ROUNDS):
         graphs = _read(module, options, options.size_threshold)
-        if rematerialise_captures(module, graphs, options):
+        if rematerialise_captures(module, graphs, choices):
             graphs = _read(module, options, options.size_threshold)
-        made, found = _run_rounds(module, graphs, options, rounds)
+        made, found = _run_rounds(module, graphs, choices, rounds)
         if made or attempt == 0:
             _finish_loops(module, options)
         if made or attempt == 0:
@@ -98,19 +100,21 @@ def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], mis
 
 
 def _run_rounds(
-    module: ir.Module, graphs: list[Graph], options: Options, rounds: Iterator[int]
+    module: ir.Module, graphs: list[Graph], known: Choices, rounds: Iterator[int]
 ) -> tuple[list[Remark], list[Remark]]:
     """Split until no plan, or none of the rounds, is left; returns what was done, and what was not in the last one."""
+    options = known.options
     done: list[Remark] = []
     missed: list[Remark] = []
     first = True
     for _ in rounds:
-        choices = [choose(graph, options) for graph in graphs]
+        choices = known.of(graphs, thorough=first)
         missed = [
             _missed(graph, value, why)
             for graph, choice in zip(graphs, choices, strict=True)
             for value, why in choice.refusals.items()
         ]
+        choices = _leave_inside(graphs, choices)
         for graph, choice in zip(graphs, choices, strict=True):
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
@@ -119,10 +123,33 @@ def _run_rounds(
         graphs = _read(module, options, least)
         # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
         # Once: what a loop makes of it may be captured by the next loop, and so on without an end.
-        if first and rematerialise_captures(module, graphs, options):
+        if first and rematerialise_captures(module, graphs, known):
             graphs = _read(module, options, least)
         first = False
     return done, missed
+
+
+def _leave_inside(graphs: Sequence[Graph], choices: Sequence[Choice]) -> list[Choice]:
+    """The choices without the plans inside of loops that are cut from outside: the next round sees what is left."""
+    cut = [
+        graph.nodes[position].op
+        for graph, choice in zip(graphs, choices, strict=True)
+        for plan in choice.plans
+        for position in plan.tiled
+        if Trait.CONTROL_FLOW in graph.nodes[position].traits
+    ]
+    return [
+        replace(choice, plans=[]) if choice.plans and cut and any(op in cut for op in _around(graph.block)) else choice
+        for graph, choice in zip(graphs, choices, strict=True)
+    ]
+
+
+def _around(block: ir.Block) -> Iterator[ir.Operation]:
+    """The control flow around a block, from the inside out."""
+    op = block.owner.operation
+    while has_trait(op, Trait.CONTROL_FLOW):
+        yield op
+        op = op.block.owner.operation
 
 
 def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
@@ -162,6 +189,8 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
     remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    if refusal.reason.stopped_by:
+        return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
     if refusal.node is None or refusal.node == graph.tensors[value].producer:
         return remark
     node = graph.nodes[refusal.node]

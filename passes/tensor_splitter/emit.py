@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.loops import after_input
-from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.types import Types, element_type
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
-from exla_opt.ops.traits import Trait, traits_of
+from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
+from .inputs import find_depths, last_input
 from .plan import LoopPlan, Plan, TileRun
-
-# XLA makes these where they are read, whenever that is.
-_EARLY = Trait.GENERATES | Trait.REARRANGES
 
 
 class _Tiles:
@@ -33,7 +29,7 @@ class _Tiles:
         self.run = run
         self.start = start
         self.carried: dict[int, ir.Value] = {}
-        self.made: dict[int, tuple[DimMapping, ir.Value]] = {}
+        self.made: dict[int, tuple[DimMapping | None, ir.Value]] = {}
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
@@ -54,14 +50,15 @@ class _Tiles:
         """Where the tile begins in the tensor's own dimension."""
         return self.offset(mapping.inner, -mapping.low * mapping.inner)
 
-    def operand(self, tiled: TiledOp, index: int) -> ir.Value:
-        node = self.graph.nodes[tiled.node]
-        value, mapping = node.op.operands[index], tiled.operands[index]
-        number = node.operands[index]
+    def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
+        number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
+        made, tile = self.made.get(number, (None, None))
+        if tile is not None and made == mapping:
+            return tile
         if mapping is None:
             return self.whole(number, value)
-        if number in self.made and self.made[number][0] == mapping:
-            return self.made[number][1]
+        if tile is not None and made is None:  # the same in every tile
+            value = tile
         key = (number, mapping)
         if key not in self.slices:
             source = self.carried.get(number, value)
@@ -115,7 +112,7 @@ class _Tiles:
                 for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
                     if (position, index) in self.loop.overwritten:  # who reads it reads it back
                         self.carried[number] = self.state_of(states, position, index)
-                    elif mapping is not None:
+                    elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index])
         return states
 
@@ -127,12 +124,14 @@ class _Tiles:
         node, factor = self.graph.nodes[tiled.node], tiled.factor
         length = self.run.tile * tiled.scale
         operands = []
-        for index, mapping in enumerate(tiled.operands):
+        for index, (mapping, value) in enumerate(zip(tiled.operands, node.values(), strict=True)):
             if index in factor.chained:
                 assert state is not None
                 operands.append(state[factor.chained.index(index)])
+            elif tiling.starts_anew(node.op, factor, index):
+                operands.append(build.zeros(value.type))
             else:
-                operands.append(self.operand(tiled, index) if self.present(mapping) else node.op.operands[index])
+                operands.append(self.operand(tiled, index, value) if self.present(mapping) else value)
         return tiling.build_tile(
             node.op,
             factor,
@@ -147,9 +146,11 @@ class _Tiles:
         written = []
         for whole, output in zip(wholes, _outputs_of(self.loop, tiled.node), strict=True):
             mapping, made = tiled.results[output], results[output]
-            written.append(
-                made if mapping is None else build.update_along(whole, made, mapping.dim, self.position_in(mapping))
-            )
+            if mapping is not None:
+                made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
+            elif output in tiled.factor.summed:
+                made = stablehlo.add(whole, build.convert(made, element_type(whole)))
+            written.append(made)
         return written
 
 
@@ -169,7 +170,10 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
         with node.op.location:
             states[position] = [] if factor.kind is Kind.INDEPENDENT else tiling.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
-                states[position] += [build.zeros(node.op.results[k].type) for k in _outputs_of(loop, position)]
+                for index in _outputs_of(loop, position):
+                    summed = index in factor.summed
+                    kind = tiling.sum_type(node.op, index) if summed else node.op.results[index].type
+                    states[position].append(build.zeros(kind))
             if factor.kind is not Kind.CHAIN:
                 states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
     for (position, result), number in loop.overwritten.items():
@@ -235,50 +239,13 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
             outputs = _outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
+            for index in tiled.factor.summed:
+                if index in results:
+                    results[index] = tiling.add_start(op, index, results[index], op.operands[index])
         else:
             results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():
         op.results[index].replace_all_uses_with(value)
-
-
-def find_depths(graph: Graph) -> list[int]:
-    """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
-    depths: list[int] = []
-    for node in graph.nodes:
-        producers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
-        before = max((depths[made] for made in producers if made != OUTSIDE), default=0)
-        depths.append(before + (not _is_fused(node.traits)))
-    return depths
-
-
-def _is_fused(traits: Trait) -> bool:
-    """Whether an op is a step of a fused kernel."""
-    if traits & (_EARLY | Trait.POINTWISE):
-        return True
-    return Trait.MOVES in traits and not traits & (Trait.IN_PLACE | Trait.EXPENSIVE)
-
-
-def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
-    """The tensor that the loop reads and that is ready last; None if all are there from the start.
-
-    Where an op stands says little, for XLA runs what is ready; it decides between those that take as many steps.
-    depths: what `find_depths` found.
-    """
-    inside = set(loop.stage.nodes)
-    found: tuple[int, int, ir.Value] | None = None
-    for position in loop.stage.nodes:
-        node = graph.nodes[position]
-        for number, value in zip(node.operands, node.op.operands, strict=True):
-            tensor = graph.tensors[number]
-            made = tensor.producer
-            if made == OUTSIDE or made in inside or not prod(tensor.type.shape):
-                continue
-            op = defining_op(value)  # not always the graph's: a loop may have taken its place
-            if op is None or traits_of(op.name) & _EARLY:
-                continue
-            if found is None or (depths[made], made) > found[:2]:
-                found = depths[made], made, value
-    return None if found is None else found[2]
 
 
 def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:

@@ -25,7 +25,8 @@ nothing, and nothing of integers is ever rounded: what only they repeat is not c
 
 For the same reason only one loop may ask: where x is at a bound by its nature, as the diagonal of a correlation
 matrix is 1, two loops could answer differently, and sums that would cancel do not. That holds for the loops of two
-plans as well, and for what is recomputed in the bodies of two loops of the program.
+plans as well, and for what is recomputed in the bodies of two loops of the program. A loop of the program that is cut
+from outside asks where an op of its blocks does: what it compares there is not looked at.
 
 Limits: an element compared with a multiple of the maximum, rounding to the nearest, whether a number is finite, as
 1 / (x - max(x)), and what was picked inside a loop of the program or a custom call are not seen as questions; nor is
@@ -37,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, asks, compares_inside, direction_of, is_float_name
+from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, asks_inside, compares_inside, direction_of, is_float_name
 from exla_opt.ops.reducers import selects
 from exla_opt.ops.traits import Trait
 
@@ -181,6 +182,8 @@ def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
 
 def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
     """Whether the answer of an op may hang on the bits of what is recomputed: the three rules of the note."""
+    if Trait.CONTROL_FLOW in node.traits:
+        return _meets_inside(sides) and asks_inside(node.op)
     if not _is_discrete(graph, node):
         return False
     if len(sides) > 1 and node.operands[0] == node.operands[1]:
@@ -201,6 +204,15 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
         _is_constant(graph, value) for value in node.operands
     )
     return bool(into & recomputed & (awaited.picked if not differ else -1))
+
+
+def _meets_inside(sides: Sequence[_Flow]) -> bool:
+    """Whether the blocks of control flow see an awaited value and something recomputed that went into it."""
+    into = recomputed = 0
+    for side in sides:
+        into |= side.awaited
+        recomputed |= side.recomputed
+    return bool(into & recomputed)
 
 
 def _is_discrete(graph: Graph, node: Node) -> bool:
@@ -266,7 +278,7 @@ def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
     """The first question of equality that more than one loop asks."""
     seen: set[int] = set()
     for stage in stages:
-        asking = {position for position in stage.nodes if asks(graph.nodes[position].op)}
+        asking = {position for position in stage.nodes if asks_inside(graph.nodes[position].op)}
         if both := seen & asking:
             return min(both)
         seen |= asking

@@ -6,15 +6,17 @@ Operations are numbered, never hashed: the hash of an `ir.Operation` changes wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import captured_values
+from exla_opt.ir.walk import captured_values, operands_of
 from exla_opt.memory.block import Operation
+from exla_opt.memory.tiles import Bodies, CutBodies
+from exla_opt.ops.factor import lay_factor
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -36,8 +38,10 @@ class Tensor:
 
 @dataclass(slots=True)
 class Node:
-    """One operation: numbers of its operands, results and of the values its regions capture.
+    """One operation: numbers of its operands, results and of the values that its scalar code captures.
 
+    What the blocks of control flow capture stands behind its operands, for it may be read in slices: there are `own`
+    operands of the op itself.
     rules, number: the rules of the whole module, and which of them is the op's.
     """
 
@@ -49,6 +53,7 @@ class Node:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     captures: tuple[int, ...]
+    own: int
 
     @property
     def rule(self) -> OpRule:
@@ -60,17 +65,22 @@ class Node:
         """What kind of op it is."""
         return traits_of(self.name)
 
+    def values(self) -> list[ir.Value]:
+        """The operands as they are in IR now."""
+        return operands_of(self.op)
+
 
 @dataclass(slots=True)
 class Graph:
     """One block. `nodes` are in program order; the last is the terminator.
 
-    A user of (node, -1) in `Tensor.users` means that a region of the node captures the tensor.
+    A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
     the splitter made itself. types: of all tensors of the module. overwritten: the tensors returned that take the
-    place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations: what
-    the memory model has read of the nodes.
+    place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations,
+    bodies, inside: what the memory model has read of the nodes, of the blocks of control flow, and found out about
+    these when they are cut.
     """
 
     block: ir.Block
@@ -83,6 +93,8 @@ class Graph:
     types: Types = field(default_factory=Types)
     overwritten: dict[int, int] = field(default_factory=dict)
     operations: dict[int, Operation | None] = field(default_factory=dict)
+    bodies: dict[int, Bodies] = field(default_factory=dict)
+    inside: dict[Hashable, CutBodies] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:
@@ -165,17 +177,20 @@ class _Reader:
             name = op.name
             position = len(nodes)
             operands = tuple([tensor(value) for value in op.operands])
+            own = len(operands)
             captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
-            for index, operand in enumerate(operands):
-                tensors[operand].users.append((position, index))
+            if Trait.CONTROL_FLOW in traits_of(name):
+                operands, captures = operands + captures, ()
             for capture in captures:
                 tensors[capture].users.append((position, -1))
+            for index, operand in enumerate(operands):
+                tensors[operand].users.append((position, index))
             first = len(tensors)
             for index, value in enumerate(op.results):
                 number[value] = first + index
                 tensors.append(Tensor(value, self.types.of(value), position, index))
             results = tuple(range(first, len(tensors)))
-            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures))
+            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures, own))
             self.ops += 1
             if Trait.CONTROL_FLOW in nodes[position].traits:
                 own = TILE_MARK in op.attributes
@@ -234,40 +249,21 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
 
     None when the region's index is not a whole number of the factor's indices.
     """
-    if wanted.inner % own.inner:
+    laid = lay_factor(factor, own, wanted)
+    if laid is None:
         return None
-    scale = wanted.inner // own.inner
-    if own.length != wanted.length * scale:
-        return None
-    offset = own.low - wanted.low * scale
-
-    def on_region(mapping: DimMapping | None) -> DimMapping | None:
-        if mapping is None:
-            return None
-        return DimMapping(mapping.dim, mapping.length // scale, mapping.inner * scale, (mapping.low - offset) // scale)
-
-    present = [mapping for mapping in (*factor.operands, *factor.results) if mapping is not None]
-    if any(mapping.length % scale or (mapping.low - offset) % scale for mapping in present):
-        return None
-    return TiledOp(
-        node.position,
-        factor,
-        scale,
-        offset,
-        tuple(map(on_region, factor.operands)),
-        tuple(map(on_region, factor.results)),
-    )
+    return TiledOp(node.position, factor, laid.scale, laid.offset, laid.operands, laid.results)
 
 
 def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
     """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_result(index, wanted.dim)
+    factor = node.rule.at_result(index, wanted.dim, wanted.inner)
     own = factor.results[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
 
 
 def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
     """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
-    factor = node.rule.at_operand(index, wanted.dim)
+    factor = node.rule.at_operand(index, wanted.dim, wanted.inner)
     own = factor.operands[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None

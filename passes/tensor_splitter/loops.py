@@ -8,7 +8,7 @@ a tile, nor on the tensor of the region that was asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
 from exla_opt.ops.traits import Trait
@@ -58,7 +58,7 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
     """
     if not region.tiled:
         producer = graph.nodes[graph.tensors[region.seed].producer]
-        return Refusal(region.blocked.get(producer.position, producer.rule.reason), producer.position)
+        return Refusal(region.blocked.get(producer.position, producer.rule.why()), producer.position)
     if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
         return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"))
     producers = find_producers(graph, region)
@@ -127,16 +127,26 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
     return Refusal(region.blocked[blocking], blocking)
 
 
+def _used_whole(region: Region, node: Node) -> Reason:
+    """Why the blocks of control flow read a tensor unsplit."""
+    text = f"the body of {node.name} uses it whole"
+    blocked = region.blocked.get(node.position)
+    _, _, why = blocked.text.partition(": ") if blocked else ("", "", "")
+    if blocked is None or not why:
+        return Reason("EX303", text)
+    return replace(blocked, code="EX303", text=f"{text}: {why}")
+
+
 def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
     """Why a tensor of a region that has loops exists unsplit all the same: some reader needs it complete."""
     for user, index in graph.tensors[value].users:
         node = graph.nodes[user]
         if user == graph.terminator:
             return refuse_returned(graph)
-        if index < 0:
-            return Refusal(Reason("EX303", f"the body of {node.name} uses it whole"), user)
+        if index < 0 or (user not in region.tiled and index >= node.own):
+            return Refusal(_used_whole(region, node), user)
         if user not in region.tiled:
-            return Refusal(region.blocked.get(user, node.rule.reason), user)
+            return Refusal(region.blocked.get(user, node.rule.why()), user)
         if region.tiled[user].operands[index] is None:
             return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
     return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))
@@ -185,7 +195,7 @@ def _own_outputs(graph: Graph, region: Region, producers: Producers, position: i
     tiled = region.tiled[position]
     outputs = []
     for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
-        if mapping is None:
+        if mapping is None and not tiled.factor.is_same(index):
             outputs.append(Output(position, index, None))
         elif _needed_whole(graph, producers, value):
             outputs.append(Output(position, index, mapping))

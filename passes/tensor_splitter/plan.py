@@ -6,7 +6,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log2
 
@@ -16,13 +16,24 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, body_seconds, bytes_per_index, longest_tile
+from .body import (
+    MOST_SLICES_ALIVE,
+    Body,
+    body_of,
+    body_peak,
+    body_seconds,
+    bytes_once_cut,
+    bytes_per_index,
+    longest_tile,
+)
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
 from .overwrite import Overwritten, find_overwritten
 from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
+# A loop of the program is cut if all tiles together compute no more than this many times what it did.
+_MOST_REPEATED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,13 @@ class LoopPlan:
     """One stage of a region as code: its runs in order.
 
     overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
+    scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
     """
 
     stage: Stage
     runs: tuple[TileRun, ...]
     overwritten: Overwritten
+    scratch: int = 0
 
     @property
     def trips(self) -> int:
@@ -78,6 +91,11 @@ class Plan:
     peak: int
     seconds: float
     too_big: int
+
+    @property
+    def cuts_loops(self) -> bool:
+        """Whether loops of the program run in its tiles."""
+        return any(loop.scratch for loop in self.loops)
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
         """The order among plans, best first: what stays unsplit, then memory by powers of two, then time."""
@@ -141,6 +159,9 @@ def make_plan(
     """
     stages, outputs = loops.stages, loops.outputs
     bodies = [body_of(graph, region, loops.producers, stage, machine) for stage in stages]
+    for body in bodies:  # before anything is asked that takes a look at all of it
+        if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
+            return _refuse_repeated(graph, repeated)
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
     too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]
@@ -155,8 +176,17 @@ def make_plan(
     ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
+    for body, loop in zip(bodies, planned, strict=True):
+        if (repeated := _repeated(body, loop.tile)) is not None:
+            return _refuse_repeated(graph, repeated)
+    planned = [
+        replace(loop, scratch=bytes_once_cut(body, loop.tile, slice_bytes))
+        for loop, body in zip(planned, bodies, strict=True)
+    ]
+    # An index that is too big is cut again along another dimension; what a loop of the program carries is not.
     peak = max(
-        body_peak(body, loop.tile) // too_big + _largest_term(graph, region, loop.stage, machine)
+        body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)
+        + _largest_term(graph, region, loop.stage, machine)
         for body, loop in zip(bodies, planned, strict=True)
     )
     if all(loop.trips < 2 for loop in planned):
@@ -191,6 +221,21 @@ def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) 
         if region.tiled[output.node].factor.kind is Kind.REDUCING and not in_place:
             most = max(most, graph.tensors[node.results[output.result]].type.bytes)
     return most
+
+
+def _repeated(body: Body, tile: int) -> int | None:
+    """A loop of the program of which every tile of this length would repeat more than it shares."""
+    for place, inside in body.planned.inside.items():
+        if inside.repeats(max(tile, 1)) > _MOST_REPEATED:
+            return body.planned.positions[place]
+    return None
+
+
+def _refuse_repeated(graph: Graph, position: int) -> Refusal:
+    name = graph.nodes[position].name
+    return Refusal(
+        Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), position
+    )
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -7,28 +7,12 @@ for the loops of a region: who makes whose tile, what one loop brings out, a sta
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
-from exla_opt.ops.rules import DimMapping, Factor, Kind
-from exla_opt.ops.traits import Trait
+from exla_opt.ops.rules import DimMapping
 from exla_opt.remarks import Reason
 
-from .graph import (
-    OUTSIDE,
-    Graph,
-    Node,
-    TiledOp,
-    tiled_from_operand,
-    tiled_from_result,
-    updates_carry,
-    updates_in_place,
-)
-
-# What lies directly between the big tensors of a region is near them: the search goes no further than this many
-# ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
-_MOST_BETWEEN = 64
+from .graph import Graph, TiledOp
 
 
 @dataclass(slots=True)
@@ -55,214 +39,20 @@ class Region:
         return max(mapping.low + mapping.length for mapping in self.mappings.values())
 
 
-class _Growth:
-    """The search for one region: a work list of tensors, each op decided once."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        region: Region,
-        follow: Callable[[int], bool],
-        allowed: Callable[[Node, Factor], bool],
-        hopeless: Container[tuple[int, DimMapping]],
-    ):
-        self.graph = graph
-        self.region = region
-        self.follow = follow
-        self.allowed = allowed
-        self.hopeless = hopeless
-        self.queue = [region.seed]
-
-    def run(self) -> None:
-        while self.queue:
-            value = self.queue.pop()
-            key = (value, self.region.mappings[value])
-            if key in self.hopeless:
-                self.region.joined = key
-                return
-            tensor = self.graph.tensors[value]
-            if tensor.producer == OUTSIDE or not self.visit(self.graph.nodes[tensor.producer]):
-                continue  # a tensor made elsewhere is sliced; it does not connect its readers
-            if value != self.region.seed and is_free(self.graph, self.graph.nodes[tensor.producer], self.follow):
-                continue  # each region makes it for itself: a mask or a scale is shared by all layers
-            for user, index in tensor.users:
-                if index >= 0:
-                    self.visit(self.graph.nodes[user])
-
-    def visit(self, node: Node) -> bool:
-        """Make `node` a tiled op if it can be one; True when it is."""
-        if node.position in self.region.tiled:
-            return True
-        if Trait.CONTROL_FLOW in node.traits or node.position == self.graph.terminator:
-            return False
-        if updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
-            reason = Reason("EX302", f"{node.name} updates what the loop carries")
-            self.region.blocked.setdefault(node.position, reason)
-            return False
-        tiled = self.choose(node)
-        if tiled is None:
-            self.region.blocked.setdefault(node.position, node.rule.reason)
-            return False
-        if not self.allowed(node, tiled.factor):
-            reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
-            self.region.blocked.setdefault(node.position, reason)
-            return False
-        self.region.tiled[node.position] = tiled
-        for value, mapping in zip((*node.operands, *node.results), (*tiled.operands, *tiled.results), strict=True):
-            if mapping is not None and value not in self.region.mappings and self.follow(value):
-                self.region.mappings[value] = mapping
-                self.queue.append(value)
-        return True
-
-    def choose(self, node: Node) -> TiledOp | None:
-        mappings = self.region.mappings
-        for index, value in enumerate(node.results):
-            if value in mappings:
-                return self.checked(node, tiled_from_result(node, index, mappings[value]))
-        for index, value in enumerate(node.operands):
-            tiled = tiled_from_operand(node, index, mappings[value]) if value in mappings else None
-            if tiled := self.checked(node, tiled):
-                return tiled
-        return None
-
-    def checked(self, node: Node, tiled: TiledOp | None) -> TiledOp | None:
-        """The tiled op op, unless one of its results is already cut in another way."""
-        if tiled is None:
-            return None
-        for value, mapping in zip(node.results, tiled.results, strict=True):
-            if value in self.region.mappings and self.region.mappings[value] != mapping:
-                return None
-        return tiled
-
-
-def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
-    """Whether any number of loops may make the op's result: it only spreads small tensors out."""
-    return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
-
-
-def grow(
-    graph: Graph,
-    seed: int,
-    mapping: DimMapping,
-    follow: Callable[[int], bool],
-    allowed: Callable[[Node, Factor], bool],
-    hopeless: Container[tuple[int, DimMapping]] = (),
-) -> Region:
-    """The region of `seed` cut along `mapping`: everything that the factor reaches through tensors to `follow`.
-
-    allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once.
-    """
-    region = Region(seed, {seed: mapping})
-    _Growth(graph, region, follow, allowed, hopeless).run()
-    if region.tiled and region.joined is None:
-        _add_between(graph, region, follow, allowed)
-    return region
-
-
-def _wanted_slices(region: Region, nodes: Iterable[int], graph: Graph) -> dict[int, DimMapping]:
-    """The tensors that `nodes` read in slices and nobody in the region makes."""
-    wanted: dict[int, DimMapping] = {}
-    for position in nodes:
-        tiled = region.tiled[position]
-        for value, mapping in zip(graph.nodes[position].operands, tiled.operands, strict=True):
-            if mapping is not None and value not in region.mappings:
-                wanted.setdefault(value, mapping)
-    return wanted
-
-
-def _add_between(
-    graph: Graph, region: Region, follow: Callable[[int], bool], allowed: Callable[[Node, Factor], bool]
-) -> None:
-    """Add the small ops that lead from the region back into it, and the cheap ones that feed it.
-
-    Walking back from what tiled ops read in slices finds the candidates; a walk forward over them keeps
-    those that a tiled op feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
-    """
-    first = min(region.tiled)
-    wanted = _wanted_slices(region, sorted(region.tiled), graph)
-    candidates: dict[int, TiledOp] = {}
-    queue = deque(wanted)
-    most = _MOST_BETWEEN + 8 * len(region.tiled)
-    while queue and len(candidates) < most:
-        value = queue.popleft()
-        tensor = graph.tensors[value]
-        position = tensor.producer
-        if position == OUTSIDE or position in region.tiled or position in candidates:
-            continue
-        node = graph.nodes[position]
-        if position < first and Trait.CHEAP not in node.traits:
-            continue
-        if any(follow(other) for other in (*node.operands, *node.results)):
-            continue  # another region's big tensor: this one ends here
-        tiled = tiled_from_result(node, tensor.result_index, wanted[value])
-        if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or not allowed(node, tiled.factor):
-            continue
-        if any(wanted.get(v, s) != s for v, s in zip(node.results, tiled.results, strict=True)):
-            continue
-        candidates[position] = tiled
-        for operand, mapping in zip(node.operands, tiled.operands, strict=True):
-            if mapping is not None and operand not in wanted and operand not in region.mappings:
-                wanted[operand] = mapping
-                queue.append(operand)
-
-    made: dict[int, DimMapping | None] = {}
-
-    def record(position: int, tiled: TiledOp) -> None:
-        made.update(zip(graph.nodes[position].results, tiled.results, strict=True))
-
-    for position, tiled in sorted((region.tiled | candidates).items()):
-        node = graph.nodes[position]
-        if position in region.tiled:
-            record(position, tiled)
-            continue
-        fed = any(
-            mapping is not None and made.get(value) == mapping
-            for value, mapping in zip(node.operands, tiled.operands, strict=True)
-        )
-        if fed or Trait.CHEAP in node.traits:
-            record(position, tiled)
-            region.tiled[position] = tiled
-    for position in candidates:
-        if position not in region.tiled:
-            continue
-        tiled = region.tiled[position]
-        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
-            if mapping is not None:
-                region.mappings.setdefault(value, mapping)
-    _drop_unread(graph, region, candidates)
-
-
-def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
-    """Take out the added ops that no tiled op reads in slices any more."""
-    for position in sorted(candidates, reverse=True):
-        if position not in region.tiled:
-            continue
-        results = graph.nodes[position].results
-        read = any(
-            user in region.tiled and index >= 0 and region.tiled[user].operands[index] == region.mappings.get(value)
-            for value in results
-            for user, index in graph.tensors[value].users
-        )
-        if not read:
-            del region.tiled[position]
-            for value in results:
-                region.mappings.pop(value, None)
-
-
 Producers = dict[int, tuple[int | None, ...]]
 
 
 def find_producers(graph: Graph, region: Region) -> Producers:
     """For every tiled op and operand the position of the tiled op whose result it is, in that very tile."""
-    made: dict[int, tuple[int, DimMapping]] = {}
+    made: dict[int, tuple[int, DimMapping | None]] = {}
     for position, tiled in region.tiled.items():
-        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
-            if mapping is not None:
+        for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
+            if mapping is not None or tiled.factor.is_same(index):
                 made[value] = (position, mapping)
 
     def producer(value: int, mapping: DimMapping | None) -> int | None:
-        found = made.get(value) if mapping is not None else None
-        return found[0] if found and found[1] == mapping else None
+        found = made.get(value)
+        return found[0] if found and found[1] in (mapping, None) else None
 
     return {
         position: tuple(map(producer, graph.nodes[position].operands, tiled.operands))

@@ -18,9 +18,8 @@ from jaxlib.mlir import ir
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
-from exla_opt.options import Options
 
-from .choose import choose
+from .choices import Choices
 from .graph import OUTSIDE, Graph, read_graphs
 
 
@@ -108,12 +107,12 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
     return blocks
 
 
-def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], options: Options) -> bool:
+def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: Choices) -> bool:
     """Move what can be split into the bodies that capture it; undo what then is not split.
 
     graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
     """
-    chains = [found for graph in graphs for found in _chains(graph, options.size_threshold)]
+    chains = [found for graph in graphs for found in _chains(graph, choices.options.size_threshold)]
     moves = [
         _clone_into(graph, chain, value, block)
         for graph, value, chain in chains
@@ -121,7 +120,7 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], options: 
     ]
     if not moves:
         return False
-    for move in _not_split(module, moves, options):
+    for move in _not_split(module, moves, choices):
         _undo(move)
     _drop_unread(moves)
     return True
@@ -129,7 +128,7 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], options: 
 
 def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
     """The big tensors that are captured and may be recomputed, and the ops that make each."""
-    captured = {value for node in graph.nodes if Trait.CONTROL_FLOW in node.traits for value in node.captures}
+    captured = {value for node in graph.nodes for value in node.operands[node.own :]}
     for value in sorted(captured):
         tensor = graph.tensors[value]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
@@ -153,10 +152,13 @@ def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
     return len(readers) == 1 and len(_reading_blocks(graph.tensors[value].value, graph.block)) == 1
 
 
-def _not_split(module: ir.Module, moves: list[_Move], options: Options) -> list[_Move]:
-    """The moves whose copy would stay whole in its new block."""
+def _not_split(module: ir.Module, moves: list[_Move], choices: Choices) -> list[_Move]:
+    """The moves whose copy would stay unsplit in its new block."""
+    blocks = {move.block for move in moves}
+    graphs = read_graphs(module, read_rules(module, choices.options.op_rules))
+    reading = [graph for graph in graphs if graph.block in blocks]  # the others have their turn when all is decided
     vanishing: set[ir.Value] = set()
-    for graph in read_graphs(module, read_rules(module, options.op_rules)):
-        for plan in choose(graph, options).plans:
+    for graph, choice in zip(reading, choices.of(reading), strict=True):
+        for plan in choice.plans:
             vanishing.update(graph.tensors[value].value for value in plan.vanished)
     return [move for move in moves if move.copy not in vanishing]

@@ -10,32 +10,44 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
-from exla_opt.ops.comparisons import asks
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
-from .body import PlannedBlock
+from .body import PlannedBlock, bodies_of
 from .graph import OUTSIDE, Graph
 from .plan import LoopPlan, Plan
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for."""
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
+
+    Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
+    """
     tensor = graph.tensors[value]
+    steps = [node for node in (graph.nodes[tensor.producer],) if Trait.CONTROL_FLOW not in node.traits]
+    readers = [
+        (graph.nodes[user], index)
+        for user, index in tensor.users
+        if index >= 0 and Trait.CONTROL_FLOW not in graph.nodes[user].traits
+    ]
     mappings = []
     for dim, size in enumerate(tensor.type.shape):
         if size < 2:
             continue
         inners = {1}
-        made = graph.nodes[tensor.producer].rule.at_result(tensor.result_index, dim)
-        if made and (mapping := made.results[tensor.result_index]):
-            inners.add(mapping.inner)
-        for user, index in tensor.users:
-            read = graph.nodes[user].rule.at_operand(index, dim) if index >= 0 else None
+        for node in steps:
+            made = node.rule.at_result(tensor.result_index, dim)
+            if made and (mapping := made.results[tensor.result_index]):
+                inners.add(mapping.inner)
+        for node, index in readers:
+            read = node.rule.at_operand(index, dim)
             if read and (mapping := read.operands[index]):
                 inners.add(mapping.inner)
         mappings += [
@@ -104,7 +116,7 @@ class Selection:
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
         others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(asks(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
+        if any(asks_inside(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
             return False
         replaced = [rival for rival in rivals if rival not in others]
         for rival in replaced:
@@ -194,10 +206,11 @@ def _intervals(plan: Plan) -> list[Interval]:
     return merged
 
 
-def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
+def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_bytes: int) -> int:
     """The predicted peak of what is alive between the loops of a block when `plans` are built.
 
-    What a loop's body needs is left out: that is a question of the tile, which every plan can answer.
+    What a loop's body needs is left out: that is a question of the tile, which every plan can answer. Loops of the
+    program, in tiles or not, take what they carry and slices of the rest.
     """
     placed: dict[int, list[LoopPlan]] = {}
     dropped: set[int] = set()
@@ -212,6 +225,9 @@ def block_peak(graph: Graph, plans: Sequence[Plan], machine: Machine) -> int:
     for node in graph.nodes:
         if node.position not in dropped and node.position != graph.terminator:
             planned.add_node(node, {})
+            if node.name in CONTROL_FLOW:
+                scratch = bodies_of(graph, node, machine).bytes_once_cut(slice_bytes)
+                planned.ops[-1] = replace(planned.ops[-1], scratch=scratch)
         for loop in placed.get(node.position, ()):
             _add_loop(planned, graph, loop)
     planned.ops = _in_order(planned.ops)
@@ -225,7 +241,7 @@ def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
     inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
     reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
     operands, numbers = (tuple(planned.of(value) for value in sorted(some)) for some in (reads - inside, results))
-    planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers))
+    planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers, scratch=loop.scratch))
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:

@@ -11,7 +11,7 @@ from tests.fuzz.makers import exactly, like, repeated
 
 Grow = Callable[[Builder, int], None]
 # The magnitude within which a loop keeps the integers that it carries.
-_CARRIED = 8.0
+CARRIED = 8.0
 
 
 def fitted(b: Builder, x: Value, kind: Type) -> Value:
@@ -38,23 +38,25 @@ def fitted(b: Builder, x: Value, kind: Type) -> Value:
     return x if x.shape == shape and places == list(range(x.rank)) else emit.broadcast(b, x, shape, places)
 
 
-def _bounded(b: Builder, x: Value) -> Value:
-    return emit.tame(b, x, _CARRIED) if dtypes.is_inexact(x.dtype) else x
+def kept_small(b: Builder, x: Value) -> Value:
+    return emit.tame(b, x, CARRIED) if dtypes.is_inexact(x.dtype) else x
 
 
-def _argument_like(b: Builder, x: Value) -> Value:
+def argument_like(b: Builder, x: Value) -> Value:
     """What is known of a carried value in every turn: a loop that carries integers keeps them small."""
     if not dtypes.is_inexact(x.dtype):
         return replace(x, name=b.fresh(), exact=True, integral=True, size=dtypes.exact_limit(x.dtype))
-    return replace(x, name=b.fresh(), exact=x.exact and x.integral, size=_CARRIED)
+    return replace(x, name=b.fresh(), exact=x.exact and x.integral, size=CARRIED)
 
 
 def repeated_body(b: Builder, x: Value, grow: Grow) -> list[Value]:
     """while with a counter, whose body makes something big and reads what is outside."""
-    carried = [_bounded(b, exactly(b, x) if x.dtype == "i1" else x)]
+    carried = [kept_small(b, exactly(b, x) if x.dtype == "i1" else x)]
     if b.chance(0.5):
-        carried.append(_bounded(b, exactly(b, b.rng.choice(b.pool))))
-    carried = [v if v.elements <= 800 else _bounded(b, emit.reduce(b, v, _any(v), range(v.rank))) for v in carried]
+        carried.append(kept_small(b, exactly(b, b.rng.choice(b.pool))))
+    carried = [
+        v if v.elements <= 800 else kept_small(b, emit.reduce(b, v, any_or_add(v), range(v.rank))) for v in carried
+    ]
     limit = b.scalar("i32", b.rng.choice((0, 1, 2, 3)))
     counter = b.scalar("i32", 0)
     while True:
@@ -79,14 +81,14 @@ def repeated_body(b: Builder, x: Value, grow: Grow) -> list[Value]:
     ]
 
 
-def _any(x: Value) -> str:
+def any_or_add(x: Value) -> str:
     return "or" if x.dtype == "i1" else "add"
 
 
 def _while_regions(
     b: Builder, carried: list[Value], limit: Value, counter: Value, grow: Grow
 ) -> tuple[list[Value], list[str]]:
-    arguments = [replace(counter, name=b.fresh(), size=3.0), *[_argument_like(b, v) for v in carried]]
+    arguments = [replace(counter, name=b.fresh(), size=3.0), *[argument_like(b, v) for v in carried]]
     with b.block(arguments, isolated=False) as condition:
         held = emit.compare(b, arguments[0], limit, "LT")
         if b.chance(0.25):
@@ -97,7 +99,7 @@ def _while_regions(
         grow(b, b.rng.randint(1, 3))
         one = b.scalar("i32", 1)
         following = emit.binary(b, "add", inner[0], one)
-        results = [_next(b, v) for v in inner[1:]]
+        results = [next_value(b, v) for v in inner[1:]]
         b.give_back([following, *results])
     return results, [condition[0], body[0]]
 
@@ -111,7 +113,7 @@ def _asked(b: Builder) -> Value:
     return emit.reduce(b, held, "or", range(held.rank))
 
 
-def _next(b: Builder, carried: Value) -> Value:
+def next_value(b: Builder, carried: Value) -> Value:
     """The carried value's next one: from what the body made last."""
     for x in reversed(b.pool[-6:]):
         if x.exact or dtypes.is_inexact(carried.dtype):
@@ -122,11 +124,11 @@ def _next(b: Builder, carried: Value) -> Value:
         made = carried
     if carried.dtype != "i1" and b.chance(0.5):
         made = emit.binary(b, "add", made, carried)
-    bounded = _bounded(b, made)
+    bounded = kept_small(b, made)
     if not dtypes.is_inexact(carried.dtype):
         return bounded
-    kept = bounded.exact and bounded.integral and bounded.size <= _CARRIED
-    return replace(bounded, exact=kept, integral=kept, size=_CARRIED)
+    kept = bounded.exact and bounded.integral and bounded.size <= CARRIED
+    return replace(bounded, exact=kept, integral=kept, size=CARRIED)
 
 
 def branches(b: Builder, x: Value, grow: Grow) -> list[Value]:
@@ -157,8 +159,8 @@ def called(b: Builder, x: Value, grow: Grow) -> list[Value]:
     given = [x, *b.rng.sample(b.pool, min(len(b.pool), b.rng.randint(0, 2)))]
     given = [v for v in given if v.exact] or [exactly(b, x)]
     name = f"{b.prefix}_f{b.fresh()[1:]}"
-    sizes = [dtypes.exact_limit(v.dtype) if not dtypes.is_inexact(v.dtype) else _CARRIED for v in given]
-    given = [_bounded(b, v) for v in given]
+    sizes = [dtypes.exact_limit(v.dtype) if not dtypes.is_inexact(v.dtype) else CARRIED for v in given]
+    given = [kept_small(b, v) for v in given]
     arguments = [replace(v, name=b.fresh(), size=size) for v, size in zip(given, sizes, strict=True)]
     with b.block(arguments, isolated=True) as body:
         grow(b, b.rng.randint(1, 3))
@@ -174,86 +176,4 @@ def called(b: Builder, x: Value, grow: Grow) -> list[Value]:
     return found
 
 
-# So many elements of a step are stored at most, of so many steps.
-_STORED = 120
-_STEPS = (1, 2, 3, 5, 17, 20)
-
-
-def stored_steps(b: Builder, x: Value, grow: Grow) -> list[Value]:
-    """A loop that stores what each step makes, and one that reads it step by step, as in the gradient of a scan."""
-    first = _bounded(b, exactly(b, x) if x.dtype == "i1" else x)
-    if first.elements > _STORED:
-        first = _bounded(b, emit.reduce(b, first, _any(first), range(first.rank)))
-    if dtypes.is_inexact(first.dtype):
-        first = replace(first, exact=False, integral=False)
-    steps = b.rng.choice(_STEPS)
-    counter, limit = b.scalar("i32", 0), b.scalar("i32", steps)
-    arguments = [replace(counter, name=b.fresh(), size=float(steps)), _argument_like(b, first)]
-    with b.block(arguments, isolated=False) as body:
-        known = {v.name for v in b.pool}
-        grow(b, b.rng.randint(1, 4))
-        made = [v for v in b.pool if v.name not in known and v.elements <= _STORED]
-        stored = b.rng.sample(made, min(len(made), b.rng.randint(1, 3)))
-        if not stored or b.chance(0.3):
-            stored.append(arguments[1])
-        arguments += [replace(v, name=b.fresh(), shape=(steps, *v.shape)) for v in stored]
-        index = _turned(b, arguments[0], limit, b.chance(0.3))
-        written = [_write_step(b, stack, v, index) for stack, v in zip(arguments[2:], stored, strict=True)]
-        following = _next(b, arguments[1])
-        b.give_back([emit.binary(b, "add", arguments[0], b.scalar("i32", 1)), following, *written])
-    empty = [b.splat(v.shape, v.dtype, 0) for v in arguments[2:]]
-    initial, types = [counter, first, *empty], [v.type for v in arguments]
-    names = b.op("stablehlo.while", initial, types, "", [_until(b, arguments, limit), body[0]])
-    after = [replace(v, name=name) for v, name in zip(arguments, names, strict=True)]
-    read = _read_steps(b, after[2:], [counter, first, limit], grow)
-    return [replace(after[1], exact=not dtypes.is_inexact(first.dtype)), read, *(after[2:3] if b.chance(0.1) else [])]
-
-
-def _read_steps(b: Builder, stacks: list[Value], start: list[Value], grow: Grow) -> Value:
-    """A loop that reads stacks step by step, in one order or the other, into a value like the one it starts with."""
-    counter, first, limit = start
-    arguments = [replace(counter, name=b.fresh(), size=float(limit.size)), _argument_like(b, first)]
-    with b.block(arguments, isolated=False) as body:
-        index = _turned(b, arguments[0], limit, b.chance(0.6))
-        b.keep(*[_read_step(b, stack, index) for stack in stacks])
-        if b.chance(0.4):
-            grow(b, 1)
-        following = _next(b, arguments[1])
-        b.give_back([emit.binary(b, "add", arguments[0], b.scalar("i32", 1)), following])
-    types = [v.type for v in arguments]
-    names = b.op("stablehlo.while", [counter, first], types, "", [_until(b, arguments, limit), body[0]])
-    return replace(arguments[1], name=names[1], exact=not dtypes.is_inexact(first.dtype))
-
-
-def _until(b: Builder, arguments: list[Value], limit: Value) -> str:
-    """The condition of a loop that counts to a limit."""
-    given = [replace(v, name=b.fresh()) for v in arguments]
-    with b.block(given, isolated=False) as condition:
-        b.give_back([emit.compare(b, given[0], limit, "LT")])
-    return condition[0]
-
-
-def _turned(b: Builder, counter: Value, limit: Value, backwards: bool) -> Value:
-    """The number of a step, or what it is from the end."""
-    if not backwards:
-        return counter
-    left = emit.binary(b, "subtract", limit, counter)
-    return replace(emit.binary(b, "subtract", left, b.scalar("i32", 1)), size=limit.size)
-
-
-def _write_step(b: Builder, stack: Value, x: Value, index: Value) -> Value:
-    part = emit.reshape(b, x, (1, *x.shape))
-    places = [index, *[b.scalar("i32", 0) for _ in x.shape]]
-    [name] = b.op("stablehlo.dynamic_update_slice", [stack, part, *places], [stack.type])
-    return replace(stack, name=name)
-
-
-def _read_step(b: Builder, stack: Value, index: Value) -> Value:
-    shape = (1, *stack.shape[1:])
-    places = [index, *[b.scalar("i32", 0) for _ in shape[1:]]]
-    attributes = f"slice_sizes = {emit.list_of(shape)}"
-    [name] = b.op("stablehlo.dynamic_slice", [stack, *places], [(shape, stack.dtype)], attributes)
-    return emit.reshape(b, replace(stack, name=name, shape=shape), shape[1:])
-
-
-CONTROL = ((repeated_body, 3), (branches, 2), (called, 2), (stored_steps, 3))
+CONTROL = ((repeated_body, 3), (branches, 2), (called, 2))

@@ -20,6 +20,7 @@ from tests.fuzz.maps import MAPS
 from tests.fuzz.movements import MOVEMENTS
 from tests.fuzz.ordering import ORDERING
 from tests.fuzz.reductions import REDUCTIONS, reduced
+from tests.fuzz.steps import STEPS
 
 Rule = Callable[[Builder, Value], list[Value]]
 Weighted = Sequence[tuple[Rule, float]]
@@ -175,7 +176,8 @@ def grow(b: Builder, steps: int) -> None:
     for _ in range(steps):
         x = _picked(b)
         if b.depth < 2 and b.chance(0.06):
-            [build] = b.rng.choices([rule for rule, _ in CONTROL], [weight for _, weight in CONTROL])
+            blocks = CONTROL + STEPS
+            [build] = b.rng.choices([rule for rule, _ in blocks], [weight for _, weight in blocks])
             b.keep(*build(b, x, grow))
             b.kinds.add(build.__name__)
             continue

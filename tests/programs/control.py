@@ -213,7 +213,7 @@ PROGRAMS: list[Program] = [
     Program("nested_loops", nested_loops, XY),
     Program("loop_of_none", loop_of_none, XY + " i32"),
     Program("carried_matrix", carried_matrix, "300x5xf32", 1.1, "carries it from one step to the next"),
-    Program("carried_elementwise", carried_elementwise, "300x5xf32", 1.0, "carries it from one step to the next"),
+    Program("carried_elementwise", carried_elementwise, "300x5xf32"),
     Program("built_by_steps", built_by_steps, "300x5xf32", 0.6),
     Program("branch_inside_loop", branch_inside_loop, "300x5xf32 300xf32"),
     # The branches read the matrix complete: one of two is left, and of a gradient three of four.

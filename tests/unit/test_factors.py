@@ -1048,7 +1048,7 @@ def test_rules_come_in_the_order_of_the_walk_and_leave_the_module_alone() -> Non
     assert len(rules) == len(names)
     counts = dict(zip(names, (len(rule.factors) for rule in rules), strict=True))
     assert (counts["tanh"], counts["reduce"], counts["while"], counts["negate"], counts["abs"]) == (2, 2, 0, 2, 1)
-    assert rules[1].reason.text == "stablehlo.while is not cut itself: its blocks are"
+    assert rules[1].reason.text == "stablehlo.while carries it from one step to the next, or returns it whole"
 
 
 def test_slots_of_a_slice_a_pad_and_a_merged_dimension() -> None:

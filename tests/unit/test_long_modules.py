@@ -15,7 +15,7 @@ from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter import region
+from exla_opt.passes.tensor_splitter import growth
 from exla_opt.passes.tensor_splitter.graph import Node
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
@@ -105,13 +105,13 @@ def test_chains_of_any_length(kind: str, threshold: int, length: int) -> None:
 def visits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a search for a region looked at an op, as "all"."""
     counts: Counter[str] = Counter()
-    visit = region._Growth.visit
+    visit = growth._Growth.visit
 
-    def counted(growth: region._Growth, node: Node) -> bool:
+    def counted(growth: growth._Growth, node: Node) -> bool:
         counts["all"] += 1
         return visit(growth, node)
 
-    monkeypatch.setattr(region._Growth, "visit", counted)
+    monkeypatch.setattr(growth._Growth, "visit", counted)
     return counts
 
 

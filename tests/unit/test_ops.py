@@ -28,8 +28,8 @@ NO_ROW = {
     "stablehlo.set_dimension_size": "its result has no fixed shape",
 }
 ALLOWED = {
-    "factors": (Stated.NONE, Stated.BY_TARGET),
-    "tile": (Stated.NONE, Stated.SAME_OP),
+    "factors": (Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS),
+    "tile": (Stated.NONE, Stated.SAME_OP, Stated.BY_BLOCKS),
     "ties": (Stated.NONE, Stated.BY_FACTORS),
     "resize": (Stated.NONE,),
     "combination": (Stated.NONE,),

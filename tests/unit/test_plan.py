@@ -15,6 +15,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+from exla_opt.passes.tensor_splitter.growth import grow
 from exla_opt.passes.tensor_splitter.loops import (
     Refusal,
     find_copies,
@@ -24,7 +25,7 @@ from exla_opt.passes.tensor_splitter.loops import (
     refuse_unsplit,
 )
 from exla_opt.passes.tensor_splitter.plan import Plan, balanced_tile, cut_runs, make_plan
-from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, find_producers, grow
+from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, find_producers
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 

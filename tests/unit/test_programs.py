@@ -18,12 +18,14 @@ from exla_opt.runtime.compare import compare
 from exla_opt.runtime.compile import Program as Compiled
 from exla_opt.runtime.compile import compile_program, run_program
 from tests.execute import random_arguments
-from tests.programs import control, indexing, kernels, networks, reductions, values
+from tests.programs import control, indexing, kernels, loops, networks, reductions, values
 from tests.programs.model import Program, export_program
 
 OPTIONS = Options(size_threshold=64_000, split_size=16_000)
 PROGRAMS = [
-    program for module in (kernels, networks, indexing, reductions, values, control) for program in module.PROGRAMS
+    program
+    for module in (kernels, networks, indexing, reductions, values, control, loops)
+    for program in module.PROGRAMS
 ]
 # What a loop's own counters, slices and alignment take, which is a lot against nothing.
 SMALL_CHANGE = 40_000

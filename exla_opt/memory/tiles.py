@@ -1,0 +1,200 @@
+"""A body of control flow as it is in one tile: the block that was read of it, with its cut tensors smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from jaxlib.mlir import ir
+
+from exla_opt.ops.traits import Trait
+
+from .block import Block, Operation, Shape
+from .fusion import fuse
+from .machine import Machine
+from .schedule import run_block
+from .seconds import seconds_in_cache, seconds_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What bodies take: bytes, and seconds of all trips."""
+
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The bodies of control flow as they are.
+
+    trips: how often they run. found: what `bytes_once_cut` has found.
+    """
+
+    blocks: list[Block]
+    trips: int
+    machine: Machine
+    found: dict[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def cost(self) -> _Cost:
+        return self.cost_of(self.blocks)
+
+    def bytes_once_cut(self, most: int) -> int:
+        """What the bodies take once their own big tensors are cut to this many bytes."""
+        if most not in self.found:
+            self.found[most] = max(run_block(once_cut(block, most), self.machine).peak for block in self.blocks)
+        return self.found[most]
+
+    def cost_of(self, blocks: list[Block]) -> _Cost:
+        """What the bodies take if they are these."""
+        price = seconds_in_cache if self.machine.kind == "cpu" else seconds_of
+        seconds = max(price(block, self.machine) for block in blocks) + self.machine.seconds_per_trip
+        return _Cost(max(run_block(block, self.machine).peak for block in blocks), self.trips * seconds)
+
+    @cached_property
+    def arithmetic(self) -> float:
+        """The seconds of the arithmetic of one trip."""
+        return self.arithmetic_of(self.blocks)
+
+    def arithmetic_of(self, blocks: list[Block]) -> float:
+        """The seconds of the arithmetic alone if the bodies are these."""
+        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=0)
+        return sum(seconds_in_cache(block, free) for block in blocks)
+
+    @cached_property
+    def written(self) -> list[tuple[ir.Value, int]]:
+        """What the bodies, and those inside them, write to memory, and its bytes."""
+        found = []
+        stack = list(self.blocks)
+        while stack:
+            block = stack.pop()
+            written = fuse(block, self.machine).tensors()
+            found += [(block.values[number], block.sizes[number]) for number in written if number in block.values]
+            stack += [body for op in block.ops for body in op.bodies]
+        return found
+
+
+@dataclass(frozen=True)
+class CutBodies:
+    """The bodies of control flow that is cut, in tiles of any length.
+
+    dims: the dimension along which each of their values is cut. length: indices in all. scale: those of one index of
+    a region.
+    """
+
+    bodies: Bodies
+    dims: dict[ir.Value, int]
+    length: int
+    scale: int
+
+    def in_tile(self, op: Operation, tile: int) -> Operation:
+        """The op with what its bodies take in a tile of the region.
+
+        Looked at for one index and for all: what is between is no more than in proportion, for the peak is the largest
+        of sums of tensors that grow with the tile or stay.
+        """
+        part = self.part(tile)
+        scratch = int(self.one.bytes + part * (self.entire.bytes - self.one.bytes))
+        seconds = self.one.seconds + part * (self.entire.seconds - self.one.seconds)
+        return replace(op, scratch=scratch, seconds=seconds)
+
+    def bytes_once_cut(self, tile: int, most: int) -> int:
+        """What the bodies take in a tile of the region once their own big tensors are cut to this many bytes."""
+        indices = min(tile * self.scale, self.length)
+        blocks = [once_cut(tile_of(block, self.dims, indices, self.length), most) for block in self.bodies.blocks]
+        return max(run_block(block, self.bodies.machine).peak for block in blocks)
+
+    def part(self, tile: int) -> float:
+        """Where a tile is between one index, 0, and all, 1."""
+        return (min(tile * self.scale, self.length) - 1) / (self.length - 1)
+
+    def repeats(self, tile: int) -> float:
+        """How many times all tiles of this length do the arithmetic of the bodies: each repeats what is not cut."""
+        entire = self.bodies.arithmetic
+        if not entire:
+            return 1.0
+        share = self.least_arithmetic + self.part(tile) * (entire - self.least_arithmetic)
+        return share * self.length / min(tile * self.scale, self.length) / entire
+
+    def bytes_per_index(self) -> int:
+        """The most that an index of the region takes of a tensor that the bodies write to memory."""
+        most = max((size for value, size in self.bodies.written if value in self.dims), default=0)
+        return -(-most * self.scale // self.length)
+
+    @cached_property
+    def least(self) -> list[Block]:
+        """The bodies in a tile of one index."""
+        return [tile_of(block, self.dims, 1, self.length) for block in self.bodies.blocks]
+
+    @cached_property
+    def least_arithmetic(self) -> float:
+        """The seconds of their arithmetic."""
+        return self.bodies.arithmetic_of(self.least)
+
+    @cached_property
+    def one(self) -> _Cost:
+        return self.bodies.cost_of(self.least)
+
+    @property
+    def entire(self) -> _Cost:
+        return self.bodies.cost
+
+
+def once_cut(block: Block, most: int) -> Block:
+    """The block as it is once its own big tensors are cut: each takes at most this many bytes.
+
+    What it returns, what is written in place and what loops in it carry stays as it is.
+    """
+    made = block.copied()
+    kept = set(block.returned)
+    for op in block.ops:
+        if not op.traits & (Trait.CONTROL_FLOW | Trait.IN_PLACE):
+            for number in op.results:
+                if number not in kept:
+                    made.sizes[number] = min(made.sizes[number], most)
+    made.ops = [
+        replace(op, bodies=tuple(once_cut(body, most) for body in op.bodies)) if op.bodies else op for op in block.ops
+    ]
+    return made
+
+
+def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) -> Block:
+    """The block with `tile` of `length` indices of each cut tensor. dims: the dimension along which each is cut.
+
+    What XLA makes of a cut tensor, a copy in another layout say, is smaller by as much.
+    """
+    made = block.copied()
+    cut: dict[int, int] = {}  # by tensor, where the cut dimension stands in it
+
+    def shrink(number: int, dim: int | None) -> None:
+        made.sizes[number] = block.sizes[number] * tile // length
+        if dim is not None:
+            shape = list(block.shapes[number])
+            shape[dim] = max(shape[dim] * tile // length, 1)
+            made.shapes[number] = tuple(shape)
+            cut[number] = dim
+
+    for number, value in block.values.items():
+        if value in dims:
+            full = tuple(ir.RankedTensorType(value.type).shape)
+            shrink(number, _place_of(block.shapes[number], full, dims[value], length))
+    for op in block.ops:  # what only the compiler makes
+        if op.name in ("convert", "transpose") and op.operands[0] in cut and op.results[0] not in cut:
+            source, [result] = op.operands[0], op.results
+            shrink(result, _place_of(block.shapes[result], block.shapes[source], cut[source], length))
+    made.ops = [
+        replace(op, bodies=tuple(tile_of(body, dims, tile, length) for body in op.bodies)) if op.bodies else op
+        for op in block.ops
+    ]
+    return made
+
+
+def _place_of(shape: Shape, full: Shape, dim: int, length: int) -> int | None:
+    """Where the cut dimension of a tensor of shape `full` stands in a copy, which may have another order or rank."""
+    if shape == full:
+        return dim
+    alike = [place for place, size in enumerate(shape) if size == full[dim]]
+    merged = [place for place, size in enumerate(shape) if size % length == 0]
+    return next(iter(alike or merged), None)

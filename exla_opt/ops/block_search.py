@@ -1,0 +1,297 @@
+"""Finds how a block of control flow runs on one tile: which of its values are cut, which are sums, which stay.
+
+NOTE [How a cut is followed through a block]
+
+Some values come in cut: arguments that a loop carries in tiles, or captured ones. What is made of them must be cut, or
+become a partial sum, or the block is refused. An op that reads a cut value beside one that does not depend on it wants
+that other one in slices as well. The wish is followed back: to an argument, which joins those that are cut, so that the
+caller asks again; to a captured value, which is then read in slices; to an op that is cut along the way and computes
+only the tile; and where none of this goes, the value stays as it is, and a slice is cut from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.walk import captured_values, operations_of, walk
+
+from .block_flow import BARRIER, BlockFlow, ControlFactor, Partial, Refused, State
+from .factor import DimMapping, Factor, Kind, LaidFactor, OpRule, lay_factor
+from .partial_sums import adds_up, is_zero, linear_operands
+from .traits import Trait, traits_of
+
+
+class AsksFactor(Protocol):
+    """The rule of control flow, asked by a block around it."""
+
+    @property
+    def values(self) -> list[ir.Value]:
+        """The op's operands, and what its blocks capture behind them."""
+
+    def factor_from(self, operands: Mapping[int, State], length: int) -> ControlFactor:
+        """The factor with which operands, captured ones included, are in these states. Raises Refused."""
+
+
+def number_ops(block: ir.Block, first: int) -> tuple[list[int], int]:
+    """The numbers of a block's ops in the order of `walk`, the first being `first`, and the number behind them all."""
+    numbers = []
+    for op in operations_of(block):
+        numbers.append(first)
+        first += 1 + sum(1 for region in op.regions for inner in region.blocks for _ in walk(inner)) * (
+            Trait.CONTROL_FLOW in traits_of(op.name)
+        )
+    return numbers, first
+
+
+@dataclass(slots=True)
+class BlockSearch:
+    """One walk over a block; see the note above.
+
+    rules, numbers: the rules of the module's ops, and which of them are those of the block's. states: what comes in cut
+    or as a partial sum. returned: by place, what the block must return cut, or as a partial sum. length: how many
+    indices are cut. joined: the arguments that are found to be cut, or partial sums, as well. captured: how captured
+    values are read in slices. held: by the place of a barrier, what it holds in the tile: the numbers of its operands,
+    and how they are cut.
+    """
+
+    block: ir.Block
+    rules: Sequence[OpRule]
+    numbers: Sequence[int]
+    length: int
+    states: dict[ir.Value, State]
+    returned: Mapping[int, State]
+    joined: dict[ir.Value, State] = field(default_factory=dict)
+    captured: dict[ir.Value, set[DimMapping]] = field(default_factory=dict)
+    ops: list[ir.Operation] = field(default_factory=list)
+    place: dict[ir.Value, int] = field(default_factory=dict)
+    tiles: dict[int, list[LaidFactor]] = field(default_factory=dict)
+    forms: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
+    made: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
+    cut_only: set[int] = field(default_factory=set)
+    held: dict[int, dict[tuple[int, DimMapping | None], None]] = field(default_factory=dict)
+
+    def run(self) -> list[State | None]:
+        """Follow what is cut to the end of the block; the states of what it returns. Raises Refused."""
+        self.ops = operations_of(self.block)
+        self.place = {result: place for place, op in enumerate(self.ops) for result in op.results}
+        for place, op in enumerate(self.ops[:-1]):
+            self.visit(place, op)
+        values = list(self.ops[-1].operands)
+        for index, state in self.returned.items():
+            self.require(values[index], state, self.ops[-1])
+        return [self.returned.get(index, self.states.get(value)) for index, value in enumerate(values)]
+
+    def require(self, value: ir.Value, state: State, op: ir.Operation) -> None:
+        """A value that must be in this state."""
+        known = self.states.get(value)
+        if known is None and isinstance(state, DimMapping):
+            self.want(value, state)
+        elif known is None:
+            self.want_sum(value, op)
+        elif known != state:
+            raise Refused("what is cut comes back in another form than it went in", op)
+
+    def visit(self, place: int, op: ir.Operation) -> None:
+        operands = self.values_of(place, op)
+        is_code = len(op.regions) and Trait.CONTROL_FLOW not in traits_of(op.name)
+        if is_code and not self.states.keys().isdisjoint(captured_values(op)):
+            raise Refused(f"the code of {op.name} reads what is cut", op)
+        states = {index: state for index, value in enumerate(operands) if (state := self.states.get(value)) is not None}
+        if not states:
+            return
+        if op.name == BARRIER:
+            self.pass_through(place, op, states)
+        elif Trait.CONTROL_FLOW in traits_of(op.name):
+            self.enter(place, op, operands, states)
+        elif any(isinstance(state, Partial) for state in states.values()):
+            self.sum(op, states)
+        else:
+            self.cut(place, op, states)
+
+    def values_of(self, place: int, op: ir.Operation) -> list[ir.Value]:
+        """The operands of an op of the block, those captured by control flow behind its own."""
+        if Trait.CONTROL_FLOW not in traits_of(op.name):
+            return list(op.operands)
+        return cast(AsksFactor, self.rules[self.numbers[place]]).values
+
+    def pass_through(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
+        """A barrier: every result is as its operand."""
+        for index, state in states.items():
+            self.states[op.results[index]] = state
+            self.hold(place, index, state if isinstance(state, DimMapping) else None)
+
+    def hold(self, place: int, index: int, mapping: DimMapping | None) -> None:
+        """Note what a barrier holds in the tile: one barrier holds all of it."""
+        self.held.setdefault(place, {})[index, mapping] = None
+        if mapping is not None:
+            self.made.add((self.ops[place].results[index], mapping))
+
+    def enter(self, place: int, op: ir.Operation, operands: Sequence[ir.Value], states: Mapping[int, State]) -> None:
+        """Control flow, which is cut as its blocks are."""
+        rule = cast(AsksFactor, self.rules[self.numbers[place]])
+        factor = rule.factor_from(states, self.length)
+        self.add_tile(place, op, LaidFactor(factor, 1, 0, factor.operands, factor.results))
+        for index in factor.summed:
+            start = operands[index] if len(op.operands) == len(op.results) else None
+            if start is not None and self.states.get(start) is None:
+                self.want_sum(start, op)
+        for index, mapping in enumerate(factor.results):
+            if mapping is not None:
+                self.states[op.results[index]] = mapping
+            elif index in factor.summed:
+                self.states[op.results[index]] = Partial.SUM
+
+    def sum(self, op: ir.Operation, states: Mapping[int, State]) -> None:
+        """An op on a partial sum."""
+        partial = [index for index, state in states.items() if isinstance(state, Partial)]
+        needed = linear_operands(op, partial)
+        if needed is None or len(partial) < len(states):
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op)
+        for index in needed:
+            if index not in states:
+                self.want_sum(op.operands[index], op)
+        self.states.update(dict.fromkeys(op.results, Partial.SUM))
+
+    def cut(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
+        """An op on slices."""
+        rule = self.rules[self.numbers[place]]
+        for index, state in states.items():
+            assert isinstance(state, DimMapping)
+            laid = self.lay(rule.at_operand(index, state.dim, state.inner), index, state)
+            if laid is not None and all(laid.operands[other] == known for other, known in states.items()):
+                break
+        else:
+            raise Refused(rule.why().text, op)
+        if laid.factor.kind is Kind.REDUCING and not adds_up(op, laid.factor):
+            raise Refused(f"{op.name} over what is cut is no sum from zero", op)
+        self.add_tile(place, op, laid)
+        for result, mapping in zip(op.results, laid.results, strict=True):
+            self.states[result] = mapping or Partial.SUM
+
+    def lay(self, factor: Factor | None, index: int, wanted: DimMapping, of_result: bool = False) -> LaidFactor | None:
+        """A factor on the indices of the loop, if it has neither an order nor a shift there."""
+        own = None if factor is None else (factor.results if of_result else factor.operands)[index]
+        laid = lay_factor(factor, own, wanted) if factor is not None and own is not None else None
+        if laid is None or laid.factor.kind not in (Kind.INDEPENDENT, Kind.REDUCING) or laid.factor.least > 1:
+            return None
+        independent = laid.factor.kind is Kind.INDEPENDENT
+        if laid.offset or (independent and None in laid.results and not isinstance(laid.factor, ControlFactor)):
+            return None
+        present = [mapping for mapping in (*laid.operands, *laid.results) if mapping is not None]
+        return laid if all(mapping.low == 0 and mapping.length == self.length for mapping in present) else None
+
+    def add_tile(self, place: int, op: ir.Operation, laid: LaidFactor) -> None:
+        """Note how an op that depends on what is cut is cut, and what it reads in slices."""
+        self.tiles.setdefault(place, []).append(laid)
+        self.cut_only.add(place)
+        self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
+        for value, mapping in zip(self.values_of(place, op), laid.operands, strict=True):
+            if mapping is not None and value not in self.states:
+                self.want(value, mapping)
+
+    def want(self, value: ir.Value, mapping: DimMapping) -> None:
+        """A value that does not depend on what is cut, and is read in slices."""
+        queue = [(value, mapping)]
+        while queue:
+            value, mapping = form = queue.pop()
+            if form in self.forms or self.states.get(value) == mapping:
+                continue
+            self.forms.add(form)
+            place = self.place.get(value)
+            if place is None and value.owner == self.block:
+                if self.joined.setdefault(value, mapping) != mapping:
+                    raise Refused("a value that the loop carries is read in two different slices")
+                continue
+            if place is None:
+                self.captured.setdefault(value, set()).add(mapping)
+                continue
+            op, index = self.ops[place], ir.OpResult(value).result_number
+            if op.name == BARRIER:
+                self.hold(place, index, mapping)
+                queue.append((op.operands[index], mapping))
+                continue
+            laid = self.from_result(place, index, mapping)
+            if laid is None:
+                continue  # a slice is cut from it
+            self.tiles.setdefault(place, []).append(laid)
+            self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
+            queue += [(v, m) for v, m in zip(self.values_of(place, op), laid.operands, strict=True) if m is not None]
+
+    def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
+        """How an op that depends on nothing cut may compute a tile alone."""
+        found = self.rules[self.numbers[place]].at_result(index, mapping.dim, mapping.inner)
+        laid = self.lay(found, index, mapping, of_result=True)
+        if laid is None or laid.factor.kind is not Kind.INDEPENDENT or laid.factor.summed:
+            return None
+        return laid
+
+    def want_sum(self, value: ir.Value, op: ir.Operation) -> None:
+        """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear."""
+        if is_zero(value) or self.states.get(value) is Partial.SUM:
+            return
+        if value.owner == self.block:
+            if self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
+                raise Refused("a value that the loop carries is both cut and summed", op)
+            return
+        place = self.place.get(value)
+        maker = None if place is None else self.ops[place]
+        if maker is not None and maker.name == "stablehlo.while":
+            self.want_sum(maker.operands[ir.OpResult(value).result_number], op)
+            return
+        needed = None if maker is None or self.states.get(value) is not None else linear_operands(maker, ())
+        if not needed or maker is None:
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op)
+        for index in needed:
+            self.want_sum(maker.operands[index], op)
+
+    def finish(self, needed_outside: set[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
+        """What the block becomes, and the values from outside and arguments that it needs unsplit.
+
+        needed_outside: those that something else needs so.
+        """
+        returned = tuple(
+            state if isinstance(state := self.returned.get(index, self.states.get(value)), DimMapping) else None
+            for index, value in enumerate(self.ops[-1].operands)
+        )
+        demanded: set[tuple[ir.Value, DimMapping | None]] = {(value, None) for value in needed_outside}
+
+        def demand(values: Sequence[ir.Value], mappings: Sequence[DimMapping | None]) -> None:
+            for value, mapping in zip(values, mappings, strict=True):
+                demanded.add((value, mapping if mapping is not None and self.has_form(value, mapping) else None))
+
+        tiles: dict[int, tuple[LaidFactor, ...]] = {}
+        held: dict[int, tuple[tuple[int, DimMapping | None], ...]] = {}
+        plain: set[int] = set()
+        demand(self.ops[-1].operands, returned)
+        for place in range(len(self.ops) - 2, -1, -1):
+            op = self.ops[place]
+            results = list(op.results)
+            if place in self.held:
+                unsplit = {(index, None): None for index, result in enumerate(results) if (result, None) in demanded}
+                cut = [(index, mapping) for index, mapping in self.held[place] if (results[index], mapping) in demanded]
+                held[place] = tuple(dict.fromkeys([*cut, *unsplit]))
+                demand([op.operands[index] for index, _ in held[place]], [mapping for _, mapping in held[place]])
+                continue
+            for laid in dict.fromkeys(self.tiles.get(place, ())):
+                made = [pair for pair in zip(results, laid.results, strict=True) if pair[1] or place in self.cut_only]
+                if not demanded.isdisjoint(made):
+                    tiles[place] = (*tiles.get(place, ()), laid)
+                    demand(self.values_of(place, op), laid.operands)
+            if place not in self.cut_only and any((result, None) in demanded for result in results):
+                plain.add(place)
+                values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]
+                demand(values, [None] * len(values))
+        needed = {value for value, mapping in demanded if mapping is None}
+        cut_values = {value: mapping for value, mapping in self.forms | self.made if value not in needed}
+        cut_values |= {value: state for value, state in self.states.items() if isinstance(state, DimMapping)}
+        return BlockFlow(tiles, held, frozenset(plain), returned, cut_values), needed
+
+    def has_form(self, value: ir.Value, mapping: DimMapping) -> bool:
+        """Whether there is a tile of the value that nobody has to cut from it."""
+        if self.states.get(value) == mapping or (value, mapping) in self.made:
+            return True
+        return value not in self.place and value.owner != self.block and len(self.captured.get(value, ())) == 1

@@ -1,0 +1,269 @@
+"""The factors of loops and branches: a dimension that every step treats independently, or adds up over.
+
+    while (%c : [i,j], %s : [j]) { return f(%c), %s + sum_i(%c) }    ([i,j], [j]) -> ([i,j], [j])    %s is a sum over i
+
+A factor starts from one carry, or from one captured tensor, and one of its dimensions. `block_search` follows it
+through the body; whatever carry it reaches joins it, and the body is walked again, until nothing joins. The condition
+of a loop must not depend on any of it. Found when it is asked for, and remembered: most loops are never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.build import shape_of
+from exla_opt.ir.locations import describe
+from exla_opt.ir.walk import captured_values, operands_of, operations_of, terminator, walk_regions
+from exla_opt.remarks import Reason
+
+from .block_flow import ControlFactor, Partial, Refused, State
+from .block_search import BlockSearch, number_ops
+from .effects import has_side_effect
+from .factor import DimMapping, Factor, Kind, OpRule
+from .partial_sums import is_zero
+from .traits import Trait, has_trait
+
+_LOOP = "stablehlo.while"
+_Key = tuple[frozenset[tuple[int, State]], frozenset[tuple[int, State]], int]
+
+
+@dataclass(frozen=True, eq=False)
+class ControlRule(OpRule):
+    """The rule of one loop or branch.
+
+    op, number: the op, and its number among `rules`, those of the module. found: the answers so far. shared: those by
+    each operand or result that is cut. refused: why there was none, last.
+    """
+
+    op: ir.Operation
+    number: int
+    rules: Sequence[OpRule]
+    found: dict[_Key, ControlFactor | Refused] = field(default_factory=dict)
+    shared: dict[tuple[bool | int | DimMapping, ...], ControlFactor] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    @cached_property
+    def values(self) -> list[ir.Value]:
+        """The op's operands, and what its blocks capture behind them."""
+        return operands_of(self.op)
+
+    def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
+        """As of any op; an operand behind the op's own is a captured value."""
+        return self.cut_at(self.values[index], {index: (dim, inner)}, {})
+
+    def at_result(self, index: int, dim: int, inner: int = 1) -> Factor | None:
+        """As of any op."""
+        return self.cut_at(self.op.results[index], {}, {index: (dim, inner)})
+
+    def why(self) -> Reason:
+        """The general reason, and why the last question had no answer."""
+        if not self.refused:
+            return self.reason
+        refused = self.refused[-1]
+        text = f"{self.reason.text}: {refused.reason}"
+        if refused.op is None:
+            return Reason(self.reason.code, text)
+        return Reason(self.reason.code, text, refused.op.name, describe(refused.op))
+
+    def cut_at(
+        self, value: ir.Value, operands: Mapping[int, tuple[int, int]], results: Mapping[int, tuple[int, int]]
+    ) -> Factor | None:
+        """The factor of one dimension of one operand or result, given as (dim, inner)."""
+        [(dim, inner)] = [*operands.values(), *results.values()]
+        size = shape_of(value)[dim]
+        if size % inner or size < 2 * inner:
+            return None
+        mapping = DimMapping(dim, size // inner, inner)
+        known = self.shared.get((bool(results), *operands, *results, mapping))
+        if known is not None:
+            return known
+        try:
+            factor = self.factor_from(dict.fromkeys(operands, mapping), mapping.length, dict.fromkeys(results, mapping))
+            self.check_starts(factor)
+        except Refused as refused:
+            self.refused.append(refused)
+            return None
+        # From each of these the search would lead to the same factor, or to a part of it.
+        for is_result, mappings in ((False, factor.operands), (True, factor.results)):
+            for index, own in enumerate(mappings):
+                if own is not None:
+                    self.shared.setdefault((is_result, index, own), factor)
+        return factor
+
+    def extended(
+        self, factor: ControlFactor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
+    ) -> ControlFactor | None:
+        """The factor with which more operands and results are cut; None where they cannot be."""
+        before = {index: mapping for index, mapping in enumerate(factor.operands) if mapping is not None}
+        after = {index: mapping for index, mapping in enumerate(factor.results) if mapping is not None}
+        if any(mapping.length != factor.size for mapping in (*operands.values(), *results.values())):
+            return None
+        try:
+            found = self.factor_from(before | dict(operands), factor.size, after | dict(results))
+            self.check_starts(found)
+        except Refused:
+            return None
+        return found
+
+    def check_starts(self, factor: ControlFactor) -> None:
+        """What is summed starts from zero in every tile; its own start is added at the end, if adding is all."""
+        if self.op.name != _LOOP:
+            return
+        for index in factor.summed:
+            if index not in factor.added and not is_zero(self.op.operands[index]):
+                raise Refused("what is summed over the cut does not start from zero")
+
+    def factor_from(
+        self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
+    ) -> ControlFactor:
+        """The factor with which operands, captured ones included, and results are in these states.
+
+        length: how many indices are cut. Raises Refused.
+        """
+        key = (frozenset(operands.items()), frozenset((results or {}).items()), length)
+        if key not in self.found:
+            try:
+                self.check_effects()
+                find = self.of_loop if self.op.name == _LOOP else self.of_branch
+                self.found[key] = find(operands, results or {}, length)
+            except Refused as refused:
+                self.found[key] = refused
+        found = self.found[key]
+        if isinstance(found, Refused):
+            raise found
+        return found
+
+    def check_effects(self) -> None:
+        """Every tile runs the blocks again: what must happen once, or on all devices at a time, must not be in them."""
+        for block in (block for region in self.op.regions for block in region.blocks):
+            for inner in walk_regions(block):
+                if has_side_effect(inner) or has_trait(inner, Trait.COLLECTIVE):
+                    raise Refused(f"{inner.name} must not be repeated for each slice", inner)
+
+    def of_loop(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
+        condition, body = (region.blocks[0] for region in self.op.regions)
+        count = len(self.op.operands)
+        carried = {index: state for index, state in operands.items() if index < count} | dict(results)
+        values = self.values
+        captured = {values[index]: state for index, state in operands.items() if index >= count}
+        numbers, _ = number_ops(body, number_ops(condition, self.number + 1)[1])
+        arguments = list(body.arguments)
+        tested = set(captured_values_of(condition))
+        while True:
+            if not tested.isdisjoint(captured) or any(map(_is_read, (condition.arguments[index] for index in carried))):
+                raise Refused("it runs until all along that dimension is done: its condition depends on what is cut")
+            states = {arguments[index]: state for index, state in carried.items()} | captured
+            search = BlockSearch(body, self.rules, numbers, length, states, carried)
+            after = search.run()
+            joined = {ir.BlockArgument(value).arg_number: state for value, state in search.joined.items()}
+            for index, state in enumerate(after):
+                if state is not None and index not in carried and joined.setdefault(index, state) != state:
+                    raise Refused("what is cut comes back in another form than it went in")
+            if not joined:
+                break
+            carried |= joined
+        flow, needed = search.finish(tested)
+        mappings = tuple(_mapping(carried.get(index)) for index in range(count))
+        summed = tuple(sorted(index for index, state in carried.items() if isinstance(state, Partial)))
+        return ControlFactor(
+            Kind.INDEPENDENT,
+            length,
+            (*mappings, *_captured(values[count:], captured, search, needed)),
+            mappings,
+            summed=summed,
+            flows=(flow,),
+            added=tuple(index for index in summed if _only_added(body, index, search)),
+        )
+
+    def of_branch(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
+        if 0 in operands:
+            raise Refused("which branch runs depends on what is cut")
+        blocks = [region.blocks[0] for region in self.op.regions]
+        values = self.values
+        captured = {values[index]: state for index, state in operands.items()}
+        wanted = dict(results)
+        while True:
+            first, searches = self.number + 1, []
+            joined: dict[int, State] = {}
+            for block in blocks:
+                numbers, first = number_ops(block, first)
+                search = BlockSearch(block, self.rules, numbers, length, dict(captured), wanted)
+                searches.append(search)
+                for index, state in enumerate(search.run()):
+                    if state is not None and index not in wanted and joined.setdefault(index, state) != state:
+                        raise Refused("its branches are cut in different ways")
+            if not joined:
+                break
+            wanted |= joined
+        finished = [search.finish(set()) for search in searches]
+        needed = set().union(*(needed for _, needed in finished))
+        for search in searches[1:]:
+            for value, forms in search.captured.items():
+                searches[0].captured.setdefault(value, set()).update(forms)
+        return ControlFactor(
+            Kind.INDEPENDENT,
+            length,
+            (None, *_captured(values[1:], captured, searches[0], needed)),
+            tuple(_mapping(wanted.get(index)) for index in range(len(self.op.results))),
+            summed=tuple(sorted(index for index, state in wanted.items() if isinstance(state, Partial))),
+            flows=tuple(flow for flow, _ in finished),
+        )
+
+
+def captured_values_of(block: ir.Block) -> list[ir.Value]:
+    """What a block reads from outside."""
+    inside: set[ir.Value] = set(block.arguments)
+    read: list[ir.Value] = []
+    for op in operations_of(block):
+        read += [*op.operands, *(captured_values(op) if len(op.regions) else ())]
+        inside.update(op.results)
+    return [value for value in read if value not in inside]
+
+
+def _is_read(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
+
+
+def _mapping(state: State | None) -> DimMapping | None:
+    return state if isinstance(state, DimMapping) else None
+
+
+def _captured(
+    values: Sequence[ir.Value], known: Mapping[ir.Value, State], search: BlockSearch, needed: set[ir.Value]
+) -> list[DimMapping | None]:
+    """How each captured value is read: in slices, if all that read it do so alike."""
+    found = []
+    for value in values:
+        forms = search.captured.get(value, set())
+        if value in known:
+            found.append(_mapping(known[value]))
+        else:
+            found.append(next(iter(forms)) if len(forms) == 1 and value not in needed else None)
+    return found
+
+
+def _only_added(body: ir.Block, index: int, search: BlockSearch) -> bool:
+    """Whether a carry is only ever added to: its start may be added at the end as well."""
+    value = body.arguments[index]
+    target = terminator(body).operands[index]
+    while value != target:
+        uses = list(value.uses)
+        if len(uses) != 1:
+            return False
+        user = uses[0].owner.operation
+        place = search.place.get(user.results[0]) if len(user.results) else None
+        if place is None:
+            return False
+        if user.name == "stablehlo.add":
+            value = user.results[0]
+            continue
+        laid = search.tiles.get(place, [None])[0]
+        number = uses[0].operand_number
+        if laid is None or not isinstance(laid.factor, ControlFactor) or number not in laid.factor.added:
+            return False
+        value = user.results[number]
+    return len(list(target.uses)) == 1

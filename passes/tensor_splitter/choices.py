@@ -1,0 +1,85 @@
+"""Remembers what is chosen in the blocks of control flow, which most rounds leave as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.values import splat_value
+from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ops.block_flow import ControlFactor
+from exla_opt.ops.traits import Trait
+from exla_opt.options import Options
+
+from .choose import Choice, choose
+from .graph import Graph
+
+
+class Choices:
+    """The choices of all blocks, round by round: a block that is as it was is not looked at again.
+
+    A choice speaks of a block in numbers, so it holds as long as the block's text would be the same. Plans that cut
+    loops of the program know these by their values, and are made anew. Where there was nothing to do, a change inside
+    of a block's loops is no reason to look again, but for a thorough look.
+    """
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.known: dict[tuple[ir.Block, bool, int], Choice] = {}
+        self.texts: dict[Hashable, int] = {}
+
+    def of(self, graphs: Sequence[Graph], thorough: bool = True) -> list[Choice]:
+        """What is to be done in each of these blocks of a module, the outer ones standing first."""
+        texts: dict[ir.Block, tuple[int, int]] = {}
+        for graph in reversed(graphs):
+            if graph.nested or any(Trait.CONTROL_FLOW in node.traits for node in graph.nodes):
+                self.text_of(graph.block, texts)
+        return [self.choice(graph, texts, thorough) for graph in graphs]
+
+    def choice(self, graph: Graph, texts: Mapping[ir.Block, tuple[int, int]], thorough: bool) -> Choice:
+        if graph.block not in texts:
+            return choose(graph, self.options)
+        text, outline = texts[graph.block]
+        for known in (text, outline)[: 1 if thorough else 2]:
+            if (graph.block, graph.tile, known) in self.known:
+                return self.known[graph.block, graph.tile, known]
+        found = choose(graph, self.options)
+        if not found.plans:
+            self.known[graph.block, graph.tile, outline] = found
+        if not any(isinstance(tiled.factor, ControlFactor) for plan in found.plans for tiled in plan.tiled.values()):
+            self.known[graph.block, graph.tile, text] = found
+        return found
+
+    def text_of(self, block: ir.Block, texts: dict[ir.Block, tuple[int, int]]) -> tuple[int, int]:
+        """Numbers that stand for the text of a block, with what is known of the values that it captures.
+
+        The second leaves out what is in its loops and branches. texts: of blocks inside, as far as they are known.
+        """
+        if block in texts:
+            return texts[block]
+        numbers: dict[ir.Value, int] = {value: index for index, value in enumerate(block.arguments)}
+        words: list[Hashable] = [tuple([value.type for value in block.arguments])]
+        inside: list[Hashable] = []
+
+        def number(value: ir.Value) -> int:
+            if value not in numbers:
+                numbers[value] = len(numbers)
+                words.append((value.type, splat_value(value)))
+            return numbers[value]
+
+        for view in block.operations:
+            op = view.operation
+            read = tuple([number(value) for value in op.operands])
+            attributes = op.attributes
+            noted = tuple([(attributes[place].name, attributes[place].attr) for place in range(len(attributes))])
+            words.append((op.name, read, noted, tuple([value.type for value in op.results])))
+            if len(op.regions):
+                blocks = tuple([self.text_of(inner, texts)[0] for region in op.regions for inner in region.blocks])
+                captured = tuple([number(value) for value in captured_values(op)])
+                (inside if op.name in CONTROL_FLOW else words).append((captured, blocks))
+            for value in op.results:
+                numbers[value] = len(numbers)
+        outline = self.texts.setdefault(tuple(words), len(self.texts))
+        texts[block] = (self.texts.setdefault((outline, *inside), len(self.texts)), outline)
+        return texts[block]
