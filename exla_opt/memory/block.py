@@ -56,7 +56,6 @@ class Operation:
     order: Shape = ()
     is_bare: bool = False
     seconds: float = 0.0
-    is_turned: bool = False
 
 
 @dataclass(slots=True)
