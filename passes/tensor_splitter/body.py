@@ -250,7 +250,8 @@ def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
         return 1
     fixed = body_peak(body, 1)
     grown = body_peak(body, longest)
-    room = (MOST_CARRIED_ALIVE if body.planned.inside else MOST_SLICES_ALIVE) * slice_bytes
+    carries = any(Trait.IN_PLACE in body.planned.ops[place].traits for place in body.planned.inside)
+    room = (MOST_CARRIED_ALIVE if carries else MOST_SLICES_ALIVE) * slice_bytes
     if grown <= room or grown <= fixed:
         return longest
     return max(min(longest, (room - fixed) * (longest - 1) // (grown - fixed)), longest // MOST_SLICES_ALIVE, 1)
