@@ -28,6 +28,8 @@ from exla_opt.sizes import format_size
 _SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
+# What is smaller than such a part of what the limit leaves may stay unsplit.
+_PARTS_OF_ROOM = (4, 16, 64)
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
 # Without this pass no size changes anything.
@@ -243,8 +245,12 @@ def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Optio
     room = limit - (unsplit.peak - unsplit.temp)
     best = options.machine.slices[1]
     if options.machine.kind == "cpu":
-        for size in sorted(_cached_first(unsplit.temp, room, best), key=lambda size: size > room):
-            yield replace(options, size_threshold=size, split_size=size)
+        sizes = sorted(_cached_first(unsplit.temp, room, best), key=lambda size: size > room)
+        first = [(size, size) for size in sizes[:1]]
+        # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large.
+        coarse = [(room // part, size) for _, size in first for part in _PARTS_OF_ROOM if room // part > 2 * size]
+        for threshold, size in [*first, *coarse, *((size, size) for size in sizes[1:])]:
+            yield replace(options, size_threshold=threshold, split_size=size)
         return
     for size in sorted(_falling(unsplit.temp // 2, room), key=lambda size: size > room // 2):
         # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
