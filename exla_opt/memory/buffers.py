@@ -21,6 +21,7 @@ class Buffers:
     order: the kernels as they run, as places in the block's ops; a step is a place in it.
     last: the step in which each tensor is read last; that of what is returned comes behind all of them.
     others: for each op that is written by a kernel with several results, those that write the others.
+    step_of: the step of each kernel; of those that run as one, that of the last.
     """
 
     def __init__(self, fusion: Fusion, order: list[int]):
@@ -32,24 +33,45 @@ class Buffers:
         for step, kernel in enumerate(order):
             for value in self.block.ops[kernel].results:
                 self.last.setdefault(value, step)
-        step_of = {kernel: step for step, kernel in enumerate(order)} if fusion.joined else {}
+        self.step_of = {kernel: step for step, kernel in enumerate(order)}
         self.others = {
             kernel: [each for each in group if each != kernel] for group in fusion.joined for kernel in group
         }
         for group in fusion.joined:  # one kernel, which reads and writes all at once
-            steps = {step_of[kernel] for kernel in group}
+            steps = {self.step_of[kernel] for kernel in group}
+            self.step_of.update(dict.fromkeys(group, max(steps)))
             for kernel in group:
                 read = [value for value in fusion.inputs[kernel] if self.last[value] in steps]
                 self.last.update(dict.fromkeys(read, max(steps)))
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
-        """These tensors, those that became one of them by updates in place, and those that were there before."""
-        found = set(held)
+        """These tensors, those that became one of them by updates in place, and those that were there before.
+
+        What is written over a donated argument lies in its buffer from where that is not read any more.
+        """
+        arguments = dict(self.block.donated)
+        found = {value for value in held if self.is_free_for(arguments.get(value), value)}
         for step in range(len(self.order) - 1, -1, -1):
-            op = self.block.ops[self.order[step]]
-            found.update(old for new, old in self.in_place(op) if new in found and self.dies(old, step))
+            for new, old in self.in_place(self.block.ops[self.order[step]]):
+                if new not in found or not self.dies(old, step):
+                    continue
+                if self.is_free_for(arguments.get(new), old):
+                    found.add(old)
+                    if new in arguments:
+                        arguments[old] = arguments[new]
         return found
+
+    def is_free_for(self, argument: int | None, value: int) -> bool:
+        """Whether the buffer of a donated argument, if any, can be that of a tensor from where it is first written."""
+        position = self.fusion.producer.get(value)
+        if argument is None or position is None or argument not in self.last:
+            return True
+        first, last = self.step_of[position], self.last[argument]
+        if first != last:
+            return last < first
+        updated = (value, argument) in self.in_place(self.block.ops[position])
+        return updated or argument in self.reusable(position, value, is_lent=True)
 
     def in_place(self, op: Operation) -> list[tuple[int, int]]:
         """The results of an op with the operands whose buffers they take, if nobody reads those later."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
+from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op, splat_value
@@ -70,14 +71,7 @@ def read_numbered(
 
 def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
     """The results that are written over arguments, and those."""
-    if "arg_attrs" not in function.attributes:
-        return {}
-    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    return {
-        block.returned[ir.IntegerAttr(each["tf.aliasing_output"]).value]: argument
-        for argument, each in zip(block.arguments, attributes, strict=True)
-        if "tf.aliasing_output" in each
-    }
+    return {block.returned[result]: block.arguments[place] for place, result in aliased_results(function).items()}
 
 
 class _Reader:

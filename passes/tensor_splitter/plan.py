@@ -12,13 +12,14 @@ from math import log2
 
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
-from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from .body import MOST_SLICES_ALIVE, Body, body_of, body_peak, body_seconds, bytes_per_index, longest_tile
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
+from .overwrite import Overwritten, find_overwritten
 from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
@@ -35,10 +36,14 @@ class TileRun:
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """One stage of a region as code: its runs in order."""
+    """One stage of a region as code: its runs in order.
+
+    overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
+    """
 
     stage: Stage
     runs: tuple[TileRun, ...]
+    overwritten: Overwritten
 
     @property
     def trips(self) -> int:
@@ -144,10 +149,16 @@ def make_plan(
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
-    planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
+    planned = [
+        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
+        for stage, own, most in zip(stages, borders, longest, strict=True)
+    ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
-    peak = max(body_peak(body, loop.tile) // too_big for body, loop in zip(bodies, planned, strict=True))
+    peak = max(
+        body_peak(body, loop.tile) // too_big + _largest_term(graph, region, loop.stage, machine)
+        for body, loop in zip(bodies, planned, strict=True)
+    )
     if all(loop.trips < 2 for loop in planned):
         return Refusal(
             Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice")
@@ -169,6 +180,17 @@ def make_plan(
         sum(_seconds(graph, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
         too_big,
     )
+
+
+def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:
+    """The bytes of the largest result of one tile that is then added to what the loop carries."""
+    most = 0
+    for output in stage.outputs:
+        node = graph.nodes[output.node]
+        in_place = machine.accumulates and Trait.CONTRACTS in node.traits
+        if region.tiled[output.node].factor.kind is Kind.REDUCING and not in_place:
+            most = max(most, graph.tensors[node.results[output.result]].type.bytes)
+    return most
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

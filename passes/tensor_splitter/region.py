@@ -15,7 +15,16 @@ from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import OUTSIDE, Graph, Node, TiledOp, tiled_from_operand, tiled_from_result, updates_carry
+from .graph import (
+    OUTSIDE,
+    Graph,
+    Node,
+    TiledOp,
+    tiled_from_operand,
+    tiled_from_result,
+    updates_carry,
+    updates_in_place,
+)
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many
 # ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
@@ -86,7 +95,7 @@ class _Growth:
             return True
         if Trait.CONTROL_FLOW in node.traits or node.position == self.graph.terminator:
             return False
-        if updates_carry(self.graph, node):
+        if updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
             self.region.blocked.setdefault(node.position, reason)
             return False
