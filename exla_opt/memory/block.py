@@ -66,6 +66,7 @@ class Block:
     viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
     donated: the tensors returned that are written over an argument, and that argument.
+    kept: the tensors that are written although all that reads them could compute them.
     widened: the copy of 32-bit numbers that stands for a tensor of narrower ones, or from which that is rounded.
     behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
@@ -82,6 +83,7 @@ class Block:
     donated: dict[int, int] = field(default_factory=dict)
     behind: dict[int, frozenset[int]] = field(default_factory=dict)
     widened: dict[int, int] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -105,6 +107,7 @@ class Block:
             dict(self.donated),
             dict(self.behind),
             dict(self.widened),
+            set(self.kept),
         )
 
 

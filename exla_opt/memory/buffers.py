@@ -139,8 +139,8 @@ class Buffers:
             found = [value for value in found if self.is_for_one_result(kernel, value, result)]
         else:
             return ()
-        if is_lent and not self.machine.breadth_first:
-            return found
+        if (is_lent or Trait.IN_PLACE in op.traits) and not self.machine.breadth_first:
+            return found  # what an op must write over, it does
         return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
     def is_for_one_result(self, kernel: int, value: int, result: int) -> bool:
@@ -167,9 +167,12 @@ class Buffers:
 
     def is_part_of_tuple(self, value: int) -> bool:
         """Whether the tensor came out of a tuple: a library wrote it and its workspace, a kernel several results."""
+        producer = self.producer(value)
+        while producer is not None and Trait.IN_PLACE in producer.traits and not self.machine.breadth_first:
+            value = producer.operands[0]  # which it wrote over
+            producer = self.producer(value)
         if value in self.fusion.tuples:
             return True
-        producer = self.producer(value)
         if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
             return True
         if not self.machine.breadth_first and self.is_made_by(value, "convolution"):

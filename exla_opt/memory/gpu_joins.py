@@ -67,7 +67,20 @@ class Joins:
                 ):
                     self.join(reader, position)
                     break
+        self.join_repeated()
         return [sorted(each) for each in self.members.values() if len(each) > 1]
+
+    def join_repeated(self) -> None:
+        """Join the kernels that write one number everywhere for several that write over it."""
+        found: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        for position, op in enumerate(self.ops):
+            if op.name == "broadcast_in_dim" and self.kernels[position] is not None and len(op.operands) == 1:
+                if self.ops[self.producer.get(op.operands[0], position)].name != "splat":
+                    continue
+                key = (op.operands, self.costs.block.shapes[op.results[0]])
+                first = found.setdefault(key, position)
+                if self.group[first] != self.group[position]:
+                    self.join(first, position)
 
     def join(self, one: int, other: int) -> None:
         """Make one kernel of two and of what each is joined with."""
@@ -86,7 +99,7 @@ class Joins:
         """Join readers of a tensor to kernels with several results, and then to those of several ops."""
         if self.elements[value] <= 1:
             return
-        able = sorted(filter(self.may_end, readers), key=self.rank)[:_MOST_SIBLINGS]
+        able = sorted(filter(self.may_end, sorted(readers, reverse=True)), key=self.rank)[:_MOST_SIBLINGS]
         for place, one in enumerate(able):
             if self.rank(one) == _SINGLE:
                 break

@@ -1,4 +1,7 @@
-"""Sums of scatters, of which XLA makes one scatter: two into zeros that nobody else reads are one of both's updates."""
+"""Sums of scatters, of which XLA makes one scatter: one into zeros that nobody else reads starts from what is added.
+
+Two such are one of both's updates.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,14 @@ def merge_scatters(builder: Builder) -> None:
         parts = [producer.get(value) for value in op.operands] if op.name == "add" else []
         found = [part for part in parts if part is not None and _is_sum_of_nothing_else(block, part)]
         alone = all(readers[value] == 1 and value not in kept for value in op.operands)
+        if len(found) == 1 and readers[found[0].results[0]] == 1 and kept.isdisjoint(found[0].results):
+            # What is added is what the scatter starts from.
+            gone.update(found[0].results)
+            [start] = [value for value in op.operands if value not in found[0].results]
+            merged = Operation("scatter", found[0].traits, (start, *found[0].operands[1:]), op.results)
+            block.ops.append(merged)
+            producer[op.results[0]] = merged
+            continue
         if len(found) != 2 or not alone or not _are_alike(block, *found):  # noqa: PLR2004
             block.ops.append(op)
             continue

@@ -38,7 +38,7 @@ class PriorityFusion:
         self.elements = self.costs.elements
         self.able = able
         self.readers: list[dict[int, None]] = [{} for _ in self.ops]
-        self.kept = set(block.returned).union(*block.behind.values())
+        self.kept = set(block.returned).union(block.kept, *block.behind.values())
         self.used = self.find_used()
         self.written = list(self.used)
         self.sunk = self.find_sunk()

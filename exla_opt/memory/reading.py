@@ -36,6 +36,7 @@ from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
 from .gpu_reductions import split_reductions
 from .gpu_scatters import merge_scatters
+from .gpu_starts import give_own_starts
 from .machine import Machine
 from .operation import (
     collapses,
@@ -125,6 +126,7 @@ class _Reader:
             merge_dots(builder, self.products)
             merge_scatters(builder)
             add_epilogues(made)
+            give_own_starts(builder)
             if self.is_function:
                 turn_results(made, builder.by_columns)
         if self.is_function:
