@@ -196,7 +196,7 @@ PROGRAMS: list[Program] = [
     *both("argument_big", argument_big, "400x300xf32 300xf32"),
     Program("argument_to_result", argument_to_result, "400x300xf32 300xf32", 1.0),
     Program("softmax_both", softmax_both, "400x300xf32", 1.1),
-    Program("donated_update", donated_update, "401x307xf32 401x5xf32 307x5xf32", 0.6, donated=(0,)),
+    Program("donated_update", donated_update, "401x307xf32 401x5xf32 307x5xf32", 0.1, donated=(0,)),
     Program("donated_step", donated_step, "100x300xf32 400x100xf32 400xf32", 0.3, donated=(0,)),
     *both("independent", independent, XYZ),
     Program("interleaved", interleaved, XYZ),
