@@ -87,16 +87,24 @@ EXPLANATIONS: dict[str, Explanation] = {
         "control flow carries it from one step to the next, or returns it whole",
         "A loop of the program carries the tensor, and could not be cut from outside along any of its dimensions: a "
         "step mixes the elements along each, needs a sum over them that is complete, or the loop runs until all are "
-        "done. Where another op is named, it stands in the way.",
+        "done. Where another op is named, it stands in the way. If each step stores a slice of the tensor, the line is "
+        "the one that computes it; why another loop's body does not compute it again is what EX601 to EX606 say.",
         "Carry what it is made of instead, and recompute it in each step; around the body of a scan, jax.checkpoint "
         "does.",
     ),
     "EX302": Explanation(
         "the op updates what the loop carries",
-        "The tensor is an accumulator of a loop: it is as large as the result that it becomes.",
+        "The tensor is an accumulator of a loop, or what its steps store: it is as large as the result that it "
+        "becomes. Why the loop was not cut from outside, or what it stores not computed again, is said of the loop's "
+        "result (EX301, EX601 to EX606).",
+        "Around the body of a scan, jax.checkpoint lets its gradient store less.",
     ),
     "EX303": Explanation(
-        "the body of a loop uses it whole", "A loop's body reads the tensor, and could not compute it in slices either."
+        "the body of a loop uses it whole",
+        "A loop's body reads the tensor, and could not compute it in slices either. Behind the colon stands why the "
+        "loop was not cut from outside together with it.",
+        "Compute it in the body. If it is what a scan stores for its gradient, jax.checkpoint around the scan's body "
+        "does.",
     ),
     "EX304": Explanation(
         "an op uses it whole as well",

@@ -23,12 +23,16 @@ State = DimMapping | Partial
 
 
 class Refused(Exception):
-    """Why a block cannot be cut, and the op that stands in the way; it leaves only as the rule's reason."""
+    """Why a block cannot be cut, and the op that stands in the way; it leaves only as the rule's reason.
 
-    def __init__(self, reason: str, op: ir.Operation | None = None):
+    needs_sum: whether that op needs what is complete when all tiles are done.
+    """
+
+    def __init__(self, reason: str, op: ir.Operation | None = None, needs_sum: bool = False):
         super().__init__(reason)
         self.reason = reason
         self.op = op
+        self.needs_sum = needs_sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)

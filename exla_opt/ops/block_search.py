@@ -150,7 +150,7 @@ class BlockSearch:
         partial = [index for index, state in states.items() if isinstance(state, Partial)]
         needed = linear_operands(op, partial)
         if needed is None or len(partial) < len(states):
-            raise Refused(f"{op.name} needs the complete sum over what is cut", op)
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
             if index not in states:
                 self.want_sum(op.operands[index], op)
@@ -167,7 +167,7 @@ class BlockSearch:
         else:
             raise Refused(rule.why().text, op)
         if laid.factor.kind is Kind.REDUCING and not adds_up(op, laid.factor):
-            raise Refused(f"{op.name} over what is cut is no sum from zero", op)
+            raise Refused(f"{op.name} over what is cut is no sum from zero", op, needs_sum=True)
         self.add_tile(place, op, laid)
         for result, mapping in zip(op.results, laid.results, strict=True):
             self.states[result] = mapping or Partial.SUM
@@ -244,7 +244,7 @@ class BlockSearch:
             return
         needed = None if maker is None or self.states.get(value) is not None else linear_operands(maker, ())
         if not needed or maker is None:
-            raise Refused(f"{op.name} needs the complete sum over what is cut", op)
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
             self.want_sum(maker.operands[index], op)
 

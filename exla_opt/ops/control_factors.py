@@ -28,6 +28,7 @@ from .partial_sums import is_zero
 from .traits import Trait, has_trait
 
 _LOOP = "stablehlo.while"
+_UNTIL_DONE = "it runs until all along that dimension is done: its condition depends on what is cut"
 _Key = tuple[frozenset[tuple[int, State]], frozenset[tuple[int, State]], int]
 
 
@@ -155,10 +156,15 @@ class ControlRule(OpRule):
         tested = set(captured_values_of(condition))
         while True:
             if not tested.isdisjoint(captured) or any(map(_is_read, (condition.arguments[index] for index in carried))):
-                raise Refused("it runs until all along that dimension is done: its condition depends on what is cut")
+                raise Refused(_UNTIL_DONE)
             states = {arguments[index]: state for index, state in carried.items()} | captured
             search = BlockSearch(body, self.rules, numbers, length, states, carried)
-            after = search.run()
+            try:
+                after = search.run()
+            except Refused as refused:
+                if refused.op is not None and refused.needs_sum and _is_tested(refused.op, condition, body):
+                    raise Refused(_UNTIL_DONE, refused.op) from None
+                raise
             joined = {ir.BlockArgument(value).arg_number: state for value, state in search.joined.items()}
             for index, state in enumerate(after):
                 if state is not None and index not in carried and joined.setdefault(index, state) != state:
@@ -222,6 +228,17 @@ def captured_values_of(block: ir.Block) -> list[ir.Value]:
         read += [*op.operands, *(captured_values(op) if len(op.regions) else ())]
         inside.update(op.results)
     return [value for value in read if value not in inside]
+
+
+def _is_tested(op: ir.Operation, condition: ir.Block, body: ir.Block) -> bool:
+    """Whether the condition reads what comes of an op of the body, at the end of the same step."""
+    reached: set[ir.Value] = set(op.results)
+    for later in operations_of(body):
+        read = [*later.operands, *(captured_values(later) if len(later.regions) else ())]
+        if not reached.isdisjoint(read):
+            reached.update(later.results)
+    returned = terminator(body).operands
+    return any(value in reached and _is_read(condition.arguments[index]) for index, value in enumerate(returned))
 
 
 def _is_read(value: ir.Value) -> bool:

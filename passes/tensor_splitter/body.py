@@ -27,6 +27,7 @@ from .region import Producers, Region, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
+MOST_CARRIED_ALIVE = 2
 # The length at which the model looks at a body to see what is written: neither one nor short enough to be fused.
 _NOMINAL_TILE = 64
 
@@ -241,12 +242,16 @@ def body_seconds(body: Body, tile: int) -> float:
 
 
 def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
-    """The longest tile, of at most `longest` indices, whose body as a whole stays within a few slices."""
+    """The longest tile, of at most `longest` indices, whose body as a whole stays within a few slices.
+
+    Loops of the program keep what they carry in all of their trips: of those there may be fewer.
+    """
     if longest < 2:
         return 1
     fixed = body_peak(body, 1)
     grown = body_peak(body, longest)
-    room = MOST_SLICES_ALIVE * slice_bytes
+    carries = any(Trait.IN_PLACE in body.planned.ops[place].traits for place in body.planned.inside)
+    room = (MOST_CARRIED_ALIVE if carries else MOST_SLICES_ALIVE) * slice_bytes
     if grown <= room or grown <= fixed:
         return longest
     return max(min(longest, (room - fixed) * (longest - 1) // (grown - fixed)), longest // MOST_SLICES_ALIVE, 1)

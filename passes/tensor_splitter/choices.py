@@ -6,6 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.locations import describe
+from exla_opt.ir.types import element_type
 from exla_opt.ir.values import splat_value
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.block_flow import ControlFactor
@@ -26,7 +28,7 @@ class Choices:
 
     def __init__(self, options: Options):
         self.options = options
-        self.known: dict[tuple[ir.Block, bool, int], Choice] = {}
+        self.known: dict[tuple[bool, int], Choice] = {}
         self.texts: dict[Hashable, int] = {}
 
     def of(self, graphs: Sequence[Graph], thorough: bool = True) -> list[Choice]:
@@ -42,13 +44,13 @@ class Choices:
             return choose(graph, self.options)
         text, outline = texts[graph.block]
         for known in (text, outline)[: 1 if thorough else 2]:
-            if (graph.block, graph.tile, known) in self.known:
-                return self.known[graph.block, graph.tile, known]
+            if (graph.tile, known) in self.known:
+                return self.known[graph.tile, known]
         found = choose(graph, self.options)
         if not found.plans:
-            self.known[graph.block, graph.tile, outline] = found
+            self.known[graph.tile, outline] = found
         if not any(isinstance(tiled.factor, ControlFactor) for plan in found.plans for tiled in plan.tiled.values()):
-            self.known[graph.block, graph.tile, text] = found
+            self.known[graph.tile, text] = found
         return found
 
     def text_of(self, block: ir.Block, texts: dict[ir.Block, tuple[int, int]]) -> tuple[int, int]:
@@ -59,7 +61,8 @@ class Choices:
         if block in texts:
             return texts[block]
         numbers: dict[ir.Value, int] = {value: index for index, value in enumerate(block.arguments)}
-        words: list[Hashable] = [tuple([value.type for value in block.arguments])]
+        # What is said of a block names places in the program: of blocks that only look alike there are others.
+        words: list[Hashable] = [describe(block.owner.operation), *(value.type for value in block.arguments)]
         inside: list[Hashable] = []
 
         def number(value: ir.Value) -> int:
@@ -71,9 +74,7 @@ class Choices:
         for view in block.operations:
             op = view.operation
             read = tuple([number(value) for value in op.operands])
-            attributes = op.attributes
-            noted = tuple([(attributes[place].name, attributes[place].attr) for place in range(len(attributes))])
-            words.append((op.name, read, noted, tuple([value.type for value in op.results])))
+            words.append((op.name, read, _attributes(op), tuple([value.type for value in op.results])))
             if len(op.regions):
                 blocks = tuple([self.text_of(inner, texts)[0] for region in op.regions for inner in region.blocks])
                 captured = tuple([number(value) for value in captured_values(op)])
@@ -83,3 +84,10 @@ class Choices:
         outline = self.texts.setdefault(tuple(words), len(self.texts))
         texts[block] = (self.texts.setdefault((outline, *inside), len(self.texts)), outline)
         return texts[block]
+
+
+def _attributes(op: ir.Operation) -> Hashable:
+    """The attributes of an op; a complex constant, which the bindings cannot read, is known by its hash."""
+    if op.name == "stablehlo.constant" and isinstance(element_type(op.results[0]), ir.ComplexType):
+        return hash(op)
+    return tuple([(op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes))])

@@ -23,6 +23,8 @@ from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
+from exla_opt.passes.loop_residuals.origin import origin_of
+from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .choices import Choices
@@ -205,14 +207,19 @@ def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
 
 
 def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
-    """The op that makes a result, which for a loop of ours stands in its body: the loop has but one place for all."""
+    """The op that makes a result.
+
+    Of a loop of ours it stands in the body: the loop has but one place for all. Of what the steps of a loop of the
+    program store slice by slice, it is the op that computes a slice.
+    """
     while TILE_MARK in op.attributes:
         *_, terminator = op.regions[1].blocks[0].operations
         owner = terminator.operands[result].owner
         if not isinstance(owner, ir.Operation | ir.OpView):
             break
         result, op = ir.OpResult(terminator.operands[result]).result_number, owner.operation
-    return op
+    is_loop = has_trait(op, Trait.CONTROL_FLOW) and has_trait(op, Trait.IN_PLACE)
+    return origin_of(op, result) if is_loop and result in updates(op) else op
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:
