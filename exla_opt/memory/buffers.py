@@ -20,6 +20,7 @@ class Buffers:
 
     order: the kernels as they run, as places in the block's ops; a step is a place in it.
     last: the step in which each tensor is read last; that of what is returned comes behind all of them.
+    others: for each op that is written by a kernel with several results, those that write the others.
     step_of: the step of each kernel; of those that run as one, that of the last.
     """
 
@@ -33,6 +34,9 @@ class Buffers:
             for value in self.block.ops[kernel].results:
                 self.last.setdefault(value, step)
         self.step_of = {kernel: step for step, kernel in enumerate(order)}
+        self.others = {
+            kernel: [each for each in group if each != kernel] for group in fusion.joined for kernel in group
+        }
         for group in fusion.joined:  # one kernel, which reads and writes all at once
             steps = {self.step_of[kernel] for kernel in group}
             self.step_of.update(dict.fromkeys(group, max(steps)))
@@ -132,11 +136,21 @@ class Buffers:
                 for value, straight in read
                 if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
             ]
+            found = [value for value in found if self.is_for_one_result(kernel, value, result)]
         else:
             return ()
         if is_lent and not self.machine.breadth_first:
             return found
         return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
+
+    def is_for_one_result(self, kernel: int, value: int, result: int) -> bool:
+        """Whether of a kernel with several results only one, and what is reduced, needs a tensor, and none that one."""
+        inputs = self.fusion.inputs
+        others = self.others.get(kernel, ())
+        return all(
+            result not in inputs[other] and (value not in inputs[other] or self.block.ops[other].name == "reduce")
+            for other in others
+        )
 
     def is_one_of_several(self, value: int) -> bool:
         """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""

@@ -23,7 +23,7 @@ from .builder import Builder
 from .dots import dot_dims
 
 _MOST_BYTES = 64 * 2**20
-# A larger matrix is multiplied with a vector by a library.
+# A matrix of so many is multiplied with a vector by a library.
 _MOST_ELEMENTS = 10**7
 _WIDE_BITS = 32
 # So many products of one operand, at most, are looked at pair by pair.
@@ -77,7 +77,7 @@ def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int
 def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
     """Whether a dot is of vectors, or of a matrix and a vector that XLA multiplies without a library.
 
-    A matrix alone is one up to 10 million elements; narrow floats are only where rows are summed up.
+    A matrix alone is one below 10 million elements; narrow floats are only where rows are summed up.
     """
     shapes = [builder.types.of(value).shape for value in op.operands]
     dims = [dot_dims(op, side) for side in (0, 1)]
@@ -90,7 +90,7 @@ def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
     if 0 < bits < _WIDE_BITS and len(shapes[1 - side]) - 1 not in contracted:
         return False
     is_vector = outer[1 - side] == 1 or prod(shapes[side][dim] for dim in dims[side][0]) > 1
-    return is_vector or prod(shapes[1 - side]) <= _MOST_ELEMENTS
+    return is_vector or prod(shapes[1 - side]) < _MOST_ELEMENTS
 
 
 def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> None:

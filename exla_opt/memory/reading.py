@@ -33,6 +33,7 @@ from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
 from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
+from .gpu_reductions import split_reductions
 from .gpu_scatters import merge_scatters
 from .machine import Machine
 from .operation import (
@@ -89,6 +90,7 @@ class _Reader:
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
         self.products: dict[int, Product] = {}
+        self.reductions: dict[int, ir.Operation] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -114,6 +116,7 @@ class _Reader:
             else:
                 self.add(op)
         if self.is_gpu:
+            split_reductions(builder, block, self.reductions)
             merge_dots(builder, self.products)
             merge_scatters(builder)
             add_epilogues(made)
@@ -170,6 +173,10 @@ class _Reader:
         made = read_operation(op, operands, results, self.types, self.machine)
         if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
             made = replace(made, operands=builder.all_of([part]))
+        if name == "reduce" and len(results) == 1:
+            inner = defining_op(op.operands[0], "stablehlo.negate")
+            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
+                made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
                 last = builder.block.ops[-1]
@@ -181,11 +188,7 @@ class _Reader:
             return
         if len(op.regions):
             made = replace(made, captures=builder.all_of(captured_values(op)))
-        if name == "reduce" and len(results) == 1:
-            inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
-                made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
-        elif (number := self.uniform(made)) is not None:
+        if (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
         if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
             scalars = (self.repeated.get(value, (value,)) for value in made.operands)
@@ -196,6 +199,8 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+        if name == "reduce":
+            self.reductions[results[0]] = op
         if keeps_columns(builder, made):
             builder.by_columns.update(made.results)
 
