@@ -31,6 +31,18 @@ def string(op: ir.Operation, name: str, default: str = "") -> str:
     return ir.StringAttr(op.attributes[name]).value if name in op.attributes else default
 
 
+def aliased_results(function: ir.Operation) -> dict[int, int]:
+    """The places of the arguments that a function may write over, and of the results that are written there."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
+    return {
+        place: ir.IntegerAttr(each["tf.aliasing_output"]).value
+        for place, each in enumerate(attributes)
+        if "tf.aliasing_output" in each
+    }
+
+
 def devices_of(module: ir.Module) -> int:
     """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
     return integer(module.operation, "mhlo.num_partitions", 1)

@@ -33,7 +33,9 @@ class Operation:
     is_library: whether a custom call is one of those whose memory is in its operands and results.
     shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
     convolution's result features. trips: how often a loop runs; 1 where that is not known.
-    is_turned: whether a convolution's library writes the channels last although the op has them elsewhere.
+    order: the dimensions of a convolution's result, from the outermost on, as its library writes them; those of one
+    element count for nothing, the others from 0.
+    is_bare: whether a convolution's library neither scales its result nor adds to it.
     """
 
     name: str
@@ -52,7 +54,8 @@ class Operation:
     shared: Shape = ()
     trips: int = 1
     seconds: float = 0.0
-    is_turned: bool = False
+    order: Shape = ()
+    is_bare: bool = False
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ class Buffers:
 
     order: the kernels as they run, as places in the block's ops; a step is a place in it.
     last: the step in which each tensor is read last; that of what is returned comes behind all of them.
+    others: for each op that is written by a kernel with several results, those that write the others.
+    step_of: the step of each kernel; of those that run as one, that of the last.
     """
 
     def __init__(self, fusion: Fusion, order: list[int]):
@@ -31,21 +33,45 @@ class Buffers:
         for step, kernel in enumerate(order):
             for value in self.block.ops[kernel].results:
                 self.last.setdefault(value, step)
-        step_of = {kernel: step for step, kernel in enumerate(order)} if fusion.joined else {}
+        self.step_of = {kernel: step for step, kernel in enumerate(order)}
+        self.others = {
+            kernel: [each for each in group if each != kernel] for group in fusion.joined for kernel in group
+        }
         for group in fusion.joined:  # one kernel, which reads and writes all at once
-            steps = {step_of[kernel] for kernel in group}
+            steps = {self.step_of[kernel] for kernel in group}
+            self.step_of.update(dict.fromkeys(group, max(steps)))
             for kernel in group:
                 read = [value for value in fusion.inputs[kernel] if self.last[value] in steps]
                 self.last.update(dict.fromkeys(read, max(steps)))
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
-        """These tensors, those that became one of them by updates in place, and those that were there before."""
-        found = set(held)
+        """These tensors, those that became one of them by updates in place, and those that were there before.
+
+        What is written over a donated argument lies in its buffer from where that is not read any more.
+        """
+        arguments = dict(self.block.donated)
+        found = {value for value in held if self.is_free_for(arguments.get(value), value)}
         for step in range(len(self.order) - 1, -1, -1):
-            op = self.block.ops[self.order[step]]
-            found.update(old for new, old in self.in_place(op) if new in found and self.dies(old, step))
+            for new, old in self.in_place(self.block.ops[self.order[step]]):
+                if new not in found or not self.dies(old, step):
+                    continue
+                if self.is_free_for(arguments.get(new), old):
+                    found.add(old)
+                    if new in arguments:
+                        arguments[old] = arguments[new]
         return found
+
+    def is_free_for(self, argument: int | None, value: int) -> bool:
+        """Whether the buffer of a donated argument, if any, can be that of a tensor from where it is first written."""
+        position = self.fusion.producer.get(value)
+        if argument is None or position is None or argument not in self.last:
+            return True
+        first, last = self.step_of[position], self.last[argument]
+        if first != last:
+            return last < first
+        updated = (value, argument) in self.in_place(self.block.ops[position])
+        return updated or argument in self.reusable(position, value, is_lent=True)
 
     def in_place(self, op: Operation) -> list[tuple[int, int]]:
         """The results of an op with the operands whose buffers they take, if nobody reads those later."""
@@ -110,11 +136,21 @@ class Buffers:
                 for value, straight in read
                 if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
             ]
+            found = [value for value in found if self.is_for_one_result(kernel, value, result)]
         else:
             return ()
         if is_lent and not self.machine.breadth_first:
             return found
         return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
+
+    def is_for_one_result(self, kernel: int, value: int, result: int) -> bool:
+        """Whether of a kernel with several results only one, and what is reduced, needs a tensor, and none that one."""
+        inputs = self.fusion.inputs
+        others = self.others.get(kernel, ())
+        return all(
+            result not in inputs[other] and (value not in inputs[other] or self.block.ops[other].name == "reduce")
+            for other in others
+        )
 
     def is_one_of_several(self, value: int) -> bool:
         """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""
@@ -135,6 +171,8 @@ class Buffers:
             return True
         producer = self.producer(value)
         if not self.machine.breadth_first and producer is not None and len(producer.results) > 1:
+            return True
+        if not self.machine.breadth_first and self.is_made_by(value, "convolution"):
             return True
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 

@@ -32,6 +32,7 @@ class Builder:
         self.wide: set[int] = set()
         self.by_columns: set[int] = set()
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._padded: dict[tuple[int, Shape], int] = {}
         self._in_rows: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
@@ -116,3 +117,11 @@ class Builder:
             self._transposed[key] = self.fresh(origin, tuple(shape[dim] for dim in order), number)
             self.add_plain("transpose", (number,), (self._transposed[key],))
         return self._transposed[key]
+
+    def padded(self, value: int, origin: ir.Value, shape: Shape) -> int:
+        """The number of a copy of a tensor with padding, of this shape; one copy serves all its readers."""
+        key = (value, shape)
+        if key not in self._padded:
+            self._padded[key] = self.fresh(origin, shape, value)
+            self.add_plain("pad", (value,), (self._padded[key],))
+        return self._padded[key]

@@ -90,12 +90,7 @@ def _is_canonical(op: ir.Operation, side: int, sizes: Mapping[int, int], order: 
 
     XLA:GPU reshapes batches of matrices only from there, with the contracted dimensions as the left operand has them.
     """
-    batch, contracted = dot_dims(op, side)
-    pairs = sorted(zip(dot_dims(op, 0)[1], contracted, strict=True))
-    summed = [dim for _, dim in pairs]
-    free = [dim for dim in range(len(order)) if dim not in {*batch, *contracted}]
-    wanted = [*batch, *free, *summed] if side == 0 else [*batch, *summed, *free]
-    own = [order[dim] for dim in wanted if sizes[order[dim]] != 1]
+    own = [order[dim] for dim in copied_order(op, side) if sizes[order[dim]] != 1]
     return own == sorted(own)
 
 
@@ -137,3 +132,15 @@ def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[i
 
 def _real(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
+
+
+def copied_order(op: ir.Operation, side: int) -> list[int]:
+    """The dimensions of a dot's operand in the order in which the dot reads a copy of it.
+
+    What is summed up stands in the order of the left operand.
+    """
+    batch, contracted = dot_dims(op, side)
+    summed = [dim for _, dim in sorted(zip(dot_dims(op, 0)[1], contracted, strict=True))]
+    rank = ir.RankedTensorType(op.operands[side].type).rank
+    free = [dim for dim in range(rank) if dim not in {*batch, *contracted}]
+    return [*batch, *free, *summed] if side == 0 else [*batch, *summed, *free]

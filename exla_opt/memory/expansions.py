@@ -17,7 +17,7 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
-from .dots import dot_dims, merged_sides
+from .dots import copied_order, merged_sides
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
 
 # A sort of which so small a part is read is a top-k to XLA.
@@ -274,11 +274,7 @@ def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
         builder.block.merged.add(made.results[0])
     operands, narrow = list(made.operands), set(made.narrow)
     for side in made.copied:
-        batch, contracted = dot_dims(op, side)
-        rank = len(builder.types.of(op.operands[side]).shape)
-        rest = [dim for dim in range(rank) if dim not in {*batch, *contracted}]
-        order = [*batch, *rest, *contracted] if side == 0 else [*batch, *contracted, *rest]
-        operands[side] = builder.transposed(op.results[0], op.operands[side], order)
+        operands[side] = builder.transposed(op.results[0], op.operands[side], copied_order(op, side))
         if made.operands[side] in narrow:
             narrow.add(operands[side])
     kept = frozenset(narrow & {*operands, *made.results})

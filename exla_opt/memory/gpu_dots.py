@@ -23,7 +23,7 @@ from .builder import Builder
 from .dots import dot_dims
 
 _MOST_BYTES = 64 * 2**20
-# A larger matrix is multiplied with a vector by a library.
+# A matrix of so many is multiplied with a vector by a library.
 _MOST_ELEMENTS = 10**7
 _WIDE_BITS = 32
 # So many products of one operand, at most, are looked at pair by pair.
@@ -46,22 +46,27 @@ def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
     """A dot of IR, with its dimensions as those of what it reads."""
     sides, outer = [], []
     for side in (0, 1):
-        batch, contracted = _dims(builder, op, made, side)
+        shape, batch, contracted = _operand(builder, op, made, side)
         sides.append((tuple(batch), tuple(contracted)))
-        outer.append(_outer(builder.block.shapes[made.operands[side]], batch, contracted))
+        outer.append(_outer(shape, batch, contracted))
     return Product(made, (sides[0], sides[1]), (outer[0], outer[1]))
 
 
-def _dims(builder: Builder, op: ir.Operation, made: Operation, side: int) -> tuple[list[int], list[int]]:
-    """The batch and the contracted dimensions of a dot's operand, as those of what the dot reads past a transpose."""
+def _operand(builder: Builder, op: ir.Operation, made: Operation, side: int) -> tuple[Shape, list[int], list[int]]:
+    """The shape of a dot's operand, its batch and contracted dimensions, as those of what is read past a transpose.
+
+    The shape is that of the value in IR: what the block holds in its place may be a reshape's operand.
+    """
     batch, contracted = dot_dims(op, side)
+    shape = builder.types.of(op.operands[side]).shape
     moved = defining_op(op.operands[side], "stablehlo.transpose")
     if moved is None or builder.number.get(moved.operands[0]) != made.operands[side]:
-        return batch, contracted
+        return shape, batch, contracted
     if moved.results[0] == moved.operands[0] or builder.block.values.get(made.operands[side]) == moved.results[0]:
-        return batch, contracted
+        return shape, batch, contracted
     order = integers(moved, "permutation", [])
-    return [order[dim] for dim in batch], [order[dim] for dim in contracted]
+    shape = builder.types.of(moved.operands[0]).shape
+    return shape, [order[dim] for dim in batch], [order[dim] for dim in contracted]
 
 
 def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int:
@@ -72,7 +77,7 @@ def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int
 def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
     """Whether a dot is of vectors, or of a matrix and a vector that XLA multiplies without a library.
 
-    A matrix alone is one up to 10 million elements; narrow floats are only where rows are summed up.
+    A matrix alone is one below 10 million elements; narrow floats are only where rows are summed up.
     """
     shapes = [builder.types.of(value).shape for value in op.operands]
     dims = [dot_dims(op, side) for side in (0, 1)]
@@ -85,16 +90,16 @@ def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
     if 0 < bits < _WIDE_BITS and len(shapes[1 - side]) - 1 not in contracted:
         return False
     is_vector = outer[1 - side] == 1 or prod(shapes[side][dim] for dim in dims[side][0]) > 1
-    return is_vector or prod(shapes[1 - side]) <= _MOST_ELEMENTS
+    return is_vector or prod(shapes[1 - side]) < _MOST_ELEMENTS
 
 
 def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """A multiplication by a repeated vector, and a sum."""
     origin, number, block = op.results[0], made.operands, builder.block
     matrix = 0 if prod(block.shapes[number[0]]) >= prod(block.shapes[number[1]]) else 1
-    shape = block.shapes[number[matrix]]
-    dims = [_dims(builder, op, made, side) for side in (0, 1)]
-    batch, contracted = dims[matrix]
+    operands = [_operand(builder, op, made, side) for side in (0, 1)]
+    dims = [(batch, contracted) for _, batch, contracted in operands]
+    shape, batch, contracted = operands[matrix]
     spread = number[1 - matrix]
     if prod(shape) != prod(block.shapes[spread]):
         spread = builder.fresh(origin, shape, number[1 - matrix])
@@ -229,7 +234,7 @@ def _merge(builder: Builder, products: dict[int, Product], first: int, other: in
     own, theirs = one.made.operands[1 - side], two.made.operands[1 - side]
     batch, contracted = one.dims[1 - side]
     shape = list(block.shapes[own])
-    free = next(dim for dim in range(len(shape)) if dim not in {*batch, *contracted})
+    free = next((dim for dim in range(len(shape)) if dim not in {*batch, *contracted}), 0)
     shape[free] = (prod(shape) + prod(block.shapes[theirs])) // max(prod(shape) // shape[free], 1)
     origin = block.values[first]
     joined = builder.fresh(origin, tuple(shape), own)

@@ -1,26 +1,23 @@
 """The ops of which XLA:GPU makes several, or one together with its reader: what each becomes, as ops of a `Block`.
 
-Found in what it compiles: cuDNN's convolutions want even padding and no gaps between the elements that they read,
-libraries add a bias, and a sort stands for a large top_k.
+Found in what it compiles: libraries add a bias, and a sort stands for a large top_k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values
 from exla_opt.ops.traits import Trait
-from exla_opt.ops.window_geometry import windows_of
 
 from .block import Block, Operation
 from .builder import Builder
+from .dots import copied_order
 from .expansions import (
     SCANNED_AT_ONCE,
     is_long_scan,
@@ -29,13 +26,12 @@ from .expansions import (
     scatter_of_windows,
     update_window,
 )
+from .gpu_convolutions import is_written_in, make_convolution
 from .gpu_dots import is_vector_product, make_vector_product
 from .gpu_libraries import call_library
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16
-# A convolution in so many dimensions, or in fewer, runs with its channels last.
-_CHANNELS_LAST = 2
 
 
 def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
@@ -47,13 +43,13 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
     elif made.name == "scatter" and len(op.results) == 1 and is_one_window(op, builder.types):
         update_window(builder, op, made)
     elif made.name == "convolution":
-        _convolution(builder, op, made)
+        make_convolution(builder, op, made)
     elif made.name == "reduce_window" and is_long_scan(op, builder.types):
         _scan(builder, op, made)
     elif made.name == "dot_general" and is_vector_product(builder, op):
         make_vector_product(builder, op, made)
     elif made.name == "dot_general":
-        make_dot(builder, op, made)
+        make_dot(builder, op, replace(made, copied=_copied_sides(builder, op, made)))
     elif made.name in ("custom_call", "triangular_solve", "cholesky"):
         call_library(builder, op, made)
     elif made.name == "sort" and _needs_places(op):
@@ -61,6 +57,12 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
     else:
         return False
     return True
+
+
+def _copied_sides(builder: Builder, op: ir.Operation, made: Operation) -> tuple[int, ...]:
+    """The operands of which a dot reads a copy: not those that a convolution left in the dot's order."""
+    types = builder.types
+    return tuple(side for side in made.copied if not is_written_in(op.operands[side], copied_order(op, side), types))
 
 
 def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -110,56 +112,6 @@ def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add_plain("multiply", (blocks, spread), (result,))
 
 
-def _convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """cuDNN has convolutions and both their gradients; what it cannot read as it is is written in another form."""
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    image, weights, found = (builder.types.of(value).shape for value in (*op.operands, op.results[0]))
-    spatial = list(numbers.input_spatial_dimensions)
-    kernel = [weights[dim] for dim in numbers.kernel_spatial_dimensions]
-    windows = windows_of(op, kernel)
-    has_gaps = any(window.base > 1 for window in windows)
-    is_uneven = any(window.low != max(window.high, 0) for window in windows)
-    is_reversed = defining_op(op.operands[1], "stablehlo.reverse") is not None
-    padded = list(image)
-    for dim, window in zip(spatial, windows, strict=True):
-        padded[dim] = (image[dim] - 1) * window.base + 1 + window.low + window.high
-    lhs, rhs = made.operands
-    if prod(kernel) > prod(found[dim] for dim in numbers.output_spatial_dimensions):  # the gradient of a kernel
-        if has_gaps:
-            lhs, rhs = _copied(builder, op, lhs, padded if is_uneven else image), _copied(builder, op, rhs, weights)
-        elif any(max(window.high, 0) > window.low for window in windows):
-            lhs = _copied(builder, op, lhs, padded)
-    elif (has_gaps and not is_reversed) or (is_uneven and not has_gaps):
-        lhs = _copied(builder, op, lhs, padded)
-    is_turned = len(spatial) <= _CHANNELS_LAST and len(image) - 1 in spatial
-    if is_turned:
-        if isinstance(op.operands[0].owner, ir.Block):
-            lhs = _copied(builder, op, lhs, image)
-        if isinstance(op.operands[1].owner, ir.Block):
-            rhs = _copied(builder, op, rhs, weights)
-    made = replace(made, operands=(lhs, rhs), is_turned=is_turned)
-    if has_gaps and is_reversed:
-        whole = list(found)
-        for dim, window, size in zip(spatial, windows, (image[dim] for dim in spatial), strict=True):
-            low = window.reach - 1 - window.low
-            high = (size - 1) * window.base + window.reach - found[dim] - low
-            if max(high, 0) != low:
-                whole[dim] += low + max(high, 0)
-        if whole != list(found):  # the gradient of an image that was padded, of which the padding is left out
-            own = builder.fresh(op.results[0], tuple(whole), made.results[0])
-            builder.add(replace(made, results=(own,)))
-            builder.add_plain("slice", (own,), made.results)
-            return
-    builder.add(made)
-
-
-def _copied(builder: Builder, op: ir.Operation, value: int, shape: Sequence[int]) -> int:
-    """The number of a copy of a tensor, in another order or with padding; shape: that of the copy."""
-    copied = builder.fresh(op.results[0], tuple(shape), value)
-    builder.add_plain("pad", (value,), (copied,))
-    return copied
-
-
 def add_epilogues(block: Block) -> None:
     """Let libraries add what is added to their results alone: a bias, or a tensor of the same shape."""
     producer = {value: op for op in block.ops for value in op.results}
@@ -171,7 +123,7 @@ def add_epilogues(block: Block) -> None:
     gone: set[int] = set()
     ops = list(block.ops)
     for position, op in enumerate(ops):
-        if Trait.CONTRACTS not in op.traits:
+        if Trait.CONTRACTS not in op.traits or op.is_bare:
             continue
         at = position
         while True:
@@ -183,7 +135,9 @@ def add_epilogues(block: Block) -> None:
             if user.name not in ("add", "maximum", "multiply") or len(user.operands) != 2 or users[0] in gone:
                 break
             [other] = [each for each in user.operands if each != value] or [value]
-            if user.name == "multiply" and (op.name != "dot_general" or not _is_number(block, other)):
+            if user.name == "multiply" and not (
+                _is_number(block, other) and (op.name == "dot_general" or at == position)
+            ):
                 break
             if user.name == "add" and not _may_be_added(block, producer, ops[at], other):
                 break
@@ -202,11 +156,13 @@ def add_epilogues(block: Block) -> None:
 
 
 def _may_be_added(block: Block, producer: dict[int, Operation], op: Operation, other: int) -> bool:
-    """Whether a library adds a tensor to what it computes: along the last dimension, or one at each place."""
+    """Whether a library adds a tensor to what it computes: one at each place, or along the features."""
     made = producer.get(other)
-    if made is not None and made.name == "broadcast_in_dim":
-        return prod(block.shapes[made.operands[0]]) in (1, *block.shapes[other][-1:])
-    return op.name == "dot_general"
+    if made is None or made.name != "broadcast_in_dim":
+        return True
+    last = len(block.shapes[other]) - 1
+    feature = op.shared[0] if op.name == "convolution" and op.shared else last
+    return prod(block.shapes[made.operands[0]]) in (1, block.shapes[other][feature] if last >= 0 else 1)
 
 
 def _is_number(block: Block, value: int) -> bool:

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from exla_opt.ops.traits import Trait
 
-from .gpu_kernels import LAUNCH
+from .gpu_kernels import LAUNCH, Kernel
 from .priority_fusion import PriorityFusion
 
 # So many readers of one tensor are looked at pair by pair.
 _MOST_SIBLINGS = 16
+# The rank of kernels of one op: none of them starts a kernel with several results.
+_SINGLE = 2
 # Ways from one kernel to another that are longer than so many kernels are not looked at.
 _LONGEST_WAY = 300
 
@@ -25,74 +27,144 @@ class Joins:
         self.ops, self.elements = priority.ops, priority.elements
         self.costs = priority.costs
         self.kernels, self.readers = priority.kernels, priority.readers
-        self.able = priority.able
+        self.able, self.producer = priority.able, priority.producer
+        self.group = list(range(len(self.ops)))
+        self.members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
 
     def find(self) -> list[list[int]]:
         """The kernels that become one kernel with several results.
 
         Last first, the kernels that read what one writes become one; then it becomes one with one of several of them.
+        What no kernel writes comes before its first reader.
         """
-        group = list(range(len(self.ops)))
-        members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
-
-        def join(one: int, other: int) -> None:
-            gone = members.pop(group[other])
-            members[group[one]] += gone
-            for each in gone:
-                group[each] = group[one]
-
+        given = self.given()
         for position in range(len(self.kernels) - 1, -1, -1):
+            for value, readers in given.get(position, ()):
+                self.join_siblings(value, readers)
             if self.kernels[position] is None or len(self.ops[position].results) != 1:
                 continue
             [value] = self.ops[position].results
-            readers = [reader for reader in self.readers[position] if self.may_end(reader)]
-            if self.elements[value] > 1:
-                for place, one in enumerate(readers[:_MOST_SIBLINGS]):
-                    for other in readers[place + 1 : _MOST_SIBLINGS]:
-                        if (
-                            group[one] != group[other]
-                            and self.are_alike(one, other)
-                            and self.are_apart(members[group[one]], members[group[other]])
-                        ):
-                            join(one, other)
-            if len({group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
+            self.join_siblings(value, list(self.readers[position]))
+            if len({self.group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
                 continue
-            for reader in readers:
+            for reader in self.readers[position]:
                 if (
-                    self.are_alike(position, reader)
+                    self.may_end(reader)
+                    and self.are_alike(position, reader)
                     and not self.reaches_otherwise(position, reader)
                     and self.is_faster(position, reader, value)
                 ):
-                    join(reader, position)
+                    self.join(reader, position)
                     break
-        return [sorted(each) for each in members.values() if len(each) > 1]
+        return [sorted(each) for each in self.members.values() if len(each) > 1]
+
+    def join(self, one: int, other: int) -> None:
+        """Make one kernel of two and of what each is joined with."""
+        gone = self.members.pop(self.group[other])
+        self.members[self.group[one]] += gone
+        for each in gone:
+            self.group[each] = self.group[one]
+
+    def join_siblings(self, value: int, readers: list[int]) -> None:
+        """Join readers of a tensor to kernels with several results, and then to those of several ops."""
+        if self.elements[value] <= 1:
+            return
+        able = sorted(filter(self.may_end, readers), key=self.rank)[:_MOST_SIBLINGS]
+        for place, one in enumerate(able):
+            if self.rank(one) == _SINGLE:
+                break
+            for other in able[place + 1 :]:
+                if (
+                    self.group[one] != self.group[other]
+                    and self.are_alike(one, other)
+                    and self.are_apart(self.members[self.group[one]], self.members[self.group[other]])
+                ):
+                    self.join(one, other)
+
+    def rank(self, position: int) -> int:
+        """0 for a part of a kernel with several results, 1 for a kernel of several ops, 2 for one of a single op."""
+        kernel = self.kernels[position]
+        assert kernel is not None
+        if len(self.members[self.group[position]]) > 1:
+            return 0
+        return 1 if kernel.size > 1 else _SINGLE
+
+    def given(self) -> dict[int, list[tuple[int, list[int]]]]:
+        """The tensors that no kernel makes, and the kernels that read each, by the first of those."""
+        readers: dict[int, list[int]] = {}
+        for position, kernel in enumerate(self.kernels):
+            for value in kernel.reads if kernel is not None else ():
+                if value not in self.producer:
+                    readers.setdefault(value, []).append(position)
+        found: dict[int, list[tuple[int, list[int]]]] = {}
+        for value, positions in readers.items():
+            found.setdefault(positions[0], []).append((value, positions))
+        return found
 
     def may_end(self, position: int) -> bool:
-        """Whether a kernel may write its result next to that of another."""
+        """Whether a kernel may write its result next to that of another; one op only if elementwise or a reduce."""
         op, kernel = self.ops[position], self.kernels[position]
-        if kernel is None or not self.able[position] or len(op.results) != 1:
+        if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1 or op.name == "transpose":
             return False
-        if kernel.row:
-            return False
-        return kernel.ends_in_reduce or Trait.POINTWISE in op.traits
+        return kernel.size > 1 or kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
     def may_begin(self, position: int) -> bool:
         """Whether a kernel may write its result next to that of one that reads it."""
-        kernel = self.kernels[position]
-        return self.may_end(position) and kernel is not None and not kernel.ends_in_reduce and bool(kernel.reads)
+        op, kernel = self.ops[position], self.kernels[position]
+        if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1 or op.name == "transpose":
+            return False
+        return not kernel.ends_in_reduce and bool(kernel.reads)
 
     def is_faster(self, position: int, reader: int, value: int) -> bool:
         """Whether a kernel and one of its readers take no longer together than one after the other."""
-        kernel, into = self.kernels[position], self.kernels[reader]
-        assert kernel is not None and into is not None
+        kernel, into = self.kernels[position], self.joined_kernel(reader)
+        assert kernel is not None
         both = self.costs.merged(kernel, into, value)
         both = replace(both, written=both.written + kernel.written, time=-1.0)
         apart = self.costs.seconds(kernel) + self.costs.seconds(into) + LAUNCH
         return self.costs.seconds(both) <= apart
 
+    def joined_kernel(self, position: int) -> Kernel:
+        """A kernel and those that it is joined with as one, which reads each tensor on the ways of all."""
+        parts = [kernel for each in self.members[self.group[position]] if (kernel := self.kernels[each]) is not None]
+        made, *others = parts
+        for other in others:
+            reads = {value: dict(ways) for value, ways in made.reads.items()}
+            for value, ways in other.reads.items():
+                found = reads.setdefault(value, {})
+                found.update({made.ways + 1 + way: often for way, often in ways.items()})
+            made = replace(
+                made,
+                flops=made.flops + other.flops,
+                threads=max(made.threads, other.threads),
+                written=made.written + other.written,
+                size=made.size + other.size,
+                reads=reads,
+                code={**other.code, **made.code},
+                ways=made.ways + 1 + other.ways,
+                across=made.across | other.across,
+                time=-1.0,
+            )
+        return made
+
     def are_alike(self, one: int, other: int) -> bool:
-        """Whether two kernels go through elements in the same order."""
-        return self.order_of(one) == self.order_of(other)
+        """Whether two kernels go through elements in the same order, and reduce the same dimensions if both do."""
+        first, second = self.hero(one), self.hero(other)
+        if self.order_of(first) != self.order_of(second):
+            return False
+        one_hero, other_hero = (kernel.hero for each in (first, second) if (kernel := self.kernels[each]) is not None)
+        both = self.ends_in_reduce(first) and self.ends_in_reduce(second)
+        return not both or one_hero == other_hero
+
+    def hero(self, position: int) -> int:
+        """The kernel by which the one that it is joined with goes through elements: the first that reduces."""
+        reducing = (each for each in sorted(self.members[self.group[position]]) if self.ends_in_reduce(each))
+        return next(reducing, position)
+
+    def ends_in_reduce(self, position: int) -> bool:
+        """Whether the last op of a kernel reduces more than a few elements."""
+        kernel = self.kernels[position]
+        return kernel is not None and kernel.ends_in_reduce
 
     def order_of(self, position: int) -> int:
         """The elements that a kernel goes through."""

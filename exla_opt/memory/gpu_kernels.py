@@ -11,11 +11,13 @@ from math import isqrt, prod
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
+from .block import Block, Operation, Shape
 from .machine import Machine
 
-# A reduce of fewer elements is a loop inside its reader.
-_LONG_REDUCE, _OWN_KERNEL = 16, 32
+# No kernel has two reduces of so many elements.
+_LONG_REDUCE = 16
+# So many times more rows of fewer columns make a kernel.
+_FEW_COLUMNS = ((8, 3), (4, 8), (2, 32))
 # Seconds before a kernel starts, and the share of computing that goes on while memory is read.
 LAUNCH, _OVERLAP = 1e-6, 0.95
 # What is read again comes from a cache, so much faster, if it is no larger than so many bytes.
@@ -42,6 +44,8 @@ _CYCLES = {
     **dict.fromkeys("lgamma digamma polygamma zeta bessel_i1e".split(), 800),
 }
 _USUAL_CYCLES = 3
+# Those of what puts tensors together; more where the threads of a warp may read more than one of them.
+_JOINED, _CROSSED, _WARP = 6, 400, 32
 _CORES, _THREADS = 132, 128
 _COLUMNS, _LONGEST_COLUMN = 64, 4096
 # A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
@@ -49,6 +53,8 @@ _SECTOR = 64
 # Bytes a second that one block of threads reads.
 _BLOCK_BANDWIDTH = 1.98e9 * 32
 STRAIGHT = 0
+# Triton, which keeps rows in registers, has none of these.
+_WITHOUT_ROWS = frozenset("shift_left shift_right_logical shift_right_arithmetic popcnt count_leading_zeros".split())
 # It matters whether a kernel has none of these ops, one, or more.
 _MOST_MOVING = 2
 
@@ -62,6 +68,8 @@ class Kernel:
     written out. across: tensors that are read in another order than they are stored in. moving: the first ops, up to
     two, that do not go element by element. turned: those of which the kernel transposes tiles, which costs nothing.
     row: the elements of each row that the kernel has in registers, 0 if it has none. by_rows: whether it could have.
+    hero: of the reduce by which the kernel goes through elements, those side by side and the lengths. is_unary: whether
+    all its ops are of one operand.
     """
 
     flops: float
@@ -79,6 +87,8 @@ class Kernel:
     across: set[int] = field(default_factory=set)
     ways: int = 0
     moving: tuple[Operation, ...] = ()
+    hero: Shape = ()
+    is_unary: bool = False
     time: float = -1.0
 
     def use(self, value: int) -> float:
@@ -101,17 +111,20 @@ class Kernels:
         work = prod(shapes[op.operands[0]]) if op.name == "reduce" else count
         if op.name == "reduce_window":
             work = count * max(prod(op.lengths), 1)
-        cycles = _CYCLES.get(op.name, _USUAL_CYCLES)
+        if op.name == "scatter":
+            work = prod(shapes[op.operands[-1]])
         made = Kernel(
-            flops=float(cycles * work) if not op.traits & (Trait.FREE | Trait.MOVES) else 0.0,
+            flops=float(self.cycles(op) * work),
             threads=max(self.threads(op, count, work), 1),
             written=sum(sizes[value] for value in op.results),
             splits=int(Trait.NEW_BLOCK in op.traits),
+            size=int(op.name != "splat"),
         )
         if op.name == "reduce":
             length = work // max(count, 1)
             made.reduces = length >= _LONG_REDUCE
-            made.ends_in_reduce = length >= _OWN_KERNEL
+            made.ends_in_reduce = length > 1 and is_own_kernel(length, op.together)
+            made.hero = (op.together, *op.lengths)
         straight = Trait.POINTWISE in op.traits
         made.moving = () if straight or op.name == "splat" else (op,)
         for index, value in enumerate(op.operands):
@@ -127,7 +140,16 @@ class Kernels:
             if op.name == "transpose" and op.together == 1:
                 made.turned.add(value)
         made.by_rows = keeps_rows(op)
+        made.is_unary = len(op.operands) == 1 and straight or op.name == "reduce"
         return made
+
+    def cycles(self, op: Operation) -> int:
+        """The cycles of one element."""
+        if op.name == "concatenate":
+            shapes = [self.block.shapes[value] for value in (op.results[0], op.operands[0])]
+            dim = next((dim for dim, (one, other) in enumerate(zip(*shapes, strict=False)) if one != other), 0)
+            return _CROSSED if dim and shapes[1][dim] % _WARP else _JOINED
+        return 0 if op.traits & (Trait.FREE | Trait.MOVES) else _CYCLES.get(op.name, _USUAL_CYCLES)
 
     def use(self, op: Operation, index: int, work: int) -> float:
         """How often an op reads each element of an operand, on the average."""
@@ -140,6 +162,8 @@ class Kernels:
 
     def threads(self, op: Operation, count: int, work: int) -> int:
         """How many elements are computed at once."""
+        if op.name == "scatter":
+            return work
         if op.name != "reduce":
             return count
         length, columns = work // max(count, 1), op.together
@@ -174,7 +198,10 @@ class Kernels:
             reader.across - {value},
             reader.ways + producer.ways,
             (*reader.moving, *producer.moving)[:_MOST_MOVING],
+            reader.hero or (producer.hero if producer.ends_in_reduce else ()),
+            reader.is_unary and producer.is_unary,
         )
+        is_slow = reader.ends_in_reduce and producer.ends_in_reduce
         for other, own in producer.reads.items():
             found = made.reads.setdefault(other, {})
             for way, often in own.items():
@@ -183,7 +210,7 @@ class Kernels:
                 else:
                     found[reader.ways + way] = often * use
             made.code[other] = max(made.code.get(other, 0), copies * producer.code[other]) if found else copies
-            if other in producer.across or value in reader.across:
+            if other in producer.across or value in reader.across or is_slow:
                 made.across.add(other)
             if other in producer.turned and not straight:
                 made.across.add(other)
@@ -222,8 +249,21 @@ class Kernels:
         return compute + memory - _OVERLAP * min(compute, memory)
 
 
+def is_own_kernel(length: int, together: int) -> bool:
+    """Whether a reduce is a kernel of its own, and no loop inside its reader: along rows or, of enough, along columns.
+
+    together: the columns. A row that divides a warp is reduced by a part of it.
+    """
+    if together == 1:
+        return length >= _WARP or _WARP % length == 0
+    few = next((times for times, least in _FEW_COLUMNS if together < least), 1)
+    return length >= few * _WARP
+
+
 def keeps_rows(op: Operation) -> bool:
     """Whether a kernel that has rows in registers can do an op: elementwise, or along rows."""
     if op.name == "reduce":
         return len(op.lengths) == 1 and op.together == 1 and len(op.results) == 1
-    return Trait.POINTWISE in op.traits or op.name in ("broadcast_in_dim", "splat")
+    if op.name in _WITHOUT_ROWS:
+        return False
+    return Trait.POINTWISE in op.traits or op.name in ("broadcast_in_dim", "splat", "iota")

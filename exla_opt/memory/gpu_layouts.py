@@ -1,15 +1,17 @@
 """What XLA:GPU keeps in the order in which a library made it, and turns where a function returns it.
 
-Convolutions write channels last, and linear algebra writes matrices column by column.
+Convolutions have their channels last, or first, and linear algebra writes matrices column by column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
-from .block import Block, Operation
+from .block import Block, Operation, Shape
 
 # What a window moves over stays in its order.
 _KEEPS = frozenset({"reduce_window", "pad", "slice", "dynamic_slice"})
@@ -20,9 +22,9 @@ def turn_results(block: Block, by_columns: Collection[int]) -> None:
 
     by_columns: the matrices that lie so.
     """
-    turned = channels_last(block, set()).union(by_columns)
+    orders = _orders_of(block, is_inside=False)
     for place, value in enumerate(block.returned):
-        if value not in turned:
+        if value not in by_columns and not _is_turned(orders.get(value, ())):
             continue
         result = block.add_tensor(block.shapes[value], block.sizes[value], block.dtypes[value])
         block.values[result] = block.values[value]
@@ -30,19 +32,57 @@ def turn_results(block: Block, by_columns: Collection[int]) -> None:
         block.returned[place] = result
 
 
-def channels_last(block: Block, turned: set[int]) -> set[int]:
-    """The tensors of a block that lie with their channels last. turned: those that come in so."""
-    found = set(turned)
+def _orders_of(block: Block, is_inside: bool) -> dict[int, Shape]:
+    """For the tensors that a convolution's order has reached their dimensions, from the outermost on.
+
+    Dimensions of one element count for nothing, the others from 0. is_inside: whether the block is a loop's, where a
+    transpose is a view.
+    """
+    found: dict[int, Shape] = {}
     for op in block.ops:
+        order: Shape | None = None
         if op.name == "convolution":
-            if op.is_turned:
-                found.update(op.results)
+            # What it adds may have its result in another shape.
+            is_known = len(op.order) == sum(size != 1 for size in block.shapes[op.results[0]])
+            order = op.order if is_known else None
         elif op.name == "while" and op.bodies:
-            body = op.bodies[0]
-            inside = channels_last(body, set())
-            found.update(result for result, value in zip(op.results, body.returned, strict=False) if value in inside)
+            inside = _orders_of(op.bodies[0], is_inside=True)
+            pairs = zip(op.results, op.bodies[0].returned, strict=False)
+            found.update((result, inside[value]) for result, value in pairs if value in inside)
+        elif op.name == "transpose":
+            order = _moved(block, op, found[op.operands[0]]) if is_inside and op.operands[0] in found else None
         elif op.name == "dynamic_update_slice":
-            found.update(op.results if op.operands[1] in found else ())
-        elif (Trait.POINTWISE in op.traits or op.name in _KEEPS) and not found.isdisjoint(op.operands):
-            found.update(op.results)
+            order = found.get(op.operands[1])
+        elif Trait.POINTWISE in op.traits or op.name in _KEEPS:
+            known = [found[value] for value in op.operands if value in found]
+            order = next((each for each in known if _is_turned(each)), known[0] if known else None)
+        if order is not None:
+            found.update(dict.fromkeys(op.results, order))
     return found
+
+
+def _is_turned(order: Shape) -> bool:
+    return list(order) != sorted(order)
+
+
+def without_ones(order: Sequence[int], shape: Shape) -> Shape:
+    """An order of dimensions without those of one element, the others counted from 0."""
+    longer = [dim for dim, size in enumerate(shape) if size != 1]
+    return tuple(longer.index(dim) for dim in order if shape[dim] != 1)
+
+
+def _moved(block: Block, op: Operation, order: Shape) -> Shape | None:
+    """The order in which a transpose of IR has what lies in an order; None if that is not known."""
+    transpose = defining_op(block.values[op.results[0]], "stablehlo.transpose")
+    if transpose is None:
+        return None
+    permutation = integers(transpose, "permutation", [])
+    # As dimensions of the operand, in the order in which the result has them.
+    shape = block.shapes[op.results[0]]
+    if len(shape) != len(permutation):
+        return None
+    sizes = [1] * len(shape)
+    for place, dim in enumerate(permutation):
+        sizes[dim] = shape[place]
+    moved = without_ones(permutation, tuple(sizes))
+    return tuple(moved.index(dim) for dim in order) if len(moved) == len(order) else None

@@ -5,11 +5,11 @@ A prediction orders candidates and is no promise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 
@@ -69,7 +69,8 @@ def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
     arguments = [types.of(value).bytes for value in function.regions[0].blocks[0].arguments]
     results = [made.sizes[value] or types.of(made.values[value]).bytes for value in made.returned]
     table = _POINTER * len(results) if len(results) > 1 else 0
-    return Memory(sum(arguments), sum(results) + table, _aliased(function, arguments), run.peak, unknown=_unknown(run))
+    aliased = sum(arguments[place] for place in aliased_results(function))
+    return Memory(sum(arguments), sum(results) + table, aliased, run.peak, unknown=_unknown(run))
 
 
 def _unknown(run: Run) -> frozenset[str]:
@@ -86,10 +87,3 @@ def _is_unknown(op: Operation, machine: Machine) -> bool:
     if op.is_library:
         return False
     return op.name in machine.unknown or not (op.traits or op.bodies or op.name in _MODELLED)
-
-
-def _aliased(function: ir.Operation, arguments: Sequence[int]) -> int:
-    if "arg_attrs" not in function.attributes:
-        return 0
-    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    return sum(size for size, each in zip(arguments, attributes, strict=True) if "tf.aliasing_output" in each)

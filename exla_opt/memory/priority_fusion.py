@@ -193,7 +193,7 @@ class PriorityFusion:
         if kernel.row or into.row:
             if not self.fits_rows(kernel, into, value):
                 return False
-        elif kernel.reduces and into.reduces or kernel.ends_in_reduce:
+        elif (kernel.reduces and into.reduces) or (kernel.ends_in_reduce and not self.may_follow(position, into)):
             return False
         if op.name == "dynamic_update_slice" and not self.may_update(kernel, op):
             return False
@@ -202,6 +202,11 @@ class PriorityFusion:
         if splits > _MOST_SPLITS or (into.size + kernel.size * copies) * 2**splits > _MOST_CODE:
             return False
         return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
+
+    def may_follow(self, position: int, into: Kernel) -> bool:
+        """Whether the only reader of a reduce may be one kernel with it: it sums rows, or has ops of one operand."""
+        rows = into.hero[:1] == (1,) if into.ends_in_reduce else into.is_unary
+        return rows and len(self.readers[position]) == 1
 
     def may_update(self, kernel: Kernel, update: Operation) -> bool:
         """Whether what a kernel reads of the tensor that an update writes over is read before that is written."""

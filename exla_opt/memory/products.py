@@ -96,9 +96,8 @@ def spread_and_multiply(builder: Builder, op: ir.Operation, made: Operation) -> 
 
 def multiply_and_reduce(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """A dot without dimensions of one operand alone is a multiplication and a sum."""
-    first = made.operands[0]
-    shape = builder.block.shapes[first]
+    shape = builder.types.of(op.operands[0]).shape  # the block may hold the operand as a matrix or a row
     lengths = tuple(shape[dim] for dim in dot_dims(op, 0)[1])
-    factors = builder.fresh(op.results[0], shape, first)
+    factors = builder.fresh(op.results[0], shape, made.operands[0])
     builder.add_plain("multiply", made.operands, (factors,))
     builder.add(Operation("reduce", _REDUCE, (factors,), made.results, lengths=lengths))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
+from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op, splat_value
@@ -26,11 +27,13 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
+from .gpu_convolutions import ordered_captures, undoes_order
 from .gpu_dots import Product, merge_dots, product_of, write_turned
 from .gpu_expansions import add_epilogues, expand_for_gpu
 from .gpu_layouts import turn_results
 from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
+from .gpu_reductions import split_reductions
 from .gpu_scatters import merge_scatters
 from .machine import Machine
 from .operation import (
@@ -63,14 +66,7 @@ def read_numbered(
 
 def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
     """The results that are written over arguments, and those."""
-    if "arg_attrs" not in function.attributes:
-        return {}
-    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    return {
-        block.returned[ir.IntegerAttr(each["tf.aliasing_output"]).value]: argument
-        for argument, each in zip(block.arguments, attributes, strict=True)
-        if "tf.aliasing_output" in each
-    }
+    return {block.returned[result]: block.arguments[place] for place, result in aliased_results(function).items()}
 
 
 class _Reader:
@@ -94,6 +90,7 @@ class _Reader:
         self.views: set[ir.Value] = set()
         self.repeated: dict[int, tuple[int, ...]] = {}
         self.products: dict[int, Product] = {}
+        self.reductions: dict[int, ir.Operation] = {}
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -108,7 +105,7 @@ class _Reader:
                 self.add_barrier(op)
             elif self.is_gpu and op.name == "stablehlo.transpose" and op.results[0] in number:
                 self.read_as_it_is(op.operands)  # the product that it turns writes it so
-            elif is_view(op, self.types) or is_folded(op, self.types, self.machine):
+            elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or self.is_written_so(op):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
                 op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
@@ -119,6 +116,7 @@ class _Reader:
             else:
                 self.add(op)
         if self.is_gpu:
+            split_reductions(builder, block, self.reductions)
             merge_dots(builder, self.products)
             merge_scatters(builder)
             add_epilogues(made)
@@ -128,6 +126,10 @@ class _Reader:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
+
+    def is_written_so(self, op: ir.Operation) -> bool:
+        """Whether a GPU's library wrote what a transpose reads in the order that the transpose brings about."""
+        return self.is_gpu and undoes_order(op, self.types)
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
         """Note what is read in its own shape; the rest of what is read is read in another one only."""
@@ -171,6 +173,10 @@ class _Reader:
         made = read_operation(op, operands, results, self.types, self.machine)
         if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
             made = replace(made, operands=builder.all_of([part]))
+        if name == "reduce" and len(results) == 1:
+            inner = defining_op(op.operands[0], "stablehlo.negate")
+            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
+                made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
                 last = builder.block.ops[-1]
@@ -182,11 +188,7 @@ class _Reader:
             return
         if len(op.regions):
             made = replace(made, captures=builder.all_of(captured_values(op)))
-        if name == "reduce" and len(results) == 1:
-            inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
-                made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
-        elif (number := self.uniform(made)) is not None:
+        if (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
         if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
             scalars = (self.repeated.get(value, (value,)) for value in made.operands)
@@ -197,6 +199,8 @@ class _Reader:
             # A splat is never in memory; what a loop starts from is the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
+        if name == "reduce":
+            self.reductions[results[0]] = op
         if keeps_columns(builder, made):
             builder.by_columns.update(made.results)
 
@@ -247,6 +251,9 @@ class _Reader:
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
         read = [read_numbered(block, self.types, self.machine, sunk) for block in blocks]
         number = builder.number
+        copies = ordered_captures(builder, op, blocks[0]) if is_loop and self.is_gpu else {}
+        captures = tuple(copies.get(value, value) for value in captures)
+        there = {value: copies.get(number[value], number[value]) for value in captured}
         if is_loop and len(places) < len(operands):
             operands, results = (tuple(each[place] for place in places) for each in (operands, results))
             for body, _ in read:
@@ -260,7 +267,7 @@ class _Reader:
             captures,
             bodies=tuple(body for body, _ in read),
             outside=tuple(
-                {inner: number[value] for value, inner in numbers.items() if value in captured} for _, numbers in read
+                {inner: there[value] for value, inner in numbers.items() if value in there} for _, numbers in read
             ),
             narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
             trips=(trip_count(op) or 1) if is_loop else 1,

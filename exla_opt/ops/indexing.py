@@ -217,15 +217,21 @@ OPS["stablehlo.gather"] = OpDefinition(
 
 
 def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """Windows, and slices of the updates written in turn: `([k,j],[i,1],[i,j])->([k,j])` chained over i.
+    """Windows, indexed dimensions, and slices of the updates written in turn: `([k,j],[i,1],[i,j])->([k,j])`.
 
-    Of Shardy's factors those that also cut the updates: an inserted dimension is only named by the indices. Only the
-    major one of several update dimensions keeps the order of writes; a body that does not mind the order may be cut
-    along each.
+    Of Shardy's factors those that also cut the updates. An inserted dimension, as k, is only named by the indices: each
+    slice goes through all updates, and those of other slices lie outside of it, where nothing is written. Along i a
+    scatter is a chain: only the major one of several update dimensions keeps the order of writes; a body that does not
+    mind the order may be cut along each.
     """
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     count = len(shapes.results)
     factors = [f for f in by_shardy if f.kind is Kind.INDEPENDENT and f.operands[0] and f.operands[count + 1]]
+    for dim in sorted({*numbers.inserted_window_dims} & {*numbers.scattered_dims_to_operand_dims}):
+        size = shapes.results[0][dim]
+        if size > 1:
+            cut = [DimMapping(dim, size)] * count
+            factors.append(independent(size, [*cut, *[None] * (1 + count)], cut))
     indices = [dim for dim in range(len(shapes.operands[count])) if dim != numbers.index_vector_dim]
     updates = [dim for dim in range(len(shapes.operands[-1])) if dim not in numbers.update_window_dims]
     any_order = componentwise(body_of(op)) is not None
@@ -241,12 +247,36 @@ def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, 
 
 
 def _scatter_tile(tile: Tile) -> list[ir.Value]:
-    """Updates written in turn: a tile may hold one alone, which XLA:CPU checks by a bound in the index's own type."""
+    """Updates written in turn: a tile may hold one alone, which XLA:CPU checks by a bound in the index's own type.
+
+    So it does where the tile is a part of an indexed dimension, whose indices are counted from where the tile begins.
+    """
+    numbers = stablehlo.ScatterDimensionNumbers(tile.op.attributes["scatter_dimension_numbers"])
     at = len(tile.op.results)
-    if tile.factor.operands[at] is None:
+    mapping = tile.factor.results[0]
+    is_indexed = mapping is not None and mapping.dim in numbers.inserted_window_dims
+    if tile.factor.operands[at] is None and not is_indexed:
         return tile.clone()
-    operands = [*tile.operands[:at], _wide_enough(tile.operands[at]), *tile.operands[at + 1 :]]
-    return replace(tile, operands=operands).clone()
+    indices = _wide_enough(tile.operands[at])
+    if mapping is not None and is_indexed:
+        column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
+        indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
+    return replace(tile, operands=[*tile.operands[:at], indices, *tile.operands[at + 1 :]]).clone()
+
+
+def _counted_from(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> ir.Value:
+    """The indices with one entry of every index vector counted from where the tile begins in the results.
+
+    What lies outside of the tile stays outside, whatever the integers: a difference that wraps round is further from
+    zero than any tensor is long.
+    """
+    kind = build.tensor_of(indices)
+    begin = tile.begin(tile.result_ranges[0], kind.element_type)
+    one = [size if dim != vector_dim else 1 for dim, size in enumerate(kind.shape)]
+    before = build.broadcast(begin, one)
+    if one != list(kind.shape):
+        before = build.update_along(build.zeros(kind), before, vector_dim, build.scalar_i32(column))
+    return stablehlo.subtract(indices, before)
 
 
 def _scatter_ties(site: Site) -> Spoken:

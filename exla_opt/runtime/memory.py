@@ -16,7 +16,7 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
     Raises InputError when there is no such device and when XLA refuses the module.
     """
-    return memory_of(compile_program(module, device, count_all_memory=True).executable)
+    return memory_of(compile_program(module, device, count_all_memory=True, optimise=False).executable)
 
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:

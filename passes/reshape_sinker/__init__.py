@@ -2,9 +2,11 @@
 
     dot(reshape(x), y)    ->   reshape(dot(x, y))         f(reshape(x), reshape(y))   ->   reshape(f(x, y))
     dot(transpose(x), y)  ->   dot(x, y), other numbers   reduce(transpose(x))        ->   reduce(x), other numbers
+    transpose(dot(x, y))  ->   dot(y, x)
 
 Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the
-reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way.
+reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way; and
+transposed products, of which two buffers would exist.
 Leaves alone a reshape that others read as well, sums of transposed and merged floats of fewer than 32 bits, and with
 --no-reassociate all of floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a reshape
 or transpose behind one more op, or takes it away, and adds none.
@@ -22,7 +24,7 @@ from exla_opt.passes import rce
 from exla_opt.passes.rce.reduces import reduce_of_reshape_in_another_order
 from exla_opt.remarks import Remark
 
-from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose
+from .dots import dot_of_reshape, dot_of_reshapes, dot_of_transpose, transpose_of_dot
 from .elementwise import elementwise_of
 from .moved import RESHAPE, TRANSPOSE
 from .reduces import reduce_of_transpose, reduce_of_transpose_in_any_order
@@ -50,5 +52,6 @@ def make_patterns(options: Options) -> dict[str, tuple[Pattern, ...]]:
     return {
         **dict.fromkeys(STABLEHLO_POINTWISE, elementwise),
         "stablehlo.dot_general": (dot_of_transpose, dot_of_reshape, dot_of_reshapes),
+        TRANSPOSE: (transpose_of_dot(options.size_threshold),),
         "stablehlo.reduce": _REDUCES if options.reassociate else (reduce_of_transpose_in_any_order,),
     }

@@ -12,9 +12,11 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.reassociation import Group, reassociation_of
+from exla_opt.ir.rewrite import Pattern
+from exla_opt.ir.types import Types
 from exla_opt.ir.values import plain_defining_op
 
-from .moved import RESHAPE, TRANSPOSE
+from .moved import RESHAPE, TRANSPOSE, only_for
 
 
 def _is_whole(group: Group, before: Sequence[int], after: Sequence[int]) -> bool:
@@ -48,13 +50,16 @@ def _sides(op: ir.Operation) -> list[_Side]:
     ]
 
 
-def _dot(op: ir.Operation, sides: Sequence[_Side]) -> ir.Value:
-    """The dot of other operands, all else as it was."""
+def _dot(op: ir.Operation, sides: Sequence[_Side], is_turned: bool = False) -> ir.Value:
+    """The dot of other operands, all else as it was. is_turned: whether the right one has become the left one."""
     left, right = sides
     batch = [build.shape_of(left.value)[dim] for dim in left.batch]
     numbers = stablehlo.DotDimensionNumbers.get(left.batch, right.batch, left.contracted, right.contracted)
     made = op.clone(ip=ir.InsertionPoint.current).operation
     made.attributes["dot_dimension_numbers"] = numbers
+    if is_turned and "precision_config" in op.attributes:
+        precision = list(ir.ArrayAttr(op.attributes["precision_config"]))
+        made.attributes["precision_config"] = ir.ArrayAttr.get(precision[::-1])
     for index, side in enumerate(sides):
         made.operands[index] = side.value
     shape = [*batch, *left.free_shape, *right.free_shape]
@@ -78,6 +83,37 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
         sides[index] = _Side(inner.operands[0], batch, contracted)
         return _dot(op, sides)
     return None
+
+
+def transpose_of_dot(threshold: int) -> Pattern:
+    """The pattern for transposes of more than so many bytes: of smaller ones XLA's order of the ops counts for more."""
+    types = Types()
+
+    def pattern(op: ir.Operation) -> ir.Value | None:
+        """transpose(dot(x, y)) = dot(y, x), above the threshold, where the free dimensions of x and y change places"""
+        dot = only_for(op.operands[0], "stablehlo.dot_general", op)
+        if dot is None or types.of(op.results[0]).bytes <= threshold or not _may_be_turned(dot):
+            return None
+        left, right = _sides(dot)
+        batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
+        middle = batch + len(left.free)
+        if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
+            return None
+        return _dot(dot, [right, left], is_turned=True)
+
+    return pattern
+
+
+def _may_be_turned(dot: ir.Operation) -> bool:
+    """Whether the dot does the same to both operands: an algorithm may cut them up into different parts."""
+    if "algorithm" not in dot.attributes:
+        return True
+    algorithm = stablehlo.DotAlgorithm(dot.attributes["algorithm"])
+    sides = (
+        (algorithm.lhs_precision_type, algorithm.lhs_component_count),
+        (algorithm.rhs_precision_type, algorithm.rhs_component_count),
+    )
+    return sides[0] == sides[1]
 
 
 def dot_of_reshape(op: ir.Operation) -> ir.Value | None:

@@ -23,7 +23,7 @@ from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
 from .region import Region
-from .selection import Selection, block_peak, candidate_mappings, find_twins
+from .selection import Selection, block_peak, candidate_mappings, find_twins, join_plans
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1
@@ -66,7 +66,9 @@ def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    held = {planned.of(value) for value in outputs & graph.returned}
+    # While the tensor that it takes the place of is read, a result has no buffer of its own for what leads to it.
+    overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
+    held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}
     return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
@@ -197,7 +199,8 @@ class _Chooser:
                 continue
             if selected.add(found):
                 covered |= found.vanished
-        choice.plans = list(selected.plans.values())
+        known = [plan for plan in self.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
+        choice.plans = join_plans(graph, list(selected.plans.values()), known, self.slice_bytes)
         self.widen(choice)
         for plan in choice.plans:
             for value in plan.vanished:

@@ -32,6 +32,7 @@ class _Tiles:
         self.loop = loop
         self.run = run
         self.start = start
+        self.carried: dict[int, ir.Value] = {}
         self.made: dict[int, tuple[DimMapping | None, ir.Value]] = {}
         self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
@@ -64,9 +65,9 @@ class _Tiles:
             value = tile
         key = (number, mapping)
         if key not in self.slices:
-            self.slices[key] = build.slice_along(
-                value, mapping.dim, self.position_in(mapping), self.run.tile * mapping.inner
-            )
+            source = self.carried.get(number, value)
+            length = self.run.tile * mapping.inner
+            self.slices[key] = build.slice_along(source, mapping.dim, self.position_in(mapping), length)
         return self.slices[key]
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
@@ -85,6 +86,8 @@ class _Tiles:
     def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
         """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
         states = dict(states)
+        for (position, result), number in self.loop.overwritten.items():
+            self.carried[number] = self.state_of(states, position, result)
         for position in self.loop.stage.nodes:
             tiled = self.plan.tiled[position]
             node = self.graph.nodes[position]
@@ -111,9 +114,15 @@ class _Tiles:
                     wholes = states[position][len(scanned) :]
                     states[position] = scanned + self.write(tiled, wholes, results)
                 for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
-                    if mapping is not None or tiled.factor.is_same(index):
+                    if (position, index) in self.loop.overwritten:  # who reads it reads it back
+                        self.carried[number] = self.state_of(states, position, index)
+                    elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index])
         return states
+
+    def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
+        """An output of an independent op as far as it is written."""
+        return states[position][_outputs_of(self.loop, position).index(result)]
 
     def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
         node, factor = self.graph.nodes[tiled.node], tiled.factor
@@ -154,7 +163,7 @@ def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
 
 
 def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> dict[int, list[ir.Value]]:
-    """By node: where a scan begins, then an empty whole for each output; or what partial results are added to."""
+    """By node: where a scan begins, then an empty or an overwritten whole for each output; or what is added to."""
     states: dict[int, list[ir.Value]] = {}
     written = {output.node for output in loop.stage.outputs}
     after, types = last_input(graph, loop, depths), Types()
@@ -171,6 +180,8 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
                     states[position].append(build.zeros(kind))
             if factor.kind is not Kind.CHAIN:
                 states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
+    for (position, result), number in loop.overwritten.items():
+        states[position][_outputs_of(loop, position).index(result)] = graph.tensors[number].value
     return states
 
 

@@ -6,11 +6,12 @@ Operations are numbered, never hashed: the hash of an `ir.Operation` changes wit
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import captured_values, operands_of
 from exla_opt.memory.block import Operation
@@ -76,8 +77,10 @@ class Graph:
     A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
     arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
-    the splitter made itself. types: of all tensors of the module. operations, bodies, inside: what the memory model has
-    read of the nodes, of the blocks of control flow, and found out about these when they are cut.
+    the splitter made itself. types: of all tensors of the module. overwritten: the tensors returned that take the
+    place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations,
+    bodies, inside: what the memory model has read of the nodes, of the blocks of control flow, and found out about
+    these when they are cut.
     """
 
     block: ir.Block
@@ -88,6 +91,7 @@ class Graph:
     nested: bool = False
     tile: bool = False
     types: Types = field(default_factory=Types)
+    overwritten: dict[int, int] = field(default_factory=dict)
     operations: dict[int, Operation | None] = field(default_factory=dict)
     bodies: dict[int, Bodies] = field(default_factory=dict)
     inside: dict[Hashable, CutBodies] = field(default_factory=dict)
@@ -103,6 +107,20 @@ def updates_carry(graph: Graph, node: Node) -> bool:
     if not graph.nested or graph.arguments.isdisjoint(node.operands):
         return False
     return not graph.returned.isdisjoint(node.results)
+
+
+def updates_in_place(graph: Graph, node: Node) -> bool:
+    """Whether an op that updates what a loop carries still does so in place when it is cut: element by element.
+
+    Whoever else reads the carried tensor comes before.
+    """
+    carried = [graph.overwritten[value] for value in node.results if value in graph.overwritten]
+    if Trait.POINTWISE not in node.traits or not carried:
+        return False
+    return all(
+        value in node.operands and all(user <= node.position for user, _ in graph.tensors[value].users)
+        for value in carried
+    )
 
 
 def becomes_result(graph: Graph, value: int) -> bool:
@@ -179,6 +197,22 @@ class _Reader:
                 yield from ((inner, own) for region in op.regions for inner in region.blocks)
         graph.returned = frozenset(nodes[-1].operands)
         graph.arguments = frozenset(number[value] for value in block.arguments if value in number)
+        graph.overwritten = {
+            nodes[-1].operands[place]: number[block.arguments[argument]]
+            for argument, place in _overwritten_places(block)
+            if block.arguments[argument] in number
+            and block.arguments[argument].type == nodes[-1].op.operands[place].type
+        }
+
+
+def _overwritten_places(block: ir.Block) -> Iterable[tuple[int, int]]:
+    """The places of a block's arguments over which results are written, and those of the results."""
+    owner = block.owner.operation
+    if owner.name == "func.func":
+        return aliased_results(owner).items()
+    if len(owner.regions) > 1 and block == owner.regions[1].blocks[0] and Trait.IN_PLACE in traits_of(owner.name):
+        return [(place, place) for place in range(len(block.arguments))]
+    return ()
 
 
 def read_graphs(module: ir.Module, rules: Sequence[OpRule]) -> list[Graph]:

@@ -22,6 +22,7 @@ from .graph import (
     tiled_from_operand,
     tiled_from_result,
     updates_carry,
+    updates_in_place,
 )
 from .region import Region
 
@@ -71,7 +72,7 @@ class _Growth:
             return True
         if TILE_MARK in node.op.attributes or node.position == self.graph.terminator:
             return False
-        if updates_carry(self.graph, node):
+        if updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
             self.region.blocked.setdefault(node.position, reason)
             return False

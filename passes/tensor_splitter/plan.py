@@ -12,7 +12,7 @@ from math import log2
 
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
-from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
@@ -28,6 +28,7 @@ from .body import (
 )
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
+from .overwrite import Overwritten, find_overwritten
 from .region import Output, Region, Stage
 
 _MOST_BORDERS = 6
@@ -48,11 +49,13 @@ class TileRun:
 class LoopPlan:
     """One stage of a region as code: its runs in order.
 
+    overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
     scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
     """
 
     stage: Stage
     runs: tuple[TileRun, ...]
+    overwritten: Overwritten
     scratch: int = 0
 
     @property
@@ -167,7 +170,10 @@ def make_plan(
     ]
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
-    planned = [LoopPlan(stage, cut_runs(own, most)) for stage, own, most in zip(stages, borders, longest, strict=True)]
+    planned = [
+        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
+        for stage, own, most in zip(stages, borders, longest, strict=True)
+    ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
     for body, loop in zip(bodies, planned, strict=True):
@@ -180,6 +186,7 @@ def make_plan(
     # An index that is too big is cut again along another dimension; what a loop of the program carries is not.
     peak = max(
         body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)
+        + _largest_term(graph, region, loop.stage, machine)
         for body, loop in zip(bodies, planned, strict=True)
     )
     if all(loop.trips < 2 for loop in planned):
@@ -218,6 +225,17 @@ def _refuse_repeated(graph: Graph, position: int) -> Refusal:
     return Refusal(
         Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), position
     )
+
+
+def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:
+    """The bytes of the largest result of one tile that is then added to what the loop carries."""
+    most = 0
+    for output in stage.outputs:
+        node = graph.nodes[output.node]
+        in_place = machine.accumulates and Trait.CONTRACTS in node.traits
+        if region.tiled[output.node].factor.kind is Kind.REDUCING and not in_place:
+            most = max(most, graph.tensors[node.results[output.result]].type.bytes)
+    return most
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -561,37 +561,52 @@ INDEXING = [
     ),
     *[
         Row(
-            "stablehlo.scatter", "9x4xf32 6x1xi32~-2:11 6x4xf32", "9x4xf32", "c1.0 i1", note=f"rows {name}",
+            "stablehlo.scatter", "9x4xf32 6x1xi32~-2:11 6x4xf32", "9x4xf32", "c1.0 i0 i1", note=f"rows {name}",
             attributes=scatter_numbers("1", "0", "0", 1), region=monoid(name, "f32"), close=True,
         )
         for name in "add multiply minimum maximum subtract".split()
     ],
     Row(
-        "stablehlo.scatter", "9x4xf32 6x1xi32~-2:4 6x4xf32", "9x4xf32", "c1.0 i1", note="rows overwritten, twice some",
+        "stablehlo.scatter", "9x4xf32 6x1xi32~-2:4 6x4xf32", "9x4xf32", "c1.0 i0 i1", note="rows overwritten, twice some",
         attributes=scatter_numbers("1", "0", "0", 1), region=body("f32", "%y"),
     ),
     Row(
-        "stablehlo.scatter", "9x4xi32 6x1xi32~0:9 6x4xi32", "9x4xi32", "c1.0 i1", note="rows of integers",
+        "stablehlo.scatter", "9x4xi32 6x1xi32~0:9 6x4xi32", "9x4xi32", "c1.0 i0 i1", note="rows of integers",
         attributes=scatter_numbers("1", "0", "0", 1), region=monoid("xor", "i32"),
     ),
+    *[
+        Row(
+            "stablehlo.scatter", f"300x4xf32 6x1x{kind}~{low}:{high} 6x4xf32", "300x4xf32", "c1.0 i0 i1", note=f"rows by {kind}",
+            attributes=scatter_numbers("1", "0", "0", 1), region=body("f32", "%y"),
+        )
+        for kind, low, high in (("i8", -128, 127), ("ui8", 0, 255), ("ui32", 250, 2**32), ("i64", -(2**63), 299))
+    ],
     Row(
-        "stablehlo.scatter", "9x4xf32 6x5x1xi32~0:9 6x5x4xf32", "9x4xf32", "c1.0 c1.1 i1", note="two update dimensions",
+        "stablehlo.scatter", "9x4xf32 6xi32~-2:11 6x4xf32", "9x4xf32", "c1.0 i0 i1", note="rows by numbers",
+        attributes=scatter_numbers("1", "0", "0", 1), region=body("f32", "%y"),
+    ),
+    Row(
+        "stablehlo.scatter", "9x4x7xf32 6x2xi32~-2:8 6x2x4xf32", "9x4x7xf32", "c1.0 i0", note="an element, a window of several",
+        attributes=scatter_numbers("1, 2", "0", "2, 0", 1), region=body("f32", "%y"),
+    ),
+    Row(
+        "stablehlo.scatter", "9x4xf32 6x5x1xi32~0:9 6x5x4xf32", "9x4xf32", "c1.0 c1.1 i0 i1", note="two update dimensions",
         attributes=scatter_numbers("2", "0", "0", 2), region=monoid("add", "f32"), close=True,
     ),
     Row(
-        "stablehlo.scatter", "9x4xf32 6x5x1xi32~0:4 6x5x4xf32", "9x4xf32", "c1.0 i1", note="two, overwritten",
+        "stablehlo.scatter", "9x4xf32 6x5x1xi32~0:4 6x5x4xf32", "9x4xf32", "c1.0 i0 i1", note="two, overwritten",
         attributes=scatter_numbers("2", "0", "0", 2), region=body("f32", "%y"),
     ),
     Row(
-        "stablehlo.scatter", "9x4xf32 2x6xi32~-2:9 6xf32", "9x4xf32", "c1.1", note="elements, vector first",
+        "stablehlo.scatter", "9x4xf32 2x6xi32~-2:9 6xf32", "9x4xf32", "c1.1 i0 i1", note="elements, vector first",
         attributes=scatter_numbers("", "0, 1", "0, 1", 0), region=monoid("add", "f32"), close=True,
     ),
     Row(
-        "stablehlo.scatter", "6x9xf32 6x5x1xi32~-2:11 6x5xf32", "6x9xf32", "c1.1 i0", note="batching",
+        "stablehlo.scatter", "6x9xf32 6x5x1xi32~-2:11 6x5xf32", "6x9xf32", "c1.1 i0 i1", note="batching",
         attributes=scatter_numbers("", "1", "1", 2, "0", "0"), region=monoid("add", "f32"), close=True,
     ),
     Row(
-        "stablehlo.scatter", "9x4xf32 9x4xf32 6x1xi32~0:9 6x4xf32 6x4xf32", "9x4xf32 9x4xf32", "c2.0 i1", note="two tensors",
+        "stablehlo.scatter", "9x4xf32 9x4xf32 6x1xi32~0:9 6x4xf32 6x4xf32", "9x4xf32 9x4xf32", "c2.0 i0 i1", note="two tensors",
         attributes=scatter_numbers("1", "0", "0", 1), close=True,
         region=body("f32", "%z0 = stablehlo.add %x0, %y0 : tensor<f32>; %z1 = stablehlo.maximum %x1, %y1 : tensor<f32>; %z0, %z1", 2),
     ),

@@ -32,6 +32,15 @@ func.func @main(%x: tensor<4000x1000xf32>, %v: tensor<1000xf32>) -> tensor<4000x
     : (tensor<4000x1000xf32>, tensor<1000xf32>) -> tensor<4000xf32>
   return %y : tensor<4000xf32>
 }""",
+    # What the kernels read is what was reshaped; the product has the dimensions of the reshape.
+    "reshaped_rows": """
+func.func @main(%x: tensor<10240xf32>, %y: tensor<10240xf32>) -> tensor<320xf32> {
+  %a = stablehlo.reshape %x : (tensor<10240xf32>) -> tensor<320x4x8xf32>
+  %b = stablehlo.reshape %y : (tensor<10240xf32>) -> tensor<320x4x8xf32>
+  %d = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [1, 2] x [1, 2]
+    : (tensor<320x4x8xf32>, tensor<320x4x8xf32>) -> tensor<320xf32>
+  return %d : tensor<320xf32>
+}""",
     # A larger one is multiplied by a library, with its workspace.
     "large_matrix_by_vector": """
 func.func @main(%x: tensor<3200x3200xf32>, %v: tensor<3200xf32>) -> tensor<3200xf32> {
@@ -159,6 +168,7 @@ TEMPS = {
     "summed_first": 4_194_560,
     "vector_by_columns": 16_000_000,
     "vector_by_rows": 0,
+    "reshaped_rows": 0,
     "large_matrix_by_vector": 4_194_560,
     "outer_product": 0,
     "two_products_of_one": 10_486_016,

@@ -52,6 +52,24 @@ def clip(a: Any, b: Any) -> Any:
     return a * jnp.minimum(1, 1 / norm), b * jnp.minimum(1, 1 / norm)
 
 
+@partial(jax.jit, donate_argnums=0)
+def updated_by_a_loop(a: Any, b: Any) -> Any:
+    return a - lax.fori_loop(0, 9, lambda i, s: s + jnp.sin(a @ b * s), jnp.zeros_like(a))
+
+
+@partial(jax.jit, donate_argnums=0)
+def updated_by_a_product(a: Any, b: Any) -> Any:
+    return a - jnp.tanh(a @ b) @ b
+
+
+@partial(jax.jit, donate_argnums=0)
+def updated_row_by_row(a: Any, b: Any) -> Any:
+    def body(i: Any, a: Any) -> Any:
+        return lax.dynamic_update_slice(a, 2 * lax.dynamic_slice(a, (i, 0), (1, SIZE)) @ b, (i, 0))
+
+    return lax.fori_loop(0, SIZE, body, a)
+
+
 def pooled(x: Any) -> Any:
     return lax.reduce_window(jnp.tanh(x), -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
@@ -170,6 +188,12 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         lambda a, b: jnp.tanh(jnp.einsum("bi,bi->b", jnp.exp(a), b)),
         (of(SIZE * 32, 10), of(SIZE * 32, 10)),
     ),
+    "products of reshaped rows": (
+        lambda a, b: jnp.tanh(
+            lax.dot_general(jnp.sin(a).reshape(SIZE, 4, 80), b.reshape(SIZE, 4, 80), (((1, 2), (1, 2)), ((0,), (0,))))
+        ),
+        (LONG, LONG),
+    ),
     "nine tensors stacked": (lambda a: jnp.stack([a * i for i in range(9)]).std(0), (MATRIX,)),
     "rows put together that are short": (
         lambda a, b: jnp.tanh(jnp.concatenate([a * 2, b + 1], 1)) @ jnp.ones((120, 2)),
@@ -191,6 +215,9 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         (IMAGES,),
     ),
     "sums of squares and what is donated": (clip, (MATRIX, MATRIX)),
+    "a donated matrix that a loop reads until it is updated": (updated_by_a_loop, (MATRIX, MATRIX)),
+    "a donated matrix that is updated by a product with it": (updated_by_a_product, (MATRIX, MATRIX)),
+    "a donated matrix in which a loop updates rows": (updated_row_by_row, (MATRIX, MATRIX)),
     "a result made of what a loop stacks": (
         lambda a: lax.scan(lambda h, t: (0.9 * h + 0.1 * t,) * 2, jnp.zeros(SIZE), a)[1] - a,
         (MATRIX,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import pytest
 from jaxlib.mlir import ir
@@ -12,7 +13,7 @@ from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plan import LoopPlan, Plan
 from exla_opt.passes.tensor_splitter.region import Output, Stage
-from exla_opt.passes.tensor_splitter.selection import Selection
+from exla_opt.passes.tensor_splitter.selection import Selection, join_plans
 
 # Ops 0 to 6; op 2 asks which elements are at a bound. {} is EQ or LT.
 _TEXT = """
@@ -47,7 +48,7 @@ def _plan(
     mapping = DimMapping(0, 8, 1)
     stage = Stage(0, tuple(sorted(nodes)), tuple(Output(node, 0, mapping) for node in sorted(outputs)))
     seed = graph.nodes[max(nodes)].results[0]
-    return Plan(seed, mapping, {}, (LoopPlan(stage, ()),), frozenset(copies), frozenset(vanished), 0, 0, 0.0, 1)
+    return Plan(seed, mapping, {}, (LoopPlan(stage, (), {}),), frozenset(copies), frozenset(vanished), 0, 0, 0.0, 1)
 
 
 def test_plans_that_share_nothing_are_built_together(graph: Graph) -> None:
@@ -71,6 +72,17 @@ def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Gra
     assert selected.add(_plan(graph, {0, 1}, {0}, vanished={value}))
     selected.add(_plan(graph, {0, 1, 3}, {3}))
     assert value in selected.plans
+
+
+def test_one_plan_takes_the_place_of_several_that_take_longer(graph: Graph) -> None:
+    first, second = (graph.nodes[node].results[0] for node in (1, 3))
+    one = replace(_plan(graph, {0, 1}, {1}, vanished={first}), seconds=2.0)
+    other = replace(_plan(graph, {2, 3}, {3}, vanished={second}), seconds=2.0)
+    both = replace(_plan(graph, {0, 1, 2, 3}, {3}, vanished={first, second}), seconds=3.0)
+    assert join_plans(graph, [one, other], [one, other, both], 100) == [both]
+    assert join_plans(graph, [one], [one, both], 100) == [one]
+    for worse in (replace(both, seconds=5.0), replace(both, remaining=1), replace(both, peak=10_000)):
+        assert join_plans(graph, [one, other], [one, worse], 100) == [one, other]
 
 
 def test_two_loops_do_not_both_ask_for_equality(graph: Graph) -> None:

@@ -21,6 +21,7 @@ from exla_opt.memory.loop_kernels import LEAST_TILE_BYTES, needs_separate_kernel
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.runtime.memory import measure_memory, memory_of
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 # How XLA:CPU marks the call of a loop that it compiles into one kernel.
@@ -127,3 +128,10 @@ def test_only_the_last_reader_waits_for_the_sort() -> None:
     assert (
         names.index("dynamic_slice") < names.index("reduce") < names.index("sort") < names.index("dynamic_update_slice")
     )
+
+
+@pytest.mark.parametrize("function", [times_vector, largest, counted])
+def test_the_plan_of_memory_is_made_before_the_code(function: object) -> None:
+    """What `measure_memory` reads from a program that LLVM left as it was holds for the one that runs."""
+    text = split(function, LEAST_TILE_BYTES)
+    assert measure_memory(text) == memory_of(compile_program(text, count_all_memory=True).executable)

@@ -1,0 +1,82 @@
+"""Results that a loop writes over the very tensor that they are made from: a donated argument, or what a loop carries.
+
+    %new = subtract %p, %step             while ... (%p' = %p) { write(%p', read(%p', i) - step(i), i) }
+    %sum = add %carried, dot(%a, %b)      while ... (%s' = %carried) { write(%s', read(%s', i) + dot(i), i) }
+
+A loop that begins its output with zeros needs a second buffer of that size, for the tensor that it reads must live
+until it ends. One that begins with that tensor needs none: every tile reads its own slice, before that is written.
+
+NOTE [Order of reads and writes]: XLA copies all of a carried tensor in every trip where a kernel that reads it does not
+have to come before the one that writes it. Fusion gives the slice to each of its elementwise readers, up to the op that
+writes a tensor or that does not fuse. So all of these must be the op that writes or lead to it; and who needs the new
+slice reads it back (`emit`), or it would be computed from the old one once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.traits import Trait
+
+from .graph import Graph, TiledOp
+from .region import Output, Stage
+
+Overwritten = Mapping[tuple[int, int], int]
+
+
+def find_overwritten(graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage) -> Overwritten:
+    """The outputs of one of the stages, by node and result, that may begin with the tensor over which they are written.
+
+    Where somebody reads that tensor otherwise, later or unsplit, the loop would begin with a copy of it.
+    """
+    later = frozenset(node for other in stages if other.number > stage.number for node in other.nodes)
+    found: dict[tuple[int, int], int] = {}
+    for output in stage.outputs:
+        before = graph.overwritten.get(graph.nodes[output.node].results[output.result])
+        if before is None or output.mapping is None or tiled[output.node].factor.kind is not Kind.INDEPENDENT:
+            continue
+        if any(user in later or user > stage.nodes[-1] for user, _ in graph.tensors[before].users):
+            continue
+        if not _is_read_along(graph, tiled, stage, before, output.mapping):
+            continue
+        if _is_read_first(graph, stage, before, output, {position for position, _ in found}):
+            found[output.node, output.result] = before
+    return found
+
+
+def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, value: int, mapping: DimMapping) -> bool:
+    """Whether a stage reads a tensor, and in the slices of the mapping alone."""
+    inside = frozenset(stage.nodes)
+    read = [(user, index) for user, index in graph.tensors[value].users if user in inside]
+    return bool(read) and all(index >= 0 and tiled[user].operands[index] == mapping for user, index in read)
+
+
+def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overwritten: Collection[int]) -> bool:
+    """Whether every kernel that reads the old slice comes before the one that writes the new one, or is that one.
+
+    overwritten: the nodes whose outputs are written in place, and read back. See NOTE [Order of reads and writes].
+    """
+    inside, before = frozenset(stage.nodes), _ancestors(graph, stage, output.node)
+    written = {other.node for other in stage.outputs}
+    queue, seen = [value], {value}
+    while queue:
+        users = {user for user, _ in graph.tensors[queue.pop()].users} & inside
+        fused = {user for user in users if graph.nodes[user].traits & (Trait.POINTWISE | Trait.MOVES)}
+        if users - fused and before.isdisjoint(users - fused):
+            return False
+        if not fused & written <= {output.node} | (before & set(overwritten)):
+            return False
+        results = {result for user in fused - written for result in graph.nodes[user].results}
+        queue += results - seen
+        seen |= results
+    return True
+
+
+def _ancestors(graph: Graph, stage: Stage, position: int) -> frozenset[int]:
+    """The ops of a stage that lead to one of them, and that one."""
+    found = {position}
+    for node in reversed(stage.nodes):
+        if any(user in found for value in graph.nodes[node].results for user, _ in graph.tensors[value].users):
+            found.add(node)
+    return frozenset(found)

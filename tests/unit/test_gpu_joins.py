@@ -1,0 +1,89 @@
+"""Which kernels for an H200 have several results, by the temp that XLA planned (jaxlib 0.10.2, no GPU)."""
+
+from __future__ import annotations
+
+import pytest
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.memory.machine import machine_of
+from exla_opt.memory.peak import predict
+
+_ADD = "applies stablehlo.add across dimensions"
+X, ROWS, COLUMNS = "tensor<4096x2048xf32>", "tensor<4096xf32>", "tensor<2048xf32>"
+IMAGE = "tensor<4x1080x1920xf32>"
+
+
+def readers(read: str, other: str) -> str:
+    """Two readers of %x: a logarithm, of %x or of a sum, that is read twice; and what is returned."""
+    return f"""
+func.func @main(%x: {X}, %y: {COLUMNS}) -> ({X}, {COLUMNS}) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %i = stablehlo.broadcast_in_dim %y, dims = [1] : ({COLUMNS}) -> {X}
+  %j = stablehlo.add %x, %i : {X}
+  %a = stablehlo.log {read} : {X}
+  %b = stablehlo.{other} : {X}
+  %d = stablehlo.reduce(%a init: %zero) {_ADD} = [0] : ({X}, tensor<f32>) -> {COLUMNS}
+  %e = stablehlo.sine %d : {COLUMNS}
+  %f = stablehlo.broadcast_in_dim %e, dims = [1] : ({COLUMNS}) -> {X}
+  %g = stablehlo.multiply %a, %f : {X}
+  %h = stablehlo.reduce(%g init: %zero) {_ADD} = [0] : ({X}, tensor<f32>) -> {COLUMNS}
+  return %b, %h : {X}, {COLUMNS}
+}}"""
+
+
+PROGRAMS = {
+    # Two kernels of several ops that read one argument are one: what one writes cannot lie where the other writes.
+    "readers_of_an_argument": readers("%j", "multiply %i, %x"),
+    # Two kernels of one op are not.
+    "single_readers": readers("%x", "negate %x"),
+    # Sums of rows and sums of columns are two kernels; the product, which one of them needs, is not written in place.
+    "rows_and_columns": f"""
+func.func @main(%x: {X}) -> ({ROWS}, {COLUMNS}, {ROWS}) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.tanh %x : {X}
+  %b = stablehlo.sine %a : {X}
+  %c = stablehlo.reduce(%a init: %zero) {_ADD} = [1] : ({X}, tensor<f32>) -> {ROWS}
+  %d = stablehlo.reduce(%b init: %zero) {_ADD} = [0] : ({X}, tensor<f32>) -> {COLUMNS}
+  %e = stablehlo.reduce(%b init: %zero) {_ADD} = [1] : ({X}, tensor<f32>) -> {ROWS}
+  return %c, %d, %e : {ROWS}, {COLUMNS}, {ROWS}
+}}""",
+    # What a multiplication and a sum read is written over by the multiplication if nobody reads it later.
+    "two_heads": f"""
+func.func @main(%x: {X}, %y: {COLUMNS}, %z: {COLUMNS}) -> ({X}, {ROWS}, {COLUMNS}) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.tanh %x : {X}
+  %b = stablehlo.broadcast_in_dim %y, dims = [1] : ({COLUMNS}) -> {X}
+  %c = stablehlo.broadcast_in_dim %z, dims = [1] : ({COLUMNS}) -> {X}
+  %d = stablehlo.multiply %a, %b : {X}
+  %e = stablehlo.multiply %a, %c : {X}
+  %f = stablehlo.reduce(%e init: %zero) {_ADD} = [1] : ({X}, tensor<f32>) -> {ROWS}
+  %g = stablehlo.reduce(%a init: %zero) {_ADD} = [0] : ({X}, tensor<f32>) -> {COLUMNS}
+  return %d, %f, %g : {X}, {ROWS}, {COLUMNS}
+}}""",
+    # What is put together of parts that do not fill warps costs more to compute than to read.
+    "crossed": f"""
+func.func @main(%x: {IMAGE}) -> tensor<4x1080x1919xf32> {{
+  %a = stablehlo.slice %x [0:4, 1:1080, 0:1920] : ({IMAGE}) -> tensor<4x1079x1920xf32>
+  %b = stablehlo.slice %x [0:4, 0:1, 0:1920] : ({IMAGE}) -> tensor<4x1x1920xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 1 : (tensor<4x1079x1920xf32>, tensor<4x1x1920xf32>) -> {IMAGE}
+  %d = stablehlo.slice %c [0:4, 0:1080, 0:1919] : ({IMAGE}) -> tensor<4x1080x1919xf32>
+  %e = stablehlo.slice %c [0:4, 0:1080, 1:1920] : ({IMAGE}) -> tensor<4x1080x1919xf32>
+  %f = stablehlo.subtract %d, %e : tensor<4x1080x1919xf32>
+  return %f : tensor<4x1080x1919xf32>
+}}""",
+}
+TEMPS = {
+    "readers_of_an_argument": 67_108_880,
+    "single_readers": 0,
+    "rows_and_columns": 67_108_888,
+    "two_heads": 16,
+    "crossed": 33_177_600,
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_the_temp_of_kernels_with_several_results(name: str) -> None:
+    with new_context() as context:
+        module = parse_module(name, PROGRAMS[name].encode(), context).module
+        assert predict(module, machine_of("cuda:h200")).temp == pytest.approx(TEMPS[name], rel=0.05, abs=64)
