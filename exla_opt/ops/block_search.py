@@ -203,7 +203,7 @@ class BlockSearch:
             self.forms.add(form)
             place = self.place.get(value)
             if place is None and value.owner == self.block:
-                if self.joined.setdefault(value, mapping) != mapping:
+                if value in self.states or self.joined.setdefault(value, mapping) != mapping:
                     raise Refused("a value that the loop carries is read in two different slices")
                 continue
             if place is None:
@@ -234,7 +234,7 @@ class BlockSearch:
         if is_zero(value) or self.states.get(value) is Partial.SUM:
             return
         if value.owner == self.block:
-            if self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
+            if value in self.states or self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
                 raise Refused("a value that the loop carries is both cut and summed", op)
             return
         place = self.place.get(value)

@@ -199,7 +199,7 @@ class _Chooser:
                 continue
             if selected.add(found):
                 covered |= found.vanished
-        known = [plan for plan in self.known.values() if isinstance(plan, Plan)]
+        known = [plan for plan in self.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
         choice.plans = join_plans(graph, list(selected.plans.values()), known, self.slice_bytes)
         self.widen(choice)
         for plan in choice.plans:

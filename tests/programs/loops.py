@@ -84,6 +84,14 @@ def until_converged(x: Array) -> Array:
     return lax.while_loop(lambda y: jnp.abs(y).max() > 0.5, lambda y: jnp.sin(y) * 0.9, x).sum(1)
 
 
+def until_small(x: Array, w: Array) -> Array:
+    def step(state: Any) -> Any:
+        h = jnp.sin(state[0] @ w)
+        return h, jnp.abs(h).max()
+
+    return lax.while_loop(lambda state: state[1] > 0.5, step, (x, jnp.float32(1)))[0].sum(1)
+
+
 def every_one_until_converged(x: Array) -> Array:
     def one(row: Array) -> Array:
         return lax.while_loop(lambda y: (y**2).sum() > 1, lambda y: jnp.sin(y) * 0.5, row)
@@ -188,7 +196,7 @@ PROGRAMS: list[Program] = [
     *both("runge_kutta", runge_kutta, "512x32xf32 32x64xf32 64x32xf32", 0.3),
     *both("solver_of_many", conjugate_gradients, "64x24x24xf32 64x24xf32", 0.5),
     *both("sinkhorn", sinkhorn, "32x40x4xf32 32x40x4xf32", 0.5),
-    Program("random_numbers", random_numbers, "f32"),
+    Program("random_numbers", random_numbers, "f32", 0.02),
     *both("dropout_in_scan", dropout, f"{X} {W}", 0.6),
     *both("scan_of_scans", scan_of_scans, f"{X} {W}", 0.35),
     *both("unrolled_by_two", unrolled_by_two, f"{X} 5x64x64xf32", 0.35),
@@ -196,6 +204,7 @@ PROGRAMS: list[Program] = [
     *both("sums_beside", sums_beside, f"{X} {W}", 0.5),
     *both("kept_maximum", kept_maximum, "12x512x16xf32", 0.3),
     Program("until_converged", until_converged, X, 1.0, "its condition depends on what is cut"),
+    Program("until_small", until_small, f"{X} 64x64xf32", 1.0, "its condition depends on what is cut"),
     Program("every_one_until_converged", every_one_until_converged, X, 1.0, "its condition depends on what is cut"),
     Program("normalised_over_batch", normalised_over_batch, f"{X} {W}", 1.0, "needs the complete sum"),
     Program("turned_round", turned_round, "300x5xf32", 1.0, "comes back in another form"),

@@ -1,0 +1,103 @@
+"""What is chosen in a block is remembered as long as the block stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.walk import all_blocks
+from exla_opt.ops.rules import read_rules
+from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.choices import Choices
+from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+
+# Two loops, one inside the other; the inner one makes a big tensor and adds it up.
+_TEXT = """
+func.func @main(%x: tensor<300xf32>) -> tensor<f32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %end = stablehlo.constant dense<3> : tensor<i32>
+  %none = stablehlo.constant dense<0.0> : tensor<f32>
+  %strange = stablehlo.constant dense<(1.0,2.0)> : tensor<complex<f32>>
+  %outer:2 = stablehlo.while(%i = %zero, %a = %none) : tensor<i32>, tensor<f32>
+    cond {
+      %go = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %go : tensor<i1>
+    } do {
+      %kept = stablehlo.constant dense<(1.0,2.0)> : tensor<complex<f32>>
+      %inner:2 = stablehlo.while(%j = %zero, %b = %a) : tensor<i32>, tensor<f32>
+        cond {
+          %go = stablehlo.compare LT, %j, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %go : tensor<i1>
+        } do {
+          %rows = stablehlo.reshape %x : (tensor<300xf32>) -> tensor<300x1xf32>
+          %big = stablehlo.dot_general %rows, %rows, contracting_dims = [1] x [1] : (tensor<300x1xf32>, tensor<300x1xf32>) -> tensor<300x300xf32>
+          %most = stablehlo.reduce(%big init: %none) applies stablehlo.maximum across dimensions = [1] : (tensor<300x300xf32>, tensor<f32>) -> tensor<300xf32>
+          %wide = stablehlo.broadcast_in_dim %most, dims = [0] : (tensor<300xf32>) -> tensor<300x300xf32>
+          %more = stablehlo.subtract %big, %wide : tensor<300x300xf32>
+          %all = stablehlo.dot_general %more, %rows, contracting_dims = [1] x [0] : (tensor<300x300xf32>, tensor<300x1xf32>) -> tensor<300x1xf32>
+          %sum = stablehlo.reduce(%all init: %b) applies stablehlo.add across dimensions = [0, 1] : (tensor<300x1xf32>, tensor<f32>) -> tensor<f32>
+          %next = stablehlo.add %j, %one : tensor<i32>
+          stablehlo.return %next, %sum : tensor<i32>, tensor<f32>
+        }
+      %next = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %next, %inner#1 : tensor<i32>, tensor<f32>
+    }
+  return %outer#1 : tensor<f32>
+}
+"""
+_OPTIONS = Options(size_threshold=64_000, split_size=16_000)
+
+
+@pytest.fixture
+def module() -> Iterator[ir.Module]:
+    with new_context() as context:
+        yield ir.Module.parse(_TEXT, context)
+
+
+def _graphs(module: ir.Module) -> list[Graph]:
+    return read_graphs(module, read_rules(module))
+
+
+def _bodies(module: ir.Module) -> tuple[ir.Block, ir.Block]:
+    """The bodies of the outer loop and of the inner one."""
+    outer, inner = (
+        block for block in all_blocks(module) if len(block.arguments) == 2 and len(list(block.operations)) > 2
+    )
+    return outer, inner
+
+
+def test_a_block_that_stays_is_not_looked_at_again(module: ir.Module) -> None:
+    choices = Choices(_OPTIONS)
+    first, second = choices.of(_graphs(module)), choices.of(_graphs(module))
+    assert sum(len(choice.plans) for choice in first) == 1
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_a_change_inside_is_seen_by_a_thorough_look_alone(module: ir.Module) -> None:
+    choices = Choices(_OPTIONS)
+    outer, inner = _bodies(module)
+    places = {graph.block: place for place, graph in enumerate(_graphs(module))}
+    before = choices.of(_graphs(module))
+    next(view for view in inner.operations if view.operation.name == "stablehlo.subtract").operation.attributes[
+        "note"
+    ] = ir.UnitAttr.get(module.context)
+    quick, thorough = choices.of(_graphs(module), thorough=False), choices.of(_graphs(module))
+    assert quick[places[inner]] is not before[places[inner]]
+    assert quick[places[outer]] is before[places[outer]]
+    assert thorough[places[outer]] is not before[places[outer]]
+
+
+def test_what_is_known_of_a_captured_value_counts(module: ir.Module) -> None:
+    choices = Choices(_OPTIONS)
+    _, inner = _bodies(module)
+    before = choices.text_of(inner, {})
+    one = next(view for view in module.body.operations).regions[0].blocks[0].operations[1]
+    value = ir.DenseElementsAttr.get_splat(
+        one.operation.results[0].type, ir.IntegerAttr.get(ir.IntegerType.get_signless(32, module.context), 2)
+    )
+    one.operation.attributes["value"] = value
+    assert choices.text_of(inner, {}) != before
