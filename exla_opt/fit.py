@@ -1,20 +1,18 @@
 """One number: finds the sizes with which a module fits into a memory limit, by trying the pipeline.
 
-The first candidate that fits is taken. For a GPU they are tried from the largest slices down, for large slices are few
-trips. A CPU is fastest with slices that stay in its cache, so those come first, then smaller ones, then larger ones.
-
-A prediction orders the candidates and leaves out those that are far from the limit; whether one of the others fits, the
-compiler says. Without a compiler, what is predicted and a margin has to do.
+The first of the candidates that fits is taken. A prediction leaves out those that are far from the limit; whether one
+of the others fits, the compiler says. Without a compiler, what is predicted and a margin has to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from jaxlib.mlir import ir
 
+from exla_opt.candidates import candidates
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory, predict
@@ -24,12 +22,6 @@ from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
-# Slices below this are not worth a loop's trip.
-_SMALLEST_SLICE = 2**14
-# How often the slices are halved at most; the real limit is nearly always met within a few.
-_HALVINGS = 12
-# What is smaller than such a part of what the limit leaves may stay unsplit.
-_PARTS_OF_ROOM = (4, 16, 64)
 # A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
 _MARGIN = 1.2
 # Without this pass no size changes anything.
@@ -118,7 +110,7 @@ def fit(
     found = search.attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
     tried(found.options, found.peak)
     if not search.fits(found) and _SPLITTER in names:
-        for sizes in _candidates(found.predicted, options, limit):
+        for sizes in candidates(found.predicted, options, limit):
             found = search.attempt(sizes)
             tried(found.options, found.peak)
             if search.fits(found):
@@ -234,49 +226,6 @@ def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:
     lowest = min(first)
     near = [peak for peak in dict.fromkeys(found.predicted.peak for found in attempts) if peak <= _ACCURACY * lowest]
     return [first[peak] for peak in dict.fromkeys([*near[:_COMPILED], *sorted(first)[:_COMPILED]])]
-
-
-def _candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Options]:
-    """One slice size after another, those that may fit into what the limit leaves first.
-
-    unsplit: what the program needs without any split. It alone gives the sizes, to which a limit only adds some: so
-    the smallest limit that is reported is met when it is given.
-    """
-    room = limit - (unsplit.peak - unsplit.temp)
-    best = options.machine.slices[1]
-    if options.machine.kind == "cpu":
-        sizes = sorted(_cached_first(unsplit.temp, room, best), key=lambda size: size > room)
-        first = [(size, size) for size in sizes[:1]]
-        # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large.
-        coarse = [(room // part, size) for _, size in first for part in _PARTS_OF_ROOM if room // part > 2 * size]
-        for threshold, size in [*first, *coarse, *((size, size) for size in sizes[1:])]:
-            yield replace(options, size_threshold=threshold, split_size=size)
-        return
-    for size in sorted(_falling(unsplit.temp // 2, room), key=lambda size: size > room // 2):
-        # Where large slices are the aim, what is not larger than two of them is left alone if that will do.
-        for threshold in (2 * size, size):
-            yield replace(options, size_threshold=threshold, split_size=min(size, best))
-
-
-def _falling(largest: int, room: int = 0) -> list[int]:
-    """Slice sizes from the largest down, each about two thirds to three quarters of the one before; in bytes.
-
-    room: where this is smaller than the largest, they go on until they are small against it.
-    """
-    last = min(largest, room) if room > 0 else largest
-    sizes: list[int] = []
-    while largest >= max(_SMALLEST_SLICE, last >> _HALVINGS):
-        sizes += [largest, 3 * largest // 4]
-        largest //= 2
-    return [size for size in sizes if size >= _SMALLEST_SLICE]
-
-
-def _cached_first(largest: int, room: int, cached: int) -> list[int]:
-    """Slice sizes for a CPU, in bytes: what its cache holds, halved again and again; larger ones as a last resort."""
-    smaller = [cached >> times for times in range(_HALVINGS)]
-    larger = [cached << times for times in range(1, _HALVINGS)]
-    sizes = [min(size, largest) for size in smaller] + [size for size in larger if size <= min(largest, room) // 2]
-    return [size for size in dict.fromkeys(sizes) if size >= _SMALLEST_SLICE]
 
 
 def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:

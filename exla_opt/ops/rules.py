@@ -29,6 +29,7 @@ from . import (
     pointwise,
     random,
     reductions,
+    scatters,
     windows,
 )
 from .control_factors import ControlRule
@@ -45,6 +46,7 @@ FAMILIES = (
     creation.OPS,
     custom_calls.OPS,
     indexing.OPS,
+    scatters.OPS,
     linear.OPS,
     movement.OPS,
     parts.OPS,

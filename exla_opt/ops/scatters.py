@@ -1,0 +1,121 @@
+"""Ops that write at many places that an operand names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+
+from .definition import NONE, ByShardy, Combination, OpDefinition
+from .factor import DimMapping, Factor, Kind, Shapes, independent
+from .indexing import tie_indices, wide_enough
+from .reducers import body_of, componentwise, rounds
+from .tie import Site, Spoken, all_same, tie, tie_part
+from .tile import Tile
+
+OPS: dict[str, OpDefinition] = {}
+
+
+def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """Windows, indexed dimensions, and slices of the updates written in turn: `([k,j],[i,1],[i,j])->([k,j])`.
+
+    Of Shardy's factors those that also cut the updates. An inserted dimension, as k, is only named by the indices: each
+    slice goes through all updates, and those of other slices lie outside of it, where nothing is written. Along i a
+    scatter is a chain: only the major one of several update dimensions keeps the order of writes; a body that does not
+    mind the order may be cut along each.
+    """
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    count = len(shapes.results)
+    factors = [f for f in by_shardy if f.kind is Kind.INDEPENDENT and f.operands[0] and f.operands[count + 1]]
+    for dim in sorted({*numbers.inserted_window_dims} & {*numbers.scattered_dims_to_operand_dims}):
+        size = shapes.results[0][dim]
+        if size > 1:
+            cut = [DimMapping(dim, size)] * count
+            factors.append(independent(size, [*cut, *[None] * (1 + count)], cut))
+    indices = [dim for dim in range(len(shapes.operands[count])) if dim != numbers.index_vector_dim]
+    updates = [dim for dim in range(len(shapes.operands[-1])) if dim not in numbers.update_window_dims]
+    any_order = componentwise(body_of(op)) is not None
+    for at_index, at_update in zip(indices, updates, strict=True):
+        size = shapes.operands[-1][at_update]
+        if size < 2 or at_index in numbers.scatter_indices_batching_dims:
+            continue
+        mappings = (DimMapping(at_index, size), *[DimMapping(at_update, size)] * count)
+        factors.append(Factor(Kind.CHAIN, size, (*[None] * count, *mappings), (None,) * count, tuple(range(count))))
+        if not any_order:
+            break
+    return tuple(factors)
+
+
+def _scatter_tile(tile: Tile) -> list[ir.Value]:
+    """Updates written in turn: a tile may hold one alone, which XLA:CPU checks by a bound in the index's own type.
+
+    So it does where the tile is a part of an indexed dimension, whose indices are counted from where the tile begins.
+    """
+    numbers = stablehlo.ScatterDimensionNumbers(tile.op.attributes["scatter_dimension_numbers"])
+    at = len(tile.op.results)
+    mapping = tile.factor.results[0]
+    is_indexed = mapping is not None and mapping.dim in numbers.inserted_window_dims
+    if tile.factor.operands[at] is None and not is_indexed:
+        return tile.clone()
+    indices = wide_enough(tile.operands[at])
+    if mapping is not None and is_indexed:
+        column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
+        indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
+    return replace(tile, operands=[*tile.operands[:at], indices, *tile.operands[at + 1 :]]).clone()
+
+
+def _counted_from(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> ir.Value:
+    """The indices with one entry of every index vector counted from where the tile begins in the results.
+
+    What lies outside of the tile stays outside, whatever the integers: a difference that wraps round is further from
+    zero than any tensor is long.
+    """
+    kind = build.tensor_of(indices)
+    begin = tile.begin(tile.result_ranges[0], kind.element_type)
+    one = [size if dim != vector_dim else 1 for dim, size in enumerate(kind.shape)]
+    before = build.broadcast(begin, one)
+    if one != list(kind.shape):
+        before = build.update_along(build.zeros(kind), before, vector_dim, build.scalar_i32(column))
+    return stablehlo.subtract(indices, before)
+
+
+def _scatter_ties(site: Site) -> Spoken:
+    numbers = stablehlo.ScatterDimensionNumbers(site.op.attributes["scatter_dimension_numbers"])
+    count = len(site.op.results)
+    operands = list(site.op.operands)
+    inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    yield from tie(site, *inputs, *site.op.results)
+    yield from tie(site, *updates)
+    places, written = site.classes.places(inputs[0]), site.classes.places(updates[0])
+    shape, sizes = site.classes.shape(inputs[0]), site.classes.shape(updates[0])
+    batching = list(numbers.input_batching_dims)
+    without = {*numbers.inserted_window_dims, *batching}
+    windows = [dim for dim in range(len(places)) if dim not in without]
+    for dim, at_update in zip(windows, numbers.update_window_dims, strict=True):
+        yield from tie_part(site, places[dim], written[at_update], (shape[dim], sizes[at_update]))
+    counted = [place for dim, place in enumerate(written) if dim not in list(numbers.update_window_dims)]
+    yield from tie_indices(site, indices, numbers.index_vector_dim, counted)
+    starts = site.classes.places(indices)
+    for dim, at_index in zip(batching, numbers.scatter_indices_batching_dims, strict=True):
+        yield from all_same(site, [places[dim], starts[at_index]])
+
+
+OPS["stablehlo.scatter"] = OpDefinition(
+    factors=ByShardy(adapt=_scatter_factors),
+    tile=_scatter_tile,
+    ties=_scatter_ties,
+    resize=NONE,
+    # Sums and products may be cut along a minor dimension too, which changes the order of the writes.
+    combination=Combination(
+        initial=NONE,
+        combine=NONE,
+        resume=NONE,
+        widens=NONE,
+        converts=False,
+        reassociates=lambda op, kind: kind is Kind.CHAIN and rounds(body_of(op)),
+    ),
+    reason="stablehlo.scatter may write any row of the dimensions that it indexes",
+)
