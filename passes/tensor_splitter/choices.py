@@ -15,7 +15,7 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
 from .choose import Choice, choose
-from .graph import Graph
+from .graph import TILE_MARK, Graph, Node
 
 
 class Choices:
@@ -35,7 +35,7 @@ class Choices:
         """What is to be done in each of these blocks of a module, the outer ones standing first."""
         texts: dict[ir.Block, tuple[int, int]] = {}
         for graph in reversed(graphs):
-            if graph.nested or any(Trait.CONTROL_FLOW in node.traits for node in graph.nodes):
+            if graph.nested or any(map(_is_loop_of_program, graph.nodes)):
                 self.text_of(graph.block, texts)
         return [self.choice(graph, texts, thorough) for graph in graphs]
 
@@ -84,6 +84,10 @@ class Choices:
         outline = self.texts.setdefault(tuple(words), len(self.texts))
         texts[block] = (self.texts.setdefault((outline, *inside), len(self.texts)), outline)
         return texts[block]
+
+
+def _is_loop_of_program(node: Node) -> bool:
+    return Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes
 
 
 def _attributes(op: ir.Operation) -> Hashable:

@@ -15,7 +15,7 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
-from .inputs import find_depths, last_input
+from .last_input import find_depths, last_input
 from .plan import LoopPlan, Plan, TileRun
 
 

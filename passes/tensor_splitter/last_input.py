@@ -1,4 +1,4 @@
-"""Which of a loop's inputs is ready last: what the loop starts from need not be there before it."""
+"""Finds the tensor for which a loop waits longest: its outputs need not exist before."""
 
 from __future__ import annotations
 
