@@ -99,7 +99,11 @@ def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A cumulative sum is one of blocks, and of the last elements of the blocks, which are added to the blocks."""
+    """A cumulative sum is one of blocks, and of the last elements of the blocks, which are added to the blocks.
+
+    Everything reads the sum through a reshape of its own: to XLA's cost model two elementwise ops of one kernel that
+    read through reshapes compute what is behind them twice.
+    """
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
     blocks = builder.fresh(origin, shape, result)
@@ -109,7 +113,9 @@ def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
     builder.add_plain("reduce_window", (ends,), (summed,), (SCANNED_AT_ONCE,))
     spread = builder.fresh(origin, shape, result)
     builder.add_plain("broadcast_in_dim", (summed,), (spread,))
-    builder.add_plain("multiply", (blocks, spread), (result,))
+    total = builder.fresh(origin, shape, result)
+    builder.add_plain("multiply", (blocks, spread), (total,))
+    builder.add_plain("reshape", (total,), (result,))
 
 
 def add_epilogues(block: Block) -> None:

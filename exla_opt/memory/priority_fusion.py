@@ -12,6 +12,7 @@ The rules are those of XLA's PriorityFusion and of the cost model that it asks, 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op, splat_value
@@ -181,7 +182,7 @@ class PriorityFusion:
             if known[2] is None:
                 return -1.0
             saved += known[2]
-        return saved
+        return inf if self.ops[position].name == "reshape" else saved  # what costs nothing goes first
 
     def can_fuse(self, position: int, kernel: Kernel, reader: int, into: Kernel, value: int) -> bool:
         op = self.ops[reader]

@@ -36,6 +36,7 @@ from .gpu_libraries import keeps_columns
 from .gpu_loops import without_repeated
 from .gpu_reductions import split_reductions
 from .gpu_scatters import merge_scatters
+from .gpu_signs import known_side, reverses_nothing
 from .gpu_starts import give_own_starts
 from .machine import Machine
 from .operation import (
@@ -117,7 +118,7 @@ class _Reader:
                 op.name == "stablehlo.convert" and builder.of(op.operands[0]) in builder.wide
             ):
                 number[op.results[0]] = builder.of(op.operands[0])
-            elif (side := identity_side(op)) is not None:
+            elif (side := self.equal_side(op)) is not None:
                 number[op.results[0]] = builder.of(op.operands[side])
             else:
                 self.add(op)
@@ -135,8 +136,16 @@ class _Reader:
         return made
 
     def is_written_so(self, op: ir.Operation) -> bool:
-        """Whether a GPU's library wrote what a transpose reads in the order that the transpose brings about."""
-        return self.is_gpu and (undoes_order(op, self.types) or is_view_inside(op, self.orders, self.types))
+        """Whether what an op reads is already in the order in memory that the op brings about on a GPU."""
+        if not self.is_gpu:
+            return False
+        is_written = undoes_order(op, self.types) or is_view_inside(op, self.orders, self.types)
+        return is_written or reverses_nothing(op, self.types)
+
+    def equal_side(self, op: ir.Operation) -> int | None:
+        """The operand that the result equals."""
+        side = identity_side(op)
+        return known_side(op) if side is None and self.is_gpu else side
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
         """Note what is read in its own shape; the rest of what is read is read in another one only."""
