@@ -92,6 +92,6 @@ def _is_loop_of_program(node: Node) -> bool:
 
 def _attributes(op: ir.Operation) -> Hashable:
     """The attributes of an op; a complex constant, which the bindings cannot read, is known by its hash."""
-    if op.name == "stablehlo.constant" and isinstance(element_type(op.results[0]), ir.ComplexType):
+    if "value" in op.attributes and isinstance(element_type(op.results[0]), ir.ComplexType):
         return hash(op)
     return tuple([(op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes))])
