@@ -83,6 +83,7 @@ class _Chooser:
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
+        self.gaining: dict[int, bool] = {}
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -167,8 +168,12 @@ class _Chooser:
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def gains(self, plan: Plan) -> bool:
-        """Whether the plan is worthwhile: clearly less memory than before."""
-        return plan.peak * _LEAST_GAIN < _peak_before(self.graph, plan, self.options.machine)
+        """Whether the plan is worthwhile: clearly less memory than before. The seeds of one region share its loops."""
+        key = id(plan.loops)  # which `known` keeps
+        if key not in self.gaining:
+            before = _peak_before(self.graph, plan, self.options.machine)
+            self.gaining[key] = plan.peak * _LEAST_GAIN < before
+        return self.gaining[key]
 
     def is_better_inside(self, plan: Plan, others: Sequence[Plan]) -> bool:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""

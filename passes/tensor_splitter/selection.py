@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Operation
@@ -106,6 +107,7 @@ class Selection:
         self.plans: dict[int, Plan] = {}
         self._computing: dict[int, set[int]] = {}  # by position of an op: the seeds of the plans whose loops run it
         self._intervals: list[Interval] = []  # sorted; no two meet
+        self._asks = cache(lambda position: asks_inside(graph.nodes[position].op))
 
     def add(self, plan: Plan) -> bool:
         """Take one more plan if it can be built in the same round as those before; returns whether it was.
@@ -116,10 +118,9 @@ class Selection:
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
         others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
         # Two loops that make the same value could answer a question for equality differently.
-        if any(asks_inside(self.graph.nodes[op].op) for rival in others for op in computes | _computes(rival)):
+        if any(self._asks(op) for rival in others for op in computes | _computes(rival)):
             return False
-        replaced = [rival for rival in rivals if rival not in others]
-        for rival in replaced:
+        for rival in (replaced := [rival for rival in rivals if rival not in others]):
             self._remove(rival)
         if any(map(self._meets, _intervals(plan))):
             for rival in replaced:
