@@ -251,7 +251,7 @@ class BlockSearch:
     def finish(self, needed_outside: set[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
         """What the block becomes, and the values from outside and arguments that it needs unsplit.
 
-        needed_outside: those that something else needs so.
+        needed_outside: those that something else needs so. Raises Refused if one of all these exists in slices alone.
         """
         returned = tuple(
             state if isinstance(state := self.returned.get(index, self.states.get(value)), DimMapping) else None
@@ -286,6 +286,8 @@ class BlockSearch:
                 values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]
                 demand(values, [None] * len(values))
         needed = {value for value, mapping in demanded if mapping is None}
+        if any(isinstance(self.states.get(value), DimMapping) for value in needed):
+            raise Refused("a value that is cut is needed unsplit as well")
         cut_values = {value: mapping for value, mapping in self.forms | self.made if value not in needed}
         cut_values |= {value: state for value, state in self.states.items() if isinstance(state, DimMapping)}
         return BlockFlow(tiles, held, frozenset(plain), returned, cut_values), needed
