@@ -11,10 +11,10 @@ from math import prod
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, fuses, is_short
-from .gpu_joins import Joins
+from .gpu.joins import Joins
+from .gpu.priority_fusion import PriorityFusion
 from .greedy import Greedy
 from .machine import Machine
-from .priority_fusion import PriorityFusion
 
 # A kernel reads no more tensors than so many: what would add to them is written instead.
 _MOST_INPUTS = 64

@@ -27,17 +27,17 @@ from .builder import Builder
 from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
-from .gpu_captures import Orders, copied_inside, copies_before, is_view_inside, orders_inside
-from .gpu_convolutions import undoes_order
-from .gpu_dots import Product, merge_dots, product_of, write_turned
-from .gpu_expansions import add_epilogues, expand_for_gpu
-from .gpu_layouts import turn_results
-from .gpu_libraries import keeps_columns
-from .gpu_loops import without_repeated
-from .gpu_reductions import split_reductions
-from .gpu_scatters import merge_scatters
-from .gpu_signs import known_side, reverses_nothing
-from .gpu_starts import give_own_starts
+from .gpu.captures import Orders, copied_inside, copies_before, is_view_inside, orders_inside
+from .gpu.convolutions import undoes_order
+from .gpu.dots import Product, merge_dots, product_of, write_turned
+from .gpu.expansions import add_epilogues, expand_for_gpu
+from .gpu.layouts import turn_results
+from .gpu.libraries import keeps_columns
+from .gpu.loops import without_repeated
+from .gpu.reductions import split_reductions
+from .gpu.scatters import merge_scatters
+from .gpu.signs import known_side, reverses_nothing
+from .gpu.starts import give_own_starts
 from .machine import Machine
 from .operation import (
     collapses,

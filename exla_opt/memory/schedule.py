@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from .block import Block
-from .gpu_parts import with_padding, with_parts
+from .gpu.parts import with_padding, with_parts
 from .lending import lend
 from .live_ranges import Run
 from .machine import Machine

@@ -6,7 +6,7 @@ import pytest
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
-from exla_opt.memory.gpu_reductions import steps
+from exla_opt.memory.gpu.reductions import steps
 from exla_opt.memory.machine import machine_of
 from exla_opt.memory.peak import predict
 

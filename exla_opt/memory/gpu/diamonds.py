@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
+from ..block import Block, Operation
 
 _BINARY = 2
 # Rows of more elements are not normalised by one kernel.

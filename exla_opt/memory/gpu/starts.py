@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from exla_opt.ops.traits import traits_of
 
-from .block import Operation
-from .builder import Builder
+from ..block import Operation
+from ..builder import Builder
 
 _SPLAT, _REPEATED = traits_of("stablehlo.constant"), traits_of("stablehlo.broadcast_in_dim")
 

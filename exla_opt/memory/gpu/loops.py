@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .block import Operation
+from ..block import Operation
 
 
 def without_repeated(loop: Operation) -> tuple[Operation, dict[int, int]]:

@@ -10,8 +10,8 @@ from jaxlib.mlir.dialects import func
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
-from .block import Operation
-from .builder import Builder
+from ..block import Operation
+from ..builder import Builder
 
 # So many ops before a call are looked at.
 _LONGEST_WAY = 50

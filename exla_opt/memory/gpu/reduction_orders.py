@@ -14,7 +14,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ops.traits import Trait, traits_of
 
-from .builder import Builder
+from ..builder import Builder
 
 # A matrix of which a vector is left stays as it is.
 _FEWEST_KEPT = 2

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from exla_opt.ops.traits import Trait
 
-from .gpu_kernels import LAUNCH, Kernel
+from .kernels import LAUNCH, Kernel
 from .priority_fusion import PriorityFusion
 
 # So many readers of one tensor are looked at pair by pair.

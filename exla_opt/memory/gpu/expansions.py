@@ -15,10 +15,10 @@ from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation
-from .builder import Builder
-from .dots import copied_order
-from .expansions import (
+from ..block import Block, Operation
+from ..builder import Builder
+from ..dots import copied_order
+from ..expansions import (
     SCANNED_AT_ONCE,
     is_long_scan,
     is_one_window,
@@ -26,9 +26,9 @@ from .expansions import (
     scatter_of_windows,
     update_window,
 )
-from .gpu_convolutions import is_written_in, make_convolution
-from .gpu_dots import is_vector_product, make_vector_product
-from .gpu_libraries import call_library
+from .convolutions import is_written_in, make_convolution
+from .dots import is_vector_product, make_vector_product
+from .libraries import call_library
 
 # The most elements of a row that are found without sorting the row.
 _TOP_AT_ONCE = 16

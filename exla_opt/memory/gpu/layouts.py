@@ -11,7 +11,7 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
-from .block import Block, Operation, Shape
+from ..block import Block, Operation, Shape
 
 # What a window moves over stays in its order.
 _KEEPS = frozenset({"reduce_window", "pad", "slice", "dynamic_slice"})

@@ -18,9 +18,9 @@ from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import traits_of
 
-from .block import Block, Operation, Shape
-from .builder import Builder
-from .dots import dot_dims
+from ..block import Block, Operation, Shape
+from ..builder import Builder
+from ..dots import dot_dims
 
 _MOST_BYTES = 64 * 2**20
 # A matrix of so many is multiplied with a vector by a library.

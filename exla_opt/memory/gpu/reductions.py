@@ -16,9 +16,9 @@ from jaxlib.mlir import ir
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
 
-from .block import Operation, Shape
-from .builder import Builder
-from .gpu_reduction_orders import orders_of_reduced
+from ..block import Operation, Shape
+from ..builder import Builder
+from .reduction_orders import orders_of_reduced
 
 # The most elements that one kernel reduces along a row, along columns, and of rows that stand outside of one another.
 _LONGEST_ROW, _LONGEST_COLUMN, _MOST_ROWS = 2**14, 2**12, 8

@@ -19,10 +19,10 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.window_geometry import Window, windows_of
 
-from .block import Operation, Shape
-from .builder import Builder
-from .expansions import is_in_order
-from .gpu_layouts import without_ones
+from ..block import Operation, Shape
+from ..builder import Builder
+from ..expansions import is_in_order
+from .layouts import without_ones
 
 # A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
 _CHANNELS_LAST, _WIDE_BITS = 2, 64

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from exla_opt.ir.values import splat_value
 
-from .block import Block, Operation
-from .builder import Builder
+from ..block import Block, Operation
+from ..builder import Builder
 
 _OPERANDS = 3
 

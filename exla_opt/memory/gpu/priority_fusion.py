@@ -17,10 +17,10 @@ from math import inf
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op, splat_value
 
-from .block import Block, Operation, fuses
+from ..block import Block, Operation, fuses
+from ..machine import Machine
 from .diamonds import Diamonds
-from .gpu_kernels import LAUNCH, STRAIGHT, Kernel, Kernels
-from .machine import Machine
+from .kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95

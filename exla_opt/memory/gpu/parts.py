@@ -13,7 +13,7 @@ from math import isqrt, prod
 
 from exla_opt.ops.traits import Trait, traits_of
 
-from .block import Block, Operation
+from ..block import Block, Operation
 
 _CORES, _TILE = 132, 128
 _PER_FLOP, _PER_BYTE, _PER_SUMMED_BYTE, _LAUNCH = 100.0, 0.194136, 193.1384, 4.36e7

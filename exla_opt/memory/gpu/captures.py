@@ -15,12 +15,12 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
-from .builder import Builder
-from .dots import copied_order, dot_dims, is_read_in
-from .expansions import is_in_order
-from .gpu_convolutions import convolution_orders
-from .gpu_dots import is_vector_product
-from .machine import Machine
+from ..builder import Builder
+from ..dots import copied_order, dot_dims, is_read_in
+from ..expansions import is_in_order
+from ..machine import Machine
+from .convolutions import convolution_orders
+from .dots import is_vector_product
 
 # What is in the order of what it is a part of.
 _PARTS = frozenset({"dynamic_slice", "slice", "pad", "reduce_window"})

@@ -11,8 +11,8 @@ from math import isqrt, prod
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation, Shape
-from .machine import Machine
+from ..block import Block, Operation, Shape
+from ..machine import Machine
 
 # No kernel has two reduces of so many elements.
 _LONG_REDUCE = 16
