@@ -59,6 +59,22 @@ def all_blocks(module: ir.Module) -> Iterator[ir.Block]:
                 ]
 
 
+def inside_out(module: ir.Module, *names: str) -> list[ir.Operation]:
+    """The ops of these names (with none given, all below the module), in program order, inner ones before outer ones.
+
+    Whoever replaces or erases ops in this order never meets a handle whose op went with another one.
+    """
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if not names or op.name in names:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    return found if names else found[:-1]
+
+
 def main_function(module: ir.Module) -> ir.Operation:
     """The function that a program starts with: @main, else the first public one."""
     functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]

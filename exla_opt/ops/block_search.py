@@ -3,7 +3,7 @@
 NOTE [How a cut is followed through a block]
 
 Some values come in cut: arguments that a loop carries in tiles, or captured ones. What is made of them must be cut, or
-become a partial sum, or the block is refused. An op that reads a cut value beside one that does not depend on it wants
+become a partial sum, or the block is refused. An op that reads a cut value and one that does not depend on it wants
 that other one in slices as well. The wish is followed back: to an argument, which joins those that are cut, so that the
 caller asks again; to a captured value, which is then read in slices; to an op that is cut along the way and computes
 only the tile; and where none of this goes, the value stays as it is, and a slice is cut from it.
@@ -238,15 +238,15 @@ class BlockSearch:
                 raise Refused("a value that the loop carries is both cut and summed", op)
             return
         place = self.place.get(value)
-        maker = None if place is None else self.ops[place]
-        if maker is not None and maker.name == "stablehlo.while":
-            self.want_sum(maker.operands[ir.OpResult(value).result_number], op)
+        source = None if place is None else self.ops[place]
+        if source is not None and source.name == "stablehlo.while":
+            self.want_sum(source.operands[ir.OpResult(value).result_number], op)
             return
-        needed = None if maker is None or self.states.get(value) is not None else linear_operands(maker, ())
-        if not needed or maker is None:
+        needed = None if source is None or self.states.get(value) is not None else linear_operands(source, ())
+        if not needed or source is None:
             raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
-            self.want_sum(maker.operands[index], op)
+            self.want_sum(source.operands[index], op)
 
     def finish(self, needed_outside: set[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
         """What the block becomes, and the values from outside and arguments that it needs unsplit.

@@ -7,7 +7,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.loops import drop_carries
-from exla_opt.ir.walk import CONTROL_FLOW, main_function
+from exla_opt.ir.walk import CONTROL_FLOW, inside_out, main_function
 from exla_opt.passes.normalise.inline import inline_calls
 
 from .search import Take
@@ -22,7 +22,7 @@ _OPTIONAL = frozenset(
 
 def inline_functions(module: ir.Module, take: Take) -> None:
     """Put the bodies of functions where they are called. There is one chance: all of them."""
-    if any(op.name == "func.call" for op in _all_ops(module)) and take():
+    if any(op.name == "func.call" for op in inside_out(module)) and take():
         try:
             inline_calls(module)
         except InputError:  # recursion stays
@@ -120,7 +120,7 @@ def drop_loop_carries(module: ir.Module, take: Take) -> None:
 
 def drop_attributes(module: ir.Module, take: Take) -> None:
     """Drop attributes of other dialects, and those of StableHLO that are optional."""
-    ops = [module.operation, *_all_ops(module)]
+    ops = [module.operation, *inside_out(module)]
     for op in ops:
         names = [op.attributes[place].name for place in range(len(op.attributes))]
         signature = ("arg_attrs", "res_attrs") if op.name == "func.func" else ()
@@ -134,7 +134,7 @@ def drop_locations(module: ir.Module, take: Take) -> None:
     if not take():
         return
     unknown = ir.Location.unknown(module.context)
-    for op in [module.operation, *_all_ops(module)]:
+    for op in [module.operation, *inside_out(module)]:
         op.location = unknown
         for region in op.regions:
             for block in region.blocks:
@@ -144,16 +144,4 @@ def drop_locations(module: ir.Module, take: Take) -> None:
 
 def _control_flow(module: ir.Module) -> list[ir.Operation]:
     """Loops and cases, inner ones first: no handle is used when its op has gone with an outer one."""
-    return [op for op in _all_ops(module) if op.name in CONTROL_FLOW]
-
-
-def _all_ops(module: ir.Module) -> list[ir.Operation]:
-    """Every op in the module, inner ones first."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
-    return found[:-1]
+    return inside_out(module, *CONTROL_FLOW)

@@ -13,7 +13,7 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import dead_carries, drop_carries
 from exla_opt.ir.rewrite import apply_patterns, copy_of
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import CONTROL_FLOW, walk
+from exla_opt.ir.walk import CONTROL_FLOW, inside_out, walk
 from exla_opt.memory.peak import predict
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.effects import has_order
@@ -81,16 +81,9 @@ def drop_dead(module: ir.Module) -> None:
     dropped = True
     while dropped:
         dropped = False
-        loops: list[ir.Operation] = []
-
-        def visit(op: ir.Operation, loops: list[ir.Operation] = loops) -> ir.WalkResult:
-            if op.name == "stablehlo.while" and not len(op.attributes):
-                loops.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
-        for loop in loops:
-            dead = dead_carries(loop, has_order)
+        for loop in inside_out(module, "stablehlo.while"):
+            # Attributes (a sharding, say) have an entry for each carry.
+            dead = [] if len(loop.attributes) else dead_carries(loop, has_order)
             if dead and len(dead) < len(loop.operands):
                 drop_carries(loop, dead)
                 dropped = True

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.loops import drop_carries
-from exla_opt.ir.walk import terminator
+from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
@@ -31,7 +31,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     inline_calls(module)
     take_known_branches(module)
     clean_up(module)
-    # What one of them leaves constant tells the other more.
+    # What one of them leaves constant, the other can use.
     while _capture_invariants(module) or inline_short_loops(module):
         clean_up(module)
     return []
@@ -39,17 +39,8 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 def _capture_invariants(module: ir.Module) -> bool:
     """Turn what a loop carries unchanged into a captured value; inner loops first, since that frees outer carries."""
-    loops: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "stablehlo.while":
-            loops.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
-    # Each loop is replaced by a new one after its inner loops were: no handle in `loops` is stale when its turn comes.
     changed = False
-    for loop in loops:
+    for loop in inside_out(module, "stablehlo.while"):
         if invariant := _invariant_carries(loop):
             drop_carries(loop, invariant)
             changed = True

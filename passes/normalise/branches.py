@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.values import splat_value
+from exla_opt.ir.walk import inside_out
 
 
 def take_known_branches(module: ir.Module) -> bool:
@@ -12,17 +13,8 @@ def take_known_branches(module: ir.Module) -> bool:
 
     An index out of range chooses the last branch of a case. JAX asks for the diagonal of a matrix in this way.
     """
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name in ("stablehlo.case", "stablehlo.if"):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    # Inner ones first, in program order: a handle is not used any more when its op goes with an outer one.
-    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
     changed = False
-    for op in found:
+    for op in inside_out(module, "stablehlo.case", "stablehlo.if"):
         branch = _known_branch(op)
         if branch is not None:
             _take(op, branch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.loops import trip_count
-from exla_opt.ir.walk import operations_of, walk
+from exla_opt.ir.walk import inside_out, operations_of, walk
 from exla_opt.ops.effects import has_side_effect
 
 
@@ -15,17 +15,8 @@ def inline_short_loops(module: ir.Module) -> bool:
     Returns whether there was one. XLA inlines them as well, but only after it was split: here what is before the loop,
     in it and behind it is seen as one program.
     """
-    loops: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "stablehlo.while":
-            loops.append(op)
-        return ir.WalkResult.ADVANCE
-
-    # Inner ones first, in program order: a handle is not used any more when its op goes with an outer one.
-    module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
     changed = False
-    for loop in loops:
+    for loop in inside_out(module, "stablehlo.while"):
         if _is_short(loop):
             _inline(loop, trip_count(loop) == 1)
             changed = True

@@ -179,10 +179,10 @@ class _Chooser:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""
         other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
         selected = list(self.selected.plans.values())
-        beside = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
+        others = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
         machine = self.options.machine
         inside = block_peak(self.graph, [*selected, *([other] if other else [])], machine, self.slice_bytes)
-        return block_peak(self.graph, [*beside, plan], machine, self.slice_bytes) * _LEAST_GAIN >= inside
+        return block_peak(self.graph, [*others, plan], machine, self.slice_bytes) * _LEAST_GAIN >= inside
 
     def choose(self) -> Choice:
         graph = self.graph

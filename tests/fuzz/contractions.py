@@ -6,8 +6,8 @@ from math import prod
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Value
-from tests.fuzz.makers import like, small
 from tests.fuzz.movements import regrouped
+from tests.fuzz.sources import like, small
 
 
 def multiplied(b: Builder, x: Value) -> list[Value]:

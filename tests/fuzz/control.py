@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Type, Value
-from tests.fuzz.makers import exactly, like, repeated
+from tests.fuzz.sources import exactly, like, repeated
 
 Grow = Callable[[Builder, int], None]
 # The magnitude within which a loop keeps the integers that it carries.

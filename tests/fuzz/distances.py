@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Shape, Value
-from tests.fuzz.makers import make, small
+from tests.fuzz.sources import make, small
 
 
 def distances(b: Builder, x: Value) -> list[Value]:

@@ -15,11 +15,11 @@ from tests.fuzz.contractions import CONTRACTIONS
 from tests.fuzz.control import CONTROL
 from tests.fuzz.distances import DISTANCES
 from tests.fuzz.indexing import INDEXING
-from tests.fuzz.makers import make
 from tests.fuzz.maps import MAPS
 from tests.fuzz.movements import MOVEMENTS
 from tests.fuzz.ordering import ORDERING
 from tests.fuzz.reductions import REDUCTIONS, reduced
+from tests.fuzz.sources import make
 from tests.fuzz.steps import STEPS
 
 Rule = Callable[[Builder, Value], list[Value]]

@@ -7,8 +7,8 @@ from math import prod
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Shape, Value
-from tests.fuzz.makers import make
 from tests.fuzz.reductions import bodies
+from tests.fuzz.sources import make
 
 
 def _windows(b: Builder, x: Value) -> tuple[list[int], list[int], list[int], list[int]]:

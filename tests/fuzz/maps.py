@@ -7,7 +7,7 @@ from math import inf
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Value
-from tests.fuzz.makers import exactly, like, repeated
+from tests.fuzz.sources import exactly, like, repeated
 
 # name: (what its operand is kept below, the size of its result, whether integers stay integers, where it jumps)
 _UNARY: dict[str, tuple[float, float, bool, bool]] = {

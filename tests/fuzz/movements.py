@@ -6,7 +6,7 @@ from math import prod
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Shape, Value
-from tests.fuzz.makers import like, make
+from tests.fuzz.sources import like, make
 
 
 def regrouped(b: Builder, shape: Shape) -> Shape:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Value
-from tests.fuzz.makers import exactly, like, make
+from tests.fuzz.sources import exactly, like, make
 
 
 def _with_one_zero(b: Builder, x: Value) -> Value:

@@ -7,7 +7,7 @@ from math import prod
 
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Value
-from tests.fuzz.makers import exactly, like, small
+from tests.fuzz.sources import exactly, like, small
 
 
 def bodies(dtype: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.fuzz import dtypes, emit
 from tests.fuzz.builder import Builder, Value
 from tests.fuzz.control import CARRIED, Grow, any_or_add, argument_like, fitted, kept_small, next_value, repeated_body
-from tests.fuzz.makers import exactly, like
+from tests.fuzz.sources import exactly, like
 
 # So many elements of a step are stored at most, of so many steps.
 _STORED = 120
@@ -23,7 +23,7 @@ def stepped(b: Builder, x: Value, grow: Grow) -> list[Value]:
     most = 4 * CARRIED * x.shape[dim]
     start = b.splat(*kind, b.rng.choice((0, 0, 1)))
     carried = [x, start, b.splat((trips, *kind[0]), x.dtype, 0)]
-    beside = kept_small(b, fitted(b, b.rng.choice(b.pool), x.type) if b.chance(0.5) else like(b, x))
+    second = kept_small(b, fitted(b, b.rng.choice(b.pool), x.type) if b.chance(0.5) else like(b, x))
     limit, counter, one = b.scalar("i32", trips), b.scalar("i32", 0), b.scalar("i32", 1)
     arguments = [replace(counter, name=b.fresh(), size=3.0)]
     arguments += [
@@ -33,7 +33,7 @@ def stepped(b: Builder, x: Value, grow: Grow) -> list[Value]:
         b.give_back([emit.compare(b, arguments[0], limit, "LT")])
     inner = [replace(v, name=b.fresh()) for v in arguments]
     with b.block(inner) as body:
-        mixed = emit.binary(b, b.rng.choice(("add", "maximum", "subtract")), inner[1], beside)
+        mixed = emit.binary(b, b.rng.choice(("add", "maximum", "subtract")), inner[1], second)
         following = kept_small(b, emit.binary(b, "multiply", mixed, b.splat(x.shape, x.dtype, 0.5)))
         total = emit.reduce(b, following if b.chance(0.5) else mixed, "add", [dim])
         added = emit.binary(b, "add", inner[2], total)

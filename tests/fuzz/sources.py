@@ -150,10 +150,10 @@ def given(b: Builder, shape: Shape, dtype: str) -> Value:
 
 
 # Each with its weight.
-MAKERS = ((outer, 5), (product, 5), (counted, 2), (looked_up, 1), (converted, 1), (drawn, 0.3), (given, 1))
+SOURCES = ((outer, 5), (product, 5), (counted, 2), (looked_up, 1), (converted, 1), (drawn, 0.3), (given, 1))
 
 
 def make(b: Builder, shape: Shape, dtype: str) -> Value:
     """A tensor of this type, made in one of these ways."""
-    [maker] = b.rng.choices([maker for maker, _ in MAKERS], [weight for _, weight in MAKERS])
-    return maker(b, shape, dtype)
+    [source] = b.rng.choices([source for source, _ in SOURCES], [weight for _, weight in SOURCES])
+    return source(b, shape, dtype)
