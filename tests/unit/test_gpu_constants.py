@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module
-from exla_opt.memory.machine import machine_of
-from exla_opt.memory.peak import predict
+from tests.predictions import h200_temp
 
 X, B = "tensor<4000000xf32>", "tensor<4000000xi1>"
 
@@ -69,6 +66,4 @@ TEMPS = {"other_case": 8_000, "read_by_loop": 513}
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_temp_without_what_is_known_beforehand(name: str) -> None:
-    with new_context() as context:
-        module = parse_module(name, PROGRAMS[name].encode(), context).module
-        assert predict(module, machine_of("cuda:h200")).temp == pytest.approx(TEMPS[name], rel=0.01, abs=1000)
+    assert h200_temp(PROGRAMS[name]) == pytest.approx(TEMPS[name], rel=0.01, abs=1000)

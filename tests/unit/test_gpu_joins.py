@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module
-from exla_opt.memory.machine import machine_of
-from exla_opt.memory.peak import predict
+from tests.predictions import h200_temp
 
 _ADD = "applies stablehlo.add across dimensions"
 X, ROWS, COLUMNS = "tensor<4096x2048xf32>", "tensor<4096xf32>", "tensor<2048xf32>"
@@ -126,6 +123,4 @@ TEMPS = {
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_the_temp_of_kernels_with_several_results(name: str) -> None:
-    with new_context() as context:
-        module = parse_module(name, PROGRAMS[name].encode(), context).module
-        assert predict(module, machine_of("cuda:h200")).temp == pytest.approx(TEMPS[name], rel=0.05, abs=64)
+    assert h200_temp(PROGRAMS[name]) == pytest.approx(TEMPS[name], rel=0.05, abs=64)
