@@ -144,13 +144,15 @@ class Buffers:
         return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
     def is_for_one_result(self, kernel: int, value: int, result: int) -> bool:
-        """Whether of a kernel with several results only one, and what is reduced, needs a tensor, and none that one."""
+        """Whether of a kernel with several results only one, and one more that is reduced, needs a tensor or that one.
+
+        A kernel that reduces may go on with what it writes over the tensor, into the reduce by which it goes through
+        elements: the first. XLA looks at no other.
+        """
         inputs = self.fusion.inputs
         others = self.others.get(kernel, ())
-        return all(
-            result not in inputs[other] and (value not in inputs[other] or self.block.ops[other].name == "reduce")
-            for other in others
-        )
+        readers = [other for other in others if result in inputs[other] or value in inputs[other]]
+        return not readers or (len(readers) == 1 and self.block.ops[readers[0]].name == "reduce")
 
     def is_one_of_several(self, value: int) -> bool:
         """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""

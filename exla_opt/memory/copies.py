@@ -111,11 +111,15 @@ def place_carry(fusion: Fusion) -> set[int]:
         resident.add(new)
         kernel = fusion.producer[new]
         others = [reader for reader in readers[old] if reader != kernel]
-        if not _writes_over(fusion, kernel, old) or (others and not _all_before(fusion, others, kernel)):
-            if not fusion.machine.breadth_first:
-                resident.discard(new)  # copied into the loop's buffer at the end of the trip
-                continue
+        may_write = _writes_over(fusion, kernel, old)
+        if may_write and (not others or _all_before(fusion, others, kernel)):
+            continue
+        if fusion.machine.breadth_first:
             _copy(fusion, old, readers[old])
+        elif may_write and not _needs(fusion, others, kernel):
+            fusion.waits.setdefault(kernel, []).extend(others)  # XLA:GPU lets it run behind them
+        else:
+            resident.discard(new)  # copied into the loop's buffer at the end of the trip
     return resident
 
 
@@ -144,6 +148,23 @@ def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
                 missing.discard(position)
                 stack.append(position)
     return not missing
+
+
+def _needs(fusion: Fusion, kernels: Sequence[int], first: int) -> bool:
+    """Whether one of some kernels has to run behind `first`, by what it reads or else waits for."""
+    together = {kernel: group for group in fusion.joined for kernel in group}
+    goal = {first, *together.get(first, ())}
+    stack = [kernel for kernel in kernels if kernel not in goal]
+    seen = set(stack)
+    while stack:
+        kernel = stack.pop()
+        read = (fusion.producer[value] for value in fusion.inputs[kernel] if value in fusion.producer)
+        before = {*read, *fusion.waits.get(kernel, ()), *together.get(kernel, ())} - seen
+        if not goal.isdisjoint(before):
+            return True
+        seen |= before
+        stack += before
+    return False
 
 
 def _copy(fusion: Fusion, value: int, readers: Sequence[int]) -> None:

@@ -31,6 +31,7 @@ class Fusion:
     element by element all the way, and in no other way.
     joined: the ops whose kernels are one kernel with several results.
     tuples: the tensors that are written together with others, so that nothing else takes their place.
+    waits: the kernels that one has to wait for although it reads nothing of them.
     """
 
     block: Block
@@ -41,6 +42,7 @@ class Fusion:
     inputs: list[dict[int, bool]] = field(default_factory=list)
     joined: list[list[int]] = field(default_factory=list)
     tuples: set[int] = field(default_factory=set)
+    waits: dict[int, list[int]] = field(default_factory=dict)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""

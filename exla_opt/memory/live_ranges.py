@@ -45,7 +45,7 @@ class Run:
         self.resident = set(resident) if held is None and block.arguments else set()
         self.inputs = self.fusion.inputs
         self.loops: dict[int, Run] = {} if machine.breadth_first else self.run_loops()
-        self.order = order_kernels(self.fusion, self.needed_inside())
+        self.order = order_kernels(self.fusion, self.needed_inside(), block.arguments if held is None else ())
         self.buffers = Buffers(self.fusion, self.order)
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
         self.mine: set[int] = set()

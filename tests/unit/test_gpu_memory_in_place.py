@@ -117,6 +117,52 @@ func.func @main(%x: tensor<64x2048xf32>) -> tensor<2048x2048xf32> {
   }
   return %a : tensor<2048x2048xf32>
 }""",
+    # A kernel that reduces what it keeps writes that over what it reads.
+    "kept_and_reduced": """
+func.func @main(%x: tensor<2048x2048xf32>, %v: tensor<2048xf32>) -> (tensor<2048xf32>, tensor<2048xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %t = "stablehlo.sort"(%x) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }) {dimension = 1 : i64} : (tensor<2048x2048xf32>) -> tensor<2048x2048xf32>
+  %vs = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %d = stablehlo.subtract %t, %vs : tensor<2048x2048xf32>
+  %q = stablehlo.tanh %d : tensor<2048x2048xf32>
+  %e = stablehlo.exponential %q : tensor<2048x2048xf32>
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  %w = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %p = stablehlo.divide %e, %w : tensor<2048x2048xf32>
+  %y = stablehlo.reduce(%p init: %zero) applies stablehlo.maximum across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  return %y, %s : tensor<2048xf32>, tensor<2048xf32>
+}""",
+    # Not where another reduce of the kernel reads that too.
+    "read_by_two_reduces": """
+func.func @main(%x: tensor<2048x2048xf32>, %v: tensor<2048xf32>) -> (tensor<2048xf32>, tensor<2048xf32>, tensor<2048xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %t = "stablehlo.sort"(%x) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }) {dimension = 1 : i64} : (tensor<2048x2048xf32>) -> tensor<2048x2048xf32>
+  %vs = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %d = stablehlo.subtract %t, %vs : tensor<2048x2048xf32>
+  %q = stablehlo.tanh %d : tensor<2048x2048xf32>
+  %e = stablehlo.exponential %q : tensor<2048x2048xf32>
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  %g = stablehlo.compare GT, %t, %vs : (tensor<2048x2048xf32>, tensor<2048x2048xf32>) -> tensor<2048x2048xi1>
+  %h = stablehlo.select %g, %t, %vs : tensor<2048x2048xi1>, tensor<2048x2048xf32>
+  %m = stablehlo.reduce(%h init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  %w = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<2048xf32>) -> tensor<2048x2048xf32>
+  %p = stablehlo.divide %e, %w : tensor<2048x2048xf32>
+  %y = stablehlo.reduce(%p init: %zero) applies stablehlo.maximum across dimensions = [1]
+    : (tensor<2048x2048xf32>, tensor<f32>) -> tensor<2048xf32>
+  return %y, %s, %m : tensor<2048xf32>, tensor<2048xf32>, tensor<2048xf32>
+}""",
 }
 
 # Bytes of temp, the larger of those with Triton's and with cuBLAS's products.
@@ -127,6 +173,8 @@ TEMPS = {
     "added_in_place": 20_971_536,
     "updated_by_neighbours": 16_744_464,
     "accumulated": 4_719_108,
+    "kept_and_reduced": 16_777_232,
+    "read_by_two_reduces": 33_554_456,
 }
 
 

@@ -33,6 +33,7 @@ class Joins:
         self.costs = priority.costs
         self.kernels, self.readers = priority.kernels, priority.readers
         self.able, self.producer = priority.able, priority.producer
+        self.returned = frozenset(priority.block.returned)
         self.after = [dict(readers) for readers in self.readers]
         for position, op in enumerate(self.ops):
             for value in op.captures if self.kernels[position] is not None else ():
@@ -56,19 +57,27 @@ class Joins:
                 continue
             [value] = self.ops[position].results
             self.join_siblings(value, list(self.readers[position]))
-            if len({self.group[reader] for reader in self.readers[position]}) < 2 or not self.may_begin(position):
+            if self.has_one_reader(position, value) or not self.may_begin(position):
                 continue
-            for reader in self.readers[position]:
-                if (
-                    self.may_end(reader)
-                    and self.are_alike(position, reader)
-                    and not self.reaches_otherwise(position, reader)
-                    and self.is_faster(position, reader, value)
-                ):
-                    self.join(reader, position)
-                    break
+            able = [
+                reader
+                for reader in self.readers[position]
+                if self.may_end(reader)
+                and self.are_alike(position, reader)
+                and not self.reaches_otherwise(position, reader)
+                and self.is_faster(position, reader, value)
+            ]
+            if able:
+                self.join(min(able, key=self.rank), position)
         self.join_repeated()
         return [sorted(each) for each in self.members.values() if len(each) > 1]
+
+    def has_one_reader(self, position: int, value: int) -> bool:
+        """Whether one kernel alone needs what a kernel writes, and that has one result: it was asked already."""
+        groups = {self.group[reader] for reader in self.after[position]}
+        if value in self.returned or len(groups) != 1:
+            return False
+        return len(self.members[groups.pop()]) == 1
 
     def join_repeated(self) -> None:
         """Join the kernels that write one number everywhere for several that write over it."""
@@ -134,8 +143,10 @@ class Joins:
     def may_end(self, position: int) -> bool:
         """Whether a kernel may write its result next to that of another; one op only if elementwise or a reduce."""
         op, kernel = self.ops[position], self.kernels[position]
-        if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1 or op.name == "transpose":
+        if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1:
             return False
+        if op.name == "transpose":
+            return self.transposes_tiles(position)
         return kernel.size > 1 or kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
     def may_begin(self, position: int) -> bool:
@@ -162,7 +173,7 @@ class Joins:
             reads = {value: dict(ways) for value, ways in made.reads.items()}
             for value, ways in other.reads.items():
                 found = reads.setdefault(value, {})
-                found.update({made.ways + 1 + way: often for way, often in ways.items()})
+                found.update({way and made.ways + way: often for way, often in ways.items()})
             made = replace(
                 made,
                 flops=made.flops + other.flops,
@@ -171,7 +182,7 @@ class Joins:
                 size=made.size + other.size,
                 reads=reads,
                 code={**other.code, **made.code},
-                ways=made.ways + 1 + other.ways,
+                ways=made.ways + other.ways,
                 across=made.across | other.across,
                 time=-1.0,
             )
@@ -182,6 +193,9 @@ class Joins:
         first, second = self.hero(one), self.hero(other)
         if self.order_of(first) != self.order_of(second):
             return False
+        moved = [each for each in (first, second) if self.ops[each].name == "transpose"]
+        if moved and (len(moved) > 1 or self.ends_in_reduce(first) or self.ends_in_reduce(second)):
+            return False
         one_hero, other_hero = (kernel.hero for each in (first, second) if (kernel := self.kernels[each]) is not None)
         both = self.ends_in_reduce(first) and self.ends_in_reduce(second)
         return not both or one_hero == other_hero
@@ -190,6 +204,10 @@ class Joins:
         """The kernel by which the one that it is joined with goes through elements: the first that reduces."""
         reducing = (each for each in sorted(self.members[self.group[position]]) if self.ends_in_reduce(each))
         return next(reducing, position)
+
+    def transposes_tiles(self, position: int) -> bool:
+        """Whether a kernel goes through what a transpose reads, in tiles, and not through what that writes."""
+        return self.ops[position].name == "transpose" and self.ops[position].together == 1
 
     def ends_in_reduce(self, position: int) -> bool:
         """Whether the last op of a kernel reduces more than a few elements."""
