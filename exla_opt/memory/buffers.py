@@ -71,7 +71,7 @@ class Buffers:
         if first != last:
             return last < first
         updated = (value, argument) in self.in_place(self.block.ops[position])
-        return updated or argument in self.reusable(position, value, is_lent=True)
+        return updated or argument in self.reusable(position, value, is_lent=True, is_donated=True)
 
     def in_place(self, op: Operation) -> list[tuple[int, int]]:
         """The results of an op with the operands whose buffers they take, if nobody reads those later."""
@@ -105,11 +105,12 @@ class Buffers:
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
-    def reusable(self, kernel: int, result: int, is_lent: bool = False) -> Collection[int]:
+    def reusable(self, kernel: int, result: int, is_lent: bool = False, is_donated: bool = False) -> Collection[int]:
         """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
 
         is_lent: whether both lie in the buffer of a function's result, which is planned before those of temporaries:
-        there a GPU writes over parts of tuples too.
+        there a GPU writes over parts of tuples too. is_donated: whether a result must lie where an argument does: what
+        a kernel with several results reads element by element it may write over.
         """
         op = self.block.ops[kernel]
         if op.name == "while":
@@ -136,7 +137,7 @@ class Buffers:
                 for value, straight in read
                 if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
             ]
-            found = [value for value in found if self.is_for_one_result(kernel, value, result)]
+            found = [value for value in found if is_donated or self.is_for_one_result(kernel, value, result)]
         else:
             return ()
         if (is_lent or Trait.IN_PLACE in op.traits) and not self.machine.breadth_first:

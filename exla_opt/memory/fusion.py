@@ -69,13 +69,36 @@ def fuse(block: Block, machine: Machine) -> Fusion:
             if not priority.written[position]:
                 users = (use for value in op.results for use in decision.users.get(value, ()))
                 fusion.into[position] = frozenset(user for user, index in users if index >= 0 and priority.used[user])
-        fusion.joined = Joins(priority).find()
+        joins = Joins(priority)
+        fusion.joined = [left for group in joins.find() if len(left := _left(fusion, joins.after, group)) > 1]
         fusion.tuples = {value for each in fusion.joined for place in each for value in block.ops[place].results}
         return fusion
     for position in range(len(block.ops) - 1, -1, -1):
         decision.decide(position)
     _read_inputs(decision.fusion)
     return decision.fusion
+
+
+def _left(fusion: Fusion, after: list[dict[int, None]], group: list[int]) -> list[int]:
+    """Of kernels that became one those that still write: what only the others read stays in it.
+
+    after: the kernels that need what each writes.
+    """
+    kept = []
+    for position in sorted(group):
+        [value] = fusion.block.ops[position].results
+        readers = after[position].keys()
+        if not readers or not readers <= set(group) or value in fusion.block.returned:
+            kept.append(position)
+            continue
+        fusion.written[position] = False
+        fusion.into[position] = frozenset(readers)
+        for reader in readers:
+            read = fusion.inputs[reader]
+            straight = read.pop(value, True)
+            for other, own in fusion.inputs[position].items():
+                read[other] = read.get(other, True) and own and straight
+    return kept
 
 
 def _read_inputs(fusion: Fusion) -> None:

@@ -30,6 +30,11 @@ func.func @main(%x: {X}, %y: {COLUMNS}) -> ({X}, {COLUMNS}) {{
 }}"""
 
 
+HALVES = SQUARE.replace("f32", "f16")
+# So many expensive ops that they are computed once, whoever reads their result.
+_CHAIN = "\n".join(
+    f"  %e{place + 1} = stablehlo.{('log_plus_one', 'tanh')[place % 2]} %e{place} : {SQUARE}" for place in range(24)
+)
 PROGRAMS = {
     # Two kernels of several ops that read one argument are one: what one writes cannot lie where the other writes.
     "readers_of_an_argument": readers("%j", "multiply %i, %x"),
@@ -109,6 +114,16 @@ func.func @main(%x: {SQUARE}) -> ({SQUARE}, {SQUARE}, tensor<f32>) {{
   %i = stablehlo.log %h : tensor<f32>
   return %d, %g, %i : {SQUARE}, {SQUARE}, tensor<f32>
 }}""",
+    # What the kernels that became one alone read is not written.
+    "read_inside": f"""
+func.func @main(%e0: {SQUARE}, %y: {SQUARE}) -> ({HALVES}, {HALVES}) {{
+{_CHAIN}
+  %p = stablehlo.multiply %e24, %y : {SQUARE}
+  %q = stablehlo.add %p, %e24 : {SQUARE}
+  %u = stablehlo.convert %p : ({SQUARE}) -> {HALVES}
+  %v = stablehlo.convert %q : ({SQUARE}) -> {HALVES}
+  return %u, %v : {HALVES}, {HALVES}
+}}""",
 }
 TEMPS = {
     "readers_of_an_argument": 67_108_880,
@@ -118,6 +133,7 @@ TEMPS = {
     "crossed": 33_177_600,
     "rows_in_place": 54_534_160,
     "branches": 67_125_520,
+    "read_inside": 16,
 }
 
 

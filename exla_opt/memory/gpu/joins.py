@@ -108,7 +108,8 @@ class Joins:
         """Join readers of a tensor to kernels with several results, and then to those of several ops."""
         if self.elements[value] <= 1:
             return
-        able = sorted(filter(self.may_end, sorted(readers, reverse=True)), key=self.rank)[:_MOST_SIBLINGS]
+        able = [reader for reader in sorted(readers, reverse=True) if self.may_end(reader)]
+        able = sorted(filter(lambda reader: self.ops[reader].name != "transpose", able), key=self.rank)[:_MOST_SIBLINGS]
         for place, one in enumerate(able):
             if self.rank(one) == _SINGLE:
                 break
