@@ -124,6 +124,20 @@ func.func @main(%e0: {SQUARE}, %y: {SQUARE}) -> ({HALVES}, {HALVES}) {{
   %v = stablehlo.convert %q : ({SQUARE}) -> {HALVES}
   return %u, %v : {HALVES}, {HALVES}
 }}""",
+    # What goes through each operand of a concatenation by itself is no part of that.
+    "concatenated": f"""
+func.func @main(%x: {SQUARE}, %y: {SQUARE}) -> ({HALVES}, {HALVES}) {{
+  %a = stablehlo.slice %x [0:4096, 1:4096] : ({SQUARE}) -> tensor<4096x4095xf32>
+  %b = stablehlo.slice %x [0:4096, 0:1] : ({SQUARE}) -> tensor<4096x1xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 1 : (tensor<4096x4095xf32>, tensor<4096x1xf32>) -> {SQUARE}
+  %d = stablehlo.subtract %c, %x : {SQUARE}
+  %s = stablehlo.sqrt %c : {SQUARE}
+  %p = stablehlo.multiply %d, %y : {SQUARE}
+  %q = stablehlo.add %d, %s : {SQUARE}
+  %u = stablehlo.convert %p : ({SQUARE}) -> {HALVES}
+  %v = stablehlo.convert %q : ({SQUARE}) -> {HALVES}
+  return %u, %v : {HALVES}, {HALVES}
+}}""",
 }
 TEMPS = {
     "readers_of_an_argument": 67_108_880,
@@ -134,6 +148,7 @@ TEMPS = {
     "rows_in_place": 54_534_160,
     "branches": 67_125_520,
     "read_inside": 16,
+    "concatenated": 67_108_864,
 }
 
 

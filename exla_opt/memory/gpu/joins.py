@@ -148,12 +148,16 @@ class Joins:
             return False
         if op.name == "transpose":
             return self.transposes_tiles(position)
+        if op.name == "concatenate":  # goes through each operand by itself
+            return False
         return kernel.size > 1 or kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
     def may_begin(self, position: int) -> bool:
         """Whether a kernel may write its result next to that of one that reads it."""
         op, kernel = self.ops[position], self.kernels[position]
         if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1 or op.name == "transpose":
+            return False
+        if op.name == "concatenate" and kernel.size > 1:
             return False
         return not kernel.ends_in_reduce and bool(kernel.reads)
 
