@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import kernels, losses
+from . import attention, derivatives, graphs, kernels, losses, neighbours, probabilistic, scans
 from .entry import Entry
 
-ENTRIES: tuple[Entry, ...] = tuple(entry for themed in (losses, kernels) for entry in themed.ENTRIES)
+_THEMES = (losses, attention, kernels, neighbours, scans, graphs, probabilistic, derivatives)
+ENTRIES: tuple[Entry, ...] = tuple(entry for theme in _THEMES for entry in theme.ENTRIES)

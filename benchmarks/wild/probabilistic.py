@@ -1,0 +1,165 @@
+"""Draws and likelihoods: Monte Carlo, posterior draws, initialisation."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .entry import Array, Entry, f32, f64, i32, tiles, u32
+
+
+def likelihood_of_all_draws(draws: Array, trials: Array, first: Array, second: Array, last: Array) -> Array:
+    """The log likelihood of every trial for every draw, by a small network, and what a comparison of models needs.
+
+    https://github.com/lnccbrown/HSSM/issues/247
+    Reported: 24,000 trials, 1,000 draws, killed with 16 GB a core after the sampling was done. Cause: layers of 100
+    numbers for each pair of draw and trial, 9.6 GB each. By hand: the likelihood apart, of fewer draws.
+    """
+
+    def one(draw: Array, trial: Array) -> Array:
+        hidden = jnp.tanh(jnp.tanh(jnp.concatenate([draw, trial]) @ first) @ second)
+        return hidden @ last
+
+    logs = jax.vmap(lambda draw: jax.vmap(lambda trial: one(draw, trial))(trials))(draws)
+    return jax.nn.logsumexp(logs, axis=0) - logs.var(0)
+
+
+def _likelihood_by_hand(draws: Array, trials: Array, first: Array, second: Array, last: Array) -> Array:
+    def some(part: Array) -> Array:
+        def one(draw: Array, trial: Array) -> Array:
+            return jnp.tanh(jnp.tanh(jnp.concatenate([draw, trial]) @ first) @ second) @ last
+
+        logs = jax.vmap(lambda draw: jax.vmap(lambda trial: one(draw, trial))(part))(draws)
+        return jax.nn.logsumexp(logs, axis=0) - logs.var(0)
+
+    return lax.map(some, tiles(trials, 100)).reshape(-1)
+
+
+def pointwise_likelihood_of_chains(weights: Array, scales: Array, x: Array, y: Array) -> tuple[Array, Array]:
+    """Student-t log likelihoods of a regression for all chains, draws and observations, summed up.
+
+    https://github.com/pymc-devs/pymc/issues/5656
+    Reported: sampling is fine, out of memory where the likelihood follows; here 4 chains, 1,000 draws, 200,000
+    observations. Cause: vmap of vmap forms all of it, 3.2 GB several times. By hand: a map in the place of one vmap.
+    """
+    means = jnp.einsum("cdk,nk->cdn", weights, x)
+    residuals = (y - means) / jax.nn.softplus(scales)[..., None]
+    logs = -2.5 * jnp.log1p(residuals**2 / 4) - jnp.log(jax.nn.softplus(scales))[..., None]
+    return jax.nn.logsumexp(logs, axis=(0, 1)), logs.sum(-1)
+
+
+def rates_of_coin_flips(key: Array, means: Array, trials: int) -> Array:
+    """How often trials of each of many means succeed.
+
+    https://github.com/jax-ml/jax/issues/17865
+    Reported: 4,096 trials for each of 4 million means, 800 GB. Cause: random bits, uniform numbers and outcomes of all
+    trials exist before they are averaged, 66 GB each. By hand: keys split, a scan over a few trials at a time.
+    """
+    flips = jax.random.bernoulli(key, jax.nn.sigmoid(means), (trials, means.shape[0]))
+    return flips.mean(0)
+
+
+def truncated_normal_weights(key: Array, rows: int, columns: int) -> Array:
+    """A large parameter, drawn from a truncated normal and stored in bf16.
+
+    https://github.com/jax-ml/jax/issues/19893
+    Reported: 2 ** 31 numbers, a result of 4 GiB and 96 GiB on the way. Cause: counters, random bits and floats of all
+    numbers, 8 to 16 GiB each. By hand: another generator, or the initialisation on many devices.
+    """
+    drawn = jax.random.truncated_normal(key, -2, 2, (rows, columns)) * (rows**-0.5 / 0.88)
+    return drawn.astype(jnp.bfloat16)
+
+
+def uniform_half_precision(key: Array, rows: int, columns: int) -> Array:
+    """Uniform numbers in bf16.
+
+    https://github.com/jax-ml/jax/issues/21045
+    Reported: [524288, 4096], a result of 4 GB that takes 20. Cause: counters and random bits of twice the width, and a
+    reshape that copies them. By hand: nothing; the maintainers looked at the compiler.
+    """
+    return jax.random.uniform(key, (rows, columns), dtype=jnp.bfloat16, minval=-1, maxval=1)
+
+
+def pathfinder_draws(key: Array, means: Array, factors: Array, inverses: Array, draws: int) -> tuple[Array, Array]:
+    """Draws along a path of Gaussian approximations, and how likely each is.
+
+    https://github.com/pymc-devs/pymc-extras/issues/188
+    Reported: f64[31, 200, 300, 300], 4.5 GB, of a model of moderate size. Cause: a product of matrix and outer product
+    for each step and draw, before it is summed. By hand: settings of the allocator, which change nothing.
+    """
+    noise = jax.random.normal(key, (means.shape[0], draws, means.shape[1]), dtype=means.dtype)
+    moved = jnp.einsum("lij,lmj->lmi", factors, noise)
+    outer = moved[:, :, :, None] * moved[:, :, None]
+    quadratic = (inverses[:, None] * jnp.tanh(outer)).sum((-1, -2))
+    return means[:, None] + moved, -0.5 * quadratic
+
+
+def forecast_quantiles(key: Array, level: Array, slope: Array, spread: Array, steps: int) -> Array:
+    """Quantiles of predictions over draws of a posterior, for many series.
+
+    https://github.com/juanitorduz/numpyro_forecast/issues/64
+    Reported: 50,000 series, 1,000 draws; one allocation for all of them. Cause: draws x steps x series, 18 GB for 90
+    steps, of normal numbers, predictions and their order. By hand: draws in chunks, moved to the host.
+    """
+    noise = jax.random.normal(key, (level.shape[0], steps, level.shape[1]))
+    time = jnp.arange(steps, dtype=jnp.float32)[:, None]
+    paths = level[:, None] + slope[:, None] * time + jax.nn.softplus(spread) * jnp.cumsum(noise, 1)
+    ordered = jnp.sort(paths, axis=0)
+    count = level.shape[0]
+    return jnp.stack([ordered[count // 20], ordered[count // 2], ordered[count - 1 - count // 20]])
+
+
+def mixture_of_hidden_states(logs: Array, transitions: Array, labels: Array) -> Array:
+    """The forward algorithm of a hidden Markov model with transitions that depend on the time, differentiated.
+
+    https://github.com/pyro-ppl/numpyro/issues/539
+    Reported: out of memory when samples and their statistics are kept; here 64 series of 500 steps and 128 states.
+    Cause: the gradient keeps series x states x states for each step, 2.1 GB. By hand: fewer samples at a time.
+    """
+
+    def step(alpha: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
+        seen, kind = now
+        joint = alpha[:, :, None] + jax.nn.log_softmax(transitions[kind % transitions.shape[0]], -1)
+        return jax.nn.logsumexp(joint, axis=1) + seen, None
+
+    return lax.scan(step, logs[0], (logs[1:], labels[1:]))[0].mean()
+
+
+ENTRIES = (
+    Entry(
+        likelihood_of_all_draws,
+        (f32(1000, 6), f32(24_000, 2), f32(8, 100), f32(100, 100), f32(100)),
+        (f32(30, 3), f32(100, 2), f32(5, 8), f32(8, 8), f32(8)),
+        (f32(100, 6), f32(1000, 2), f32(8, 100), f32(100, 100), f32(100)),
+        _likelihood_by_hand,
+    ),
+    Entry(
+        pointwise_likelihood_of_chains,
+        (f32(4, 1000, 10), f32(4, 1000), f32(200_000, 10), f32(200_000)),
+        (f32(2, 20, 3), f32(2, 20), f32(800, 3), f32(800)),
+        (f32(4, 100, 10), f32(4, 100), f32(20_000, 10), f32(20_000)),
+    ),
+    Entry(rates_of_coin_flips, (u32(2), f32(4_000_000), 4096), (u32(2), f32(500), 64), (u32(2), f32(20_000), 512)),
+    Entry(truncated_normal_weights, (u32(2), 65_536, 32_768), (u32(2), 256, 128), (u32(2), 2048, 2048)),
+    Entry(uniform_half_precision, (u32(2), 524_288, 4096), (u32(2), 256, 200), (u32(2), 4096, 2048)),
+    Entry(
+        pathfinder_draws,
+        (u32(2), f64(31, 300), f64(31, 300, 300), f64(31, 300, 300), 200),
+        (u32(2), f64(3, 12), f64(3, 12, 12), f64(3, 12, 12), 24),
+        (u32(2), f64(6, 100), f64(6, 100, 100), f64(6, 100, 100), 50),
+    ),
+    Entry(
+        forecast_quantiles,
+        (u32(2), f32(1000, 50_000), f32(1000, 50_000), f32(50_000), 90),
+        (u32(2), f32(40, 30), f32(40, 30), f32(30), 20),
+        (u32(2), f32(200, 500), f32(200, 500), f32(500), 20),
+    ),
+    Entry(
+        mixture_of_hidden_states,
+        (f32(500, 64, 128), f32(4, 128, 128), i32(500, 64)),
+        (f32(12, 4, 16), f32(3, 16, 16), i32(12, 4)),
+        (f32(60, 16, 48), f32(4, 48, 48), i32(60, 16)),
+        gradient=(0, 1),
+    ),
+)
