@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .entry import Array, Entry, f32, f64, i32, tiles, u32
+from .entry import Array, Entry, f32, f64, tiles, u32
 
 
 def likelihood_of_all_draws(draws: Array, trials: Array, first: Array, second: Array, last: Array) -> Array:
@@ -110,20 +110,54 @@ def forecast_quantiles(key: Array, level: Array, slope: Array, spread: Array, st
     return jnp.stack([ordered[count // 20], ordered[count // 2], ordered[count - 1 - count // 20]])
 
 
-def mixture_of_hidden_states(logs: Array, transitions: Array, labels: Array) -> Array:
-    """The forward algorithm of a hidden Markov model with transitions that depend on the time, differentiated.
+def hidden_states_over_time(x: Array, means: Array, transitions: Array) -> tuple[Array, Array]:
+    """How often each state of a hidden Markov model follows each other, as the gradient of its likelihood.
 
-    https://github.com/pyro-ppl/numpyro/issues/539
-    Reported: out of memory when samples and their statistics are kept; here 64 series of 500 steps and 128 states.
-    Cause: the gradient keeps series x states x states for each step, 2.1 GB. By hand: fewer samples at a time.
+    https://github.com/lindermanlab/ssm/issues/26
+    Reported: 3,000,000 steps of 15 numbers take 140 GB; here 16 states. Cause: a transition matrix for each step, which
+    are all the same, 3 GB, and one of expectations. By hand: a branch that keeps one matrix for all steps.
+    """
+    logs = -0.5 * ((x[:, None] - means) ** 2).sum(-1)
+
+    def likelihood(matrices: Array) -> Array:
+        def step(alpha: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
+            seen, matrix = now
+            return jax.nn.logsumexp(alpha[:, None] + matrix, axis=0) + seen, None
+
+        return jax.nn.logsumexp(lax.scan(step, logs[0], (logs[1:], matrices))[0])
+
+    shape = (x.shape[0] - 1, *transitions.shape)
+    value, expected = jax.value_and_grad(likelihood)(jnp.broadcast_to(jax.nn.log_softmax(transitions), shape))
+    return value, expected.sum(0)
+
+
+def labels_of_a_mixture(x: Array, weights: Array, means: Array, factors: Array) -> tuple[Array, Array]:
+    """The most likely component of a Gaussian mixture for each row, and how likely the row is.
+
+    https://github.com/scikit-learn/scikit-learn/issues/7827
+    Reported: 14 million rows of 8 columns need a huge amount of memory; here 10 components. Cause: rows x components x
+    columns, 4.5 GB, whitened before they are squared and summed. By hand: row by row, where the result allows it.
+    """
+    white = jnp.einsum("nkd,kde->nke", x[:, None] - means, factors)
+    volume = jnp.log(jnp.abs(jnp.diagonal(factors, axis1=1, axis2=2)) + 1e-6).sum(-1)
+    logs = jax.nn.log_softmax(weights) + volume - 0.5 * (white**2).sum(-1)
+    return logs.argmax(1), jax.nn.logsumexp(logs, axis=1)
+
+
+def many_least_squares(x: Array, y: Array, first: Array, second: Array) -> Array:
+    """Networks trained in parallel, whose last layer is a least-squares fit in the forward pass.
+
+    https://github.com/jax-ml/jax/issues/7404
+    Reported: 2,000 seeds, 5,000 rows; runs out where lstsq is in it. Cause: features of all networks, 1.3 GB, singular
+    value decompositions of all of them and their derivatives. By hand: nothing; the thread asks why.
     """
 
-    def step(alpha: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
-        seen, kind = now
-        joint = alpha[:, :, None] + jax.nn.log_softmax(transitions[kind % transitions.shape[0]], -1)
-        return jax.nn.logsumexp(joint, axis=1) + seen, None
+    def loss(one: Array, two: Array) -> Array:
+        features = jnp.tanh(x @ one) @ two
+        found = jnp.linalg.lstsq(features, y)[0]
+        return ((y - features @ found) ** 2).mean()
 
-    return lax.scan(step, logs[0], (logs[1:], labels[1:]))[0].mean()
+    return jax.vmap(loss)(first, second).sum()
 
 
 ENTRIES = (
@@ -146,7 +180,7 @@ ENTRIES = (
     Entry(
         pathfinder_draws,
         (u32(2), f64(31, 300), f64(31, 300, 300), f64(31, 300, 300), 200),
-        (u32(2), f64(3, 12), f64(3, 12, 12), f64(3, 12, 12), 24),
+        (u32(2), f64(4, 20), f64(4, 20, 20), f64(4, 20, 20), 24),
         (u32(2), f64(6, 100), f64(6, 100, 100), f64(6, 100, 100), 50),
     ),
     Entry(
@@ -156,10 +190,22 @@ ENTRIES = (
         (u32(2), f32(200, 500), f32(200, 500), f32(500), 20),
     ),
     Entry(
-        mixture_of_hidden_states,
-        (f32(500, 64, 128), f32(4, 128, 128), i32(500, 64)),
-        (f32(12, 4, 16), f32(3, 16, 16), i32(12, 4)),
-        (f32(60, 16, 48), f32(4, 48, 48), i32(60, 16)),
-        gradient=(0, 1),
+        hidden_states_over_time,
+        (f32(3_000_000, 15), f32(16, 15), f32(16, 16)),
+        (f32(400, 3), f32(8, 3), f32(8, 8)),
+        (f32(5000, 15), f32(16, 15), f32(16, 16)),
+    ),
+    Entry(
+        labels_of_a_mixture,
+        (f32(14_000_000, 8), f32(10), f32(10, 8), f32(10, 8, 8)),
+        (f32(1500, 3), f32(5), f32(5, 3), f32(5, 3, 3)),
+        (f32(200_000, 8), f32(10), f32(10, 8), f32(10, 8, 8)),
+    ),
+    Entry(
+        many_least_squares,
+        (f32(5000, 1), f32(5000), f32(2000, 1, 32), f32(2000, 32, 4)),
+        (f32(40, 1), f32(40), f32(60, 1, 8), f32(60, 8, 2)),
+        (f32(300, 1), f32(300), f32(100, 1, 32), f32(100, 32, 4)),
+        gradient=(2, 3),
     ),
 )
