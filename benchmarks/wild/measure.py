@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from jaxlib.mlir import ir
@@ -16,7 +17,7 @@ from exla_opt.ir.walk import inside_out
 from exla_opt.memory.peak import Memory
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from exla_opt.runtime.check import CannotRun, compare_modules
+from exla_opt.runtime.check import compare_results
 from exla_opt.runtime.compile import Program, compile_program, run_program, time_programs
 from exla_opt.runtime.draws import choose_inputs
 from exla_opt.runtime.inputs import Array
@@ -92,22 +93,41 @@ def limit_of(entry: Entry, memory: Memory) -> int:
 
 
 def equality(entry: Entry) -> str:
-    """Whether the results stay equal when all that can be split at the small size is split, as Row.equal says it."""
+    """Whether the results at the small size stay equal when all that can be split is, and when written by hand.
+
+    As Row.equal says it. Inputs and tolerance are those of exla-opt --check.
+    """
+    text = export(entry.function, entry.small, entry.gradient)
     with new_context() as context:
-        original = ir.Module.parse(export(entry.function, entry.small, entry.gradient), context)
-        rewritten = ir.Module.parse(str(original), context)
+        original = ir.Module.parse(text, context)
+        rewritten = ir.Module.parse(text, context)
         loops = _loops(rewritten)
         run_pipeline(rewritten, DEFAULT_PASSES, TINY)
-        try:
-            comparisons = compare_modules(original, rewritten)
-        except CannotRun as error:
-            return f"cannot run: {error}"
-        problems = [f"result {i}: {one.problem}" for i, one in enumerate(comparisons) if not one.passed]
-        if problems:
-            return problems[0]
+        is_split = _loops(rewritten) > loops
+        others = {"": str(rewritten)}
+        if entry.by_hand is not None:
+            others["by hand, "] = export(entry.by_hand, entry.small, entry.gradient)
+        return _difference(original, others) or ("equal" if is_split else "unsplit")
+
+
+def _difference(original: ir.Module, others: dict[str, str]) -> str:
+    """What is not equal, "" where all is."""
+    program = _compile(str(original))
+    run = partial(run_program, program)
+    inputs, expected = choose_inputs(original, 0, run)
+    for name, text in others.items():
+        comparisons = compare_results(expected, run_program(_compile(text), inputs), run, inputs)
+        for number, one in enumerate(comparisons):
+            if not one.passed:
+                return f"{name}result {number}: {one.problem}"
         if all(one.all_nan for one in comparisons):
             return "NaN throughout"
-        return "equal" if _loops(rewritten) > loops else "unsplit"
+    return ""
+
+
+def _compile(text: str) -> Program:
+    # Tiny programs: LLVM would take longer than all of the run.
+    return compile_program(text, count_all_memory=True, optimise=False)
 
 
 def _loops(module: ir.Module) -> int:
