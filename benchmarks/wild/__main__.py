@@ -4,8 +4,9 @@
     python -m benchmarks.wild --only sinkhorn knn --times=5 --markdown=table.md
 
 At the report's size a program is only compiled: exla-opt gets arguments + results + 1 GB. The small size is split under
-a tiny threshold, run and compared. With --times the middle size runs too, before and after, by turns, split so that an
-eighth of its temporary memory is left; and the version that people write by hand, where there is one.
+a tiny threshold, run and compared. With --times the middle size runs too, before and after, by turns, and the version
+that people write by hand, where there is one. Its limit leaves the part of its temporary memory that the large one may
+keep, and no less than an eighth.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def measure(entry: Entry, arguments: argparse.Namespace) -> Row:
     try:
         row = _memory(entry, row, arguments.timeout)
         if arguments.times:
-            run, ratio, hand_ratio = times(entry, arguments.times, arguments.timeout)
+            run, ratio, hand_ratio = times(entry, row.part, arguments.times, arguments.timeout)
             row = replace(row, run=run, ratio=ratio, hand_ratio=hand_ratio)
     except (InputError, RuntimeError, subprocess.TimeoutExpired) as error:
         return replace(row, holds=str(error).partition("\n")[0])
@@ -93,7 +94,7 @@ def measure(entry: Entry, arguments: argparse.Namespace) -> Row:
 def _memory(entry: Entry, row: Row, patience: float) -> Row:
     text = export(entry.function, entry.reported, entry.gradient)
     memory = measure_memory(text)
-    row = replace(row, before=memory.peak, limit=limit_of(entry, memory))
+    row = replace(row, before=memory.peak, temp=memory.temp, limit=limit_of(entry, memory))
     if entry.by_hand is not None:
         row = replace(row, by_hand=measure_memory(export(entry.by_hand, entry.reported, entry.gradient)).peak)
     start = time.perf_counter()

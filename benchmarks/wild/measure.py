@@ -27,8 +27,8 @@ from .entry import Entry, export
 
 # What a program may take besides arguments and results.
 ROOM = 10**9
-# The part of temporary memory that is left to a program of middle size.
-PART = 8
+# A program of middle size keeps the part of its temporary memory that is left to the large one, and no less than this.
+LEAST_PART = 0.125
 # A threshold that the large tensors of the small programs are above, and a slice that makes many tiles of them.
 TINY = Options(size_threshold=64_000, split_size=16_000)
 _LOOP = "stablehlo.while"
@@ -38,13 +38,15 @@ _LOOP = "stablehlo.while"
 class Row:
     """What was found for one entry; bytes and seconds, "" and 0.0 where it was not asked or could not be had.
 
-    before, after, by_hand: peaks at the report's size. equal: "equal", "unsplit" (equal, for nothing was split) or what
-    differs. run: the time before, at the middle size. ratio: the time after over it; hand_ratio: over that by hand.
+    before, after, by_hand: peaks at the report's size; temp: the temporary memory in `before`. equal: "equal",
+    "unsplit" (equal, for nothing was split) or what differs. run: the time before, at the middle size. ratio: the time
+    after over it; hand_ratio: over that by hand.
     seconds: those of exla-opt at the report's size. holds: what exla-opt says keeps the memory up.
     """
 
     name: str
     before: int = 0
+    temp: int = 0
     after: int = 0
     limit: int = 0
     by_hand: int = 0
@@ -59,6 +61,11 @@ class Row:
     def met(self) -> bool:
         """Whether the program fits after exla-opt."""
         return 0 < self.after <= self.limit
+
+    @property
+    def part(self) -> float:
+        """The part of the temporary memory that the limit leaves; 1 where that is all of it."""
+        return min((self.limit - self.before + self.temp) / max(self.temp, 1), 1.0)
 
     @property
     def larger(self) -> bool:
@@ -134,11 +141,15 @@ def _loops(module: ir.Module) -> int:
     return sum(1 for _ in inside_out(module, _LOOP))
 
 
-def times(entry: Entry, repeats: int, patience: float) -> tuple[float, float, float]:
-    """The seconds of a run at the middle size, the time after exla-opt over it, and over that by hand or 0.0."""
+def times(entry: Entry, part: float, repeats: int, patience: float) -> tuple[float, float, float]:
+    """The seconds of a run at the middle size, the time after exla-opt over it, and over that by hand or 0.0.
+
+    part: of temporary memory, which the limit leaves. patience: seconds for exla-opt, as in `rewrite`.
+    """
     text = export(entry.function, entry.middle, entry.gradient)
     memory = measure_memory(text)
-    texts = [text, rewrite(text, memory.peak - memory.temp + memory.temp // PART, patience)[0]]
+    limit = memory.peak - memory.temp + int(max(part, LEAST_PART) * memory.temp)
+    texts = [text, rewrite(text, limit, patience)[0]]
     if entry.by_hand is not None:
         texts.append(export(entry.by_hand, entry.middle, entry.gradient))
     programs = [compile_program(each) for each in texts]
