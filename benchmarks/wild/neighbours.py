@@ -16,9 +16,9 @@ def _squares(x: Array, y: Array) -> Array:
 def brute_force_neighbours(points: Array, count: int) -> tuple[Array, Array]:
     """The nearest neighbours of every point, their distances and numbers.
 
-    https://github.com/scikit-learn/scikit-learn/issues/7287
-    Reported: neighbours for which no tree can be used; 50,000 samples fail with 32 GB in the thread that mends it.
-    Cause: the distances of all pairs, 10 GB, sorted for a few columns. By hand: row blocks of 64 MiB.
+    https://github.com/scikit-learn/scikit-learn/pull/11136
+    Reported: 50,000 samples fail with 32 GB. Cause: the distances of all pairs, 10 GB in f32, sorted for a few columns.
+    By hand: chunks of rows that fit into a working memory.
     """
     nearest, numbers = lax.top_k(-jnp.maximum(_squares(points, points), 0), count)
     return jnp.sqrt(-nearest), numbers
