@@ -67,10 +67,10 @@ def local_energies(spins: Array, flips: Array, elements: Array, visible: Array, 
 
 
 def _local_energies_by_hand(spins: Array, flips: Array, elements: Array, visible: Array, weights: Array) -> Array:
-    def some(rows: Array) -> Array:
-        return local_energies(rows, flips, elements, visible, weights)
+    def some(rows: tuple[Array, Array]) -> Array:
+        return local_energies(rows[0], flips, rows[1], visible, weights)
 
-    return lax.map(some, tiles(spins, 128)).reshape(-1)
+    return lax.map(some, (tiles(spins, 128), tiles(elements, 128))).reshape(-1)
 
 
 def quantum_natural_gradient(spins: Array, local: Array, visible: Array, first: Array, second: Array) -> Array:
@@ -223,11 +223,11 @@ def beam_search(table: Array, mixers: Array, prompts: Array, steps: int, beams: 
 
 ENTRIES = (
     Entry(repelling_nodes, (f32(40_000, 2),), (f32(200, 2),), (f32(3000, 2),), _repelling_nodes_by_hand, gradient=(0,)),
-    Entry(neighbour_list, (f64(37_266, 3), 256), (f64(200, 3), 20), (f64(1500, 3), 64)),
+    Entry(neighbour_list, (f64(37_266, 3), 256), (f64(200, 3), 20), (f64(3000, 3), 64)),
     Entry(
         local_energies,
         (f32(8192, 100), f32(200, 100), f32(8192, 200), f32(100), f32(100, 400)),
-        (f32(40, 8), f32(16, 8), f32(40, 16), f32(8), f32(8, 32)),
+        (f32(256, 8), f32(16, 8), f32(256, 16), f32(8), f32(8, 32)),
         (f32(512, 64), f32(100, 64), f32(512, 100), f32(64), f32(64, 128)),
         _local_energies_by_hand,
     ),
