@@ -71,9 +71,9 @@ class Builder:
         self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
 
     def add_splat(self, value: ir.Value) -> None:
-        """Append the ops that make a tensor that is one constant everywhere: a constant, repeated or not."""
+        """Append the ops that make a tensor that is one number everywhere: a constant, or one that is repeated."""
         number = self.of(value)
-        if defining_op(value, "stablehlo.broadcast_in_dim") is None:
+        if defining_op(value, "stablehlo.constant") is not None or not self.block.shapes[number]:
             self.block.sizes[number] = 0
             self.add(Operation("splat", traits_of("stablehlo.constant"), (), (number,)))
             return

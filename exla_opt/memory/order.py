@@ -244,5 +244,10 @@ class _Graph:
         if op.name == "while":
             return sum(self.sizes[value] for value in dying if value in op.operands)
         straight = self.fusion.inputs[self.members[node][-1]]
-        sizes = [self.sizes[value] for value in dying if straight.get(value)]
+        sizes = [self.sizes[value] for value in dying if straight.get(value) and not self.is_part_of_tuple(value)]
         return self.sizes[op.results[0]] if op.results and self.sizes[op.results[0]] in sizes else 0
+
+    def is_part_of_tuple(self, value: int) -> bool:
+        """Whether the tensor is one of several that a kernel writes: the schedulers see no kernel write over those."""
+        producer = self.fusion.producer.get(value)
+        return value in self.fusion.tuples or (producer is not None and len(self.ops[producer].results) > 1)

@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import func
 from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op, splat_value
+from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import CONTROL_FLOW, captured_values
 from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.reducers import monoid_of
@@ -28,16 +28,14 @@ from .carries import live_places
 from .dots import is_folded, merged_sides
 from .expansions import expand
 from .gpu.captures import Orders, copied_inside, copies_before, is_view_inside, orders_inside
+from .gpu.constants import Constants
 from .gpu.convolutions import undoes_order
-from .gpu.dots import Product, merge_dots, product_of, write_turned
-from .gpu.expansions import add_epilogues, expand_for_gpu
-from .gpu.layouts import turn_results
+from .gpu.dots import Product, product_of, write_turned
+from .gpu.expansions import expand_for_gpu
 from .gpu.libraries import keeps_columns
 from .gpu.loops import without_repeated
-from .gpu.reductions import split_reductions
-from .gpu.scatters import merge_scatters
+from .gpu.rewrites import rewrite_for_gpu
 from .gpu.signs import known_side, reverses_nothing
-from .gpu.starts import give_own_starts
 from .machine import Machine
 from .operation import (
     collapses,
@@ -58,13 +56,19 @@ def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
 
 
 def read_numbered(
-    block: ir.Block, types: Types, machine: Machine, sunk: Sequence[ir.Value] = (), orders: Orders | None = None
+    block: ir.Block,
+    types: Types,
+    machine: Machine,
+    sunk: Sequence[ir.Value] = (),
+    orders: Orders | None = None,
+    constants: Constants | None = None,
 ) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself.
 
     sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
+    constants: what is known of the tensors around it.
     """
-    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {})
+    reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
     for value in sunk:
         reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
@@ -83,13 +87,14 @@ class _Reader:
     repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
     """
 
-    def __init__(self, types: Types, machine: Machine, is_function: bool, orders: Orders):
+    def __init__(self, types: Types, machine: Machine, is_function: bool, orders: Orders, constants: Constants | None):
         self.types = types
         self.machine = machine
         self.is_cpu = machine.kind == "cpu"
         self.is_gpu = machine.kind == "gpu"
         self.is_function = is_function
         self.orders = orders
+        self.constants = Constants() if constants is None else constants
         self.builder = Builder(types)
         self.behind: dict[ir.Value, int] = {}
         self.barriers: dict[int, frozenset[int]] = {}
@@ -105,6 +110,7 @@ class _Reader:
         made.arguments = list(builder.all_of(block.arguments))
         for view in block.operations:
             op = view.operation
+            is_number = self.is_gpu and self.constants.note(op)
             if op.name in ("func.return", "stablehlo.return"):
                 made.returned = list(builder.all_of(op.operands))
                 self.read_as_it_is(op.operands)
@@ -112,6 +118,8 @@ class _Reader:
                 self.add_barrier(op)
             elif self.is_gpu and op.name == "stablehlo.transpose" and op.results[0] in number:
                 self.read_as_it_is(op.operands)  # the product that it turns writes it so
+            elif is_number and op.name != "stablehlo.broadcast_in_dim":
+                builder.add_splat(op.results[0])
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or self.is_written_so(op):
                 self.add_view(op.operands[0], op.results[0])
             elif is_window_padding(op) or (
@@ -123,13 +131,7 @@ class _Reader:
             else:
                 self.add(op)
         if self.is_gpu:
-            split_reductions(builder, block, self.reductions)
-            merge_dots(builder, self.products)
-            merge_scatters(builder)
-            add_epilogues(made)
-            give_own_starts(builder)
-            if self.is_function:
-                turn_results(made, builder.by_columns)
+            rewrite_for_gpu(builder, block, self.products, self.reductions, self.is_function)
         if self.is_function:
             made.donated = _donated(block.owner.operation, made)
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
@@ -145,6 +147,8 @@ class _Reader:
     def equal_side(self, op: ir.Operation) -> int | None:
         """The operand that the result equals."""
         side = identity_side(op)
+        if side is None and self.is_gpu:
+            side = self.constants.side(op)
         return known_side(op) if side is None and self.is_gpu else side
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
@@ -263,12 +267,12 @@ class _Reader:
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
         captured = dict.fromkeys(captured_values(op))
-        sunk = [value for value in captured if is_loop and self.is_gpu and splat_value(value) is not None]
+        sunk = [value for value in captured if is_loop and value in self.constants.number]
         for value in sunk:
             del captured[value]
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
         orders = orders_inside(builder, blocks[0], self.machine) if is_loop and self.is_gpu else {}
-        read = [read_numbered(block, self.types, self.machine, sunk, orders) for block in blocks]
+        read = [read_numbered(block, self.types, self.machine, sunk, orders, self.constants) for block in blocks]
         number = builder.number
         copies = copies_before(builder, op, orders)
         captures = tuple(copies.get(value, value) for value in captures)

@@ -6,10 +6,7 @@ import re
 
 import pytest
 
-from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module
-from exla_opt.memory.machine import machine_of
-from exla_opt.memory.peak import predict
+from tests.predictions import h200_temp
 
 _ADD = "applies stablehlo.add across dimensions"
 PROGRAMS = {
@@ -217,10 +214,7 @@ TEMPS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_temp_is_what_the_compiler_planned(name: str) -> None:
-    with new_context() as context:
-        module = parse_module(name, PROGRAMS[name].encode(), context).module
-        temp = predict(module, machine_of("cuda:h200")).temp
-    assert temp == pytest.approx(TEMPS[name], rel=0.01, abs=1000)
+    assert h200_temp(PROGRAMS[name]) == pytest.approx(TEMPS[name], rel=0.01, abs=1000)
 
 
 # Two layers relu(x @ a) @ b of which the gradient computes x @ a again behind a barrier, as jax.checkpoint writes them.
@@ -260,6 +254,4 @@ def test_what_is_behind_a_barrier_waits_for_all_that_goes_in() -> None:
     text = RECOMPUTED
     for name, kind in (("A", "256x2048xf32"), ("X", "2048x256xf32"), ("H", "2048x2048xf32")):
         text = re.sub(rf"\b{name}\b", f"tensor<{kind}>", text)
-    with new_context() as context:
-        temp = predict(parse_module("barrier", text.encode(), context).module, machine_of("cuda:h200")).temp
-    assert temp == pytest.approx(69_210_368, rel=0.05)
+    assert h200_temp(text) == pytest.approx(69_210_368, rel=0.05)

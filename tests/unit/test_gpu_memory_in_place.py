@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module
-from exla_opt.memory.machine import machine_of
-from exla_opt.memory.peak import predict
+from tests.predictions import h200_temp
 
 _ADD = "applies stablehlo.add across dimensions"
 PROGRAMS = {
@@ -135,7 +132,4 @@ TEMPS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_temp_is_what_the_compiler_planned(name: str) -> None:
-    with new_context() as context:
-        module = parse_module(name, PROGRAMS[name].encode(), context).module
-        temp = predict(module, machine_of("cuda:h200")).temp
-    assert temp == pytest.approx(TEMPS[name], rel=0.01, abs=1000)
+    assert h200_temp(PROGRAMS[name]) == pytest.approx(TEMPS[name], rel=0.01, abs=1000)

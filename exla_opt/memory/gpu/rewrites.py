@@ -1,0 +1,34 @@
+"""What XLA:GPU rewrites once it has seen all of a block: reductions, products, scatters, and what is added to them."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from ..builder import Builder
+from .dots import Product, merge_dots
+from .expansions import add_epilogues
+from .layouts import turn_results
+from .reductions import split_reductions
+from .scatters import merge_scatters
+from .starts import give_own_starts
+
+
+def rewrite_for_gpu(
+    builder: Builder,
+    block: ir.Block,
+    products: dict[int, Product],
+    reductions: dict[int, ir.Operation],
+    is_function: bool,
+) -> None:
+    """Rewrite the block that was built of one of IR.
+
+    products, reductions: what is known of those, by the number of the result. is_function: whether the block is a
+    function's, not a body of control flow.
+    """
+    split_reductions(builder, block, reductions)
+    merge_dots(builder, products)
+    merge_scatters(builder)
+    add_epilogues(builder.block)
+    give_own_starts(builder)
+    if is_function:
+        turn_results(builder.block, builder.by_columns)
