@@ -108,8 +108,12 @@ def as_line(row: Row, entry: Entry) -> str:
     sizes = [format_size(size) if size else "" for size in (row.before, row.after, row.limit)]
     met = "larger" if row.larger else "met" if row.met else "**not met**" if row.before else ""
     cells = [f"[{row.name}]({entry.link})", *sizes, met, format_size(row.by_hand) if row.by_hand else "", row.equal]
-    cells += [f"{number:.2f}" if number else "" for number in (row.run, row.ratio, row.hand_ratio)]
+    cells += [_number(number) for number in (row.run, row.ratio, row.hand_ratio)]
     return f"| {' | '.join([*cells, f'{row.seconds:.0f}' if row.seconds else ''])} |"
+
+
+def _number(number: float) -> str:
+    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}" if number else ""
 
 
 def totals(rows: Sequence[Row]) -> Iterable[str]:

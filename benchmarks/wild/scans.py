@@ -201,13 +201,13 @@ ENTRIES = (
         (f32(8, 512, 128), f32(8, 128, 128), f32(8, 128, 128)),
         gradient=(1, 2),
     ),
-    Entry(path_signature, (f32(128, 1000, 16),), (f32(6, 20, 6),), (f32(16, 100, 8),), gradient=(0,)),
+    Entry(path_signature, (f32(128, 1000, 16),), (f32(6, 20, 6),), (f32(64, 150, 8),), gradient=(0,)),
     Entry(selective_states, _LONG, _SHORT, _MIDDLE, gradient=(0, 1, 2, 3, 4)),
     Entry(states_by_parallel_scan, _LONG, _SHORT, _MIDDLE, gradient=(0, 1, 2, 3, 4)),
     Entry(
         private_recurrent_gradients,
         (f32(10_004, 100), f32(100, 400), f32(100, 400), f32(100, 2), i32(400, 256), i32(400)),
         (f32(400, 8), f32(8, 32), f32(8, 32), f32(8, 2), i32(24, 10), i32(24)),
-        (f32(2000, 64), f32(64, 256), f32(64, 256), f32(64, 2), i32(64, 40), i32(64)),
+        (f32(2000, 64), f32(64, 256), f32(64, 256), f32(64, 2), i32(256, 60), i32(256)),
     ),
 )
