@@ -242,7 +242,7 @@ class _Chooser:
                 if isinstance(loops, Refusal) or value not in loops.vanished:
                     continue
                 plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
-                if isinstance(plan, Refusal) or plan.remaining:
+                if isinstance(plan, Refusal):
                     continue
                 wide_peak = block_peak(graph, [plan], self.options.machine, self.slice_bytes)
                 # Of those that take no more than the goal the fastest is best.
