@@ -34,8 +34,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX004": Explanation(
         "added up from N elements, one by one",
-        "A sum of few elements, each computed from tensors without the summed dimension: as exact as before, and the "
-        "tensor with that dimension is not made.",
+        "A sum (or the largest or smallest) of few elements, each computed from tensors without the summed dimension: "
+        "as exact as before, and the tensor with that dimension is not made.",
     ),
     "EX005": Explanation(
         "recomputed by each step that reads it",
