@@ -122,7 +122,7 @@ PROGRAMS: list[Program] = [
     *both("middle_columns", middle_columns, XY + " i32"),
     *both("updated_middle", updated_middle, XY + " 90x5xf32 i32"),
     *both("updated_rows", updated_rows, XY),
-    Program("diagonal", diagonal, XY, 1.0, "splitting it would not lower the memory"),
+    *both("diagonal", diagonal, XY),
     *both("set_diagonal", set_diagonal, "300x5xf32"),
     *both("picked_rows", picked_rows, XY + " 350xi32"),
     *both("merged", merged, "20x20x5xf32 257x5xf32"),
