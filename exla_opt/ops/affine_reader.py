@@ -134,10 +134,11 @@ def _of_reshape(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Af
 
 
 def _same_dim(before: Sequence[int], after: Sequence[int], dim: int) -> int | None:
-    """The dimension of a reshape's operand that is its result's `dim`."""
+    """The dimension of a reshape's operand that is its result's `dim`, which is longer than 1."""
     for group in reassociation_of(before, after) or ():
-        if dim in group.after:
-            return next((one for one in group.before if before[one] == after[dim]), None)
+        longer = [one for one in group.before if before[one] != 1]
+        if [one for one in group.after if after[one] != 1] == [dim] and len(longer) == 1:
+            return longer[0]
     return None
 
 
