@@ -63,7 +63,8 @@ def exported(function: Callable[..., Any], *shapes: str) -> str:
     for each in shapes:
         *sizes, dtype = each.split("x")
         specs.append(jax.ShapeDtypeStruct(tuple(map(int, sizes)), kinds[dtype]))
-    return export.export(jax.jit(function))(*specs).mlir_module()
+    text: str = export.export(jax.jit(function))(*specs).mlir_module()
+    return text
 
 
 def gradient(function: Callable[..., Array]) -> Callable[..., Any]:
@@ -202,7 +203,8 @@ def test_an_annotated_gather_stays() -> None:
 def test_a_gather_in_a_loop_reads_a_count_from_outside() -> None:
     def steps(x: Array, i: Array) -> Array:
         rows = jnp.arange(8)
-        return jax.lax.fori_loop(0, 5, lambda step, total: total + x[rows, (i + step) % 50], jnp.zeros(8))
+        total: Array = jax.lax.fori_loop(0, 5, lambda step, sums: sums + x[rows, (i + step) % 50], jnp.zeros(8))
+        return total
 
     text = exported(steps, *ALL)
     module = normalised(text)
@@ -237,7 +239,7 @@ class Indexed:
         order = rng.sample(range(len(self.index_shape)), len(self.index_shape))
         self.index_shape = [self.index_shape[place] for place in order]
         # Components: of an operand's size, and the tensor that holds them.
-        components = []
+        components: list[tuple[int, str | None]] = []
         for number, (size, stride, extra) in enumerate(counts):
             offset = extra + max(0, -stride * (size - 1))
             rows = extra + abs(stride) * (size - 1) + 1 + rng.choice((0, 0, 1))
