@@ -91,6 +91,11 @@ def picked_edges(x: Array, y: Array, near: Array) -> Array:
     return big(x, y)[rows, near.reshape(-1) % y.shape[0]]
 
 
+def counted_rows(x: Array, y: Array) -> Array:
+    k = big(x, y)[jnp.arange(x.shape[0])]
+    return k.at[jnp.arange(x.shape[0])].add(1.0).sum(1)
+
+
 def masked_labels(x: Array, y: Array, labels: Array) -> Array:
     return big(x, y).at[jnp.arange(x.shape[0]), labels % y.shape[0]].set(0.0).sum(1)
 
@@ -149,6 +154,7 @@ PROGRAMS: list[Program] = [
     *both("picked_neighbours", picked_neighbours, XY + " 401x7xi32"),
     *both("picked_next", picked_next, XY + " 401xi32"),
     *both("picked_edges", picked_edges, XY + " 401x7xi32"),
+    *both("counted_rows", counted_rows, XY),
     *both("masked_labels", masked_labels, XY + " 401xi32"),
     *both("picked_rows", picked_rows, XY + " 350xi32"),
     *both("merged", merged, "20x20x5xf32 257x5xf32"),
