@@ -11,6 +11,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.options import Options
 from exla_opt.passes import (
+    convolution_layout,
     euclidean_distance,
     loop_residuals,
     matrix_chain_order,
@@ -33,6 +34,7 @@ PASSES: dict[str, PassFunction] = {
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
     "tensor-splitter": tensor_splitter.run,
+    "convolution-layout": convolution_layout.run,
 }
 
 DEFAULT_PASSES = (
@@ -43,12 +45,13 @@ DEFAULT_PASSES = (
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
     "tensor-splitter",
+    "convolution-layout",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )
 
 # Passes to which the sizes in the options mean nothing.
-SIZELESS = frozenset({"normalise", "rce"})
+SIZELESS = frozenset({"normalise", "rce", "convolution-layout"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,17 +270,17 @@ def main() -> None:
     numbers = range(arguments.first, arguments.first + arguments.count)
     tally = run_cases(samples, arguments.seed, numbers)
     seconds = time.perf_counter() - start
-    print(f"{len(numbers):,} cases of {len(samples):,} samples in {seconds:.0f} s: {_told(tally)}")
+    print(f"{len(numbers):,} cases of {len(samples):,} samples in {seconds:.0f} s: {_counts(tally)}")
     print("\n".join(tally.faults), flush=True)
     commands = Tally()
     for number in numbers[::100]:
         commands.add(number, run_command(*make_case(samples, arguments.seed, number)))
-    print(f"{len(numbers[::100]):,} of them on the command line: {_told(commands)}")
+    print(f"{len(numbers[::100]):,} of them on the command line: {_counts(commands)}")
     print("\n".join(commands.faults))
     sys.exit(bool(tally.faults + commands.faults))
 
 
-def _told(tally: Tally) -> str:
+def _counts(tally: Tally) -> str:
     return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(tally.outcomes.items()))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from exla_opt.ir.read import Source
     from exla_opt.report.runs import Measured
     from exla_opt.runtime.compare import Comparison, Tolerance
-    from exla_opt.runtime.compile import Device
+    from exla_opt.runtime.compile import Device, Program
     from exla_opt.runtime.inputs import Array, Signature
 
 _EPILOG = """\b
@@ -35,7 +35,9 @@ Two results are equal when integers and booleans agree bit by bit, NaN and
 infinity stand at the same places, and floats differ by at most
   max(rtol x the largest finite magnitude of the result, atol)
 with rtol 1e-9 for f64, 1e-4 for f32, 2e-3 for f16, 2e-2 for bf16 and 0.1
-for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others.
+for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others. Where they do
+not, OTHER is run on inputs that are off by an ulp, and an error of up to four
+times what that makes is equal as well; the table says so.
 
 \b
 Memory is what XLA plans: peak = arguments + results - aliased + temp. On a
@@ -142,7 +144,7 @@ def _run(
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, print_measured
     from exla_opt.runtime.compile import check_device
-    from exla_opt.runtime.inputs import load_inputs, random_inputs, read_signature
+    from exla_opt.runtime.inputs import load_inputs, read_signature
     from exla_opt.runtime.memory import measure_memory
 
     check_device(device)
@@ -155,12 +157,7 @@ def _run(
         click.echo(f"the signatures differ: {difference}")
         click.echo("FAILED")
         return False
-    arrays: list[Array] = []
-    if repeats and inputs is not None:
-        arrays = load_inputs(inputs, signatures[0])
-    elif repeats:
-        with naming(sources[0]):
-            arrays = random_inputs(signatures[0], seed)
+    arrays = load_inputs(inputs, signatures[0]) if repeats and inputs is not None else None
 
     programs = [serialise(source.module, "bytecode") for source in sources]
     sides: list[Measured] = []
@@ -170,7 +167,7 @@ def _run(
     comparisons: list[Comparison] | None = None
     try:
         if repeats:
-            seconds, comparisons = _execute(sources, programs, arrays, device, repeats, tolerances)
+            seconds, comparisons = _execute(sources, programs, arrays or seed, device, repeats, tolerances)
             sides = [replace(side, seconds=median) for side, median in zip(sides, seconds, strict=True)]
     finally:
         print_measured(Console(highlight=False), sides)  # of a run that failed too: it may show why
@@ -180,26 +177,44 @@ def _run(
 def _execute(
     sources: Sequence[Source],
     programs: Sequence[bytes],
-    arrays: Sequence[Array],
+    inputs: Sequence[Array] | int,
     device: Device,
     repeats: int,
     tolerances: tuple[float | None, float | None],
 ) -> tuple[list[float], list[Comparison] | None]:
-    """The seconds of each program, and the comparisons of the first one's results with the second one's."""
+    """The seconds of each program, and the comparisons of the first one's results with the second one's.
+
+    inputs: the arrays to run on, or the seed of random ones that suit the last program, which is the original.
+    """
+    from exla_opt.runtime.check import compare_results
     from exla_opt.runtime.compare import compare
     from exla_opt.runtime.compile import compile_program, run_program, time_programs
+    from exla_opt.runtime.draws import choose_inputs
 
-    compiled = []
-    results = []
-    for source, program in zip(sources, programs, strict=True):
+    compiled: list[Program] = []
+    for source, module in zip(sources, programs, strict=True):
         with naming(source):
-            compiled.append(compile_program(program, device))
-            results.append(run_program(compiled[-1], arrays))
+            compiled.append(compile_program(module, device))
+
+    def run_original(arrays: Sequence[Array]) -> list[Array]:
+        with naming(sources[-1]):
+            return run_program(compiled[-1], arrays)
+
+    if isinstance(inputs, int):
+        arrays, expected = choose_inputs(sources[-1].module, inputs, run_original)
+    else:
+        arrays, expected = list(inputs), run_original(inputs)
     comparisons = None
-    if len(results) == 2:
-        pairs = zip(results[1], results[0], strict=True)
-        comparisons = [compare(expected, actual, _tolerance(expected, *tolerances)) for expected, actual in pairs]
-    results.clear()  # the timed runs may need the memory
+    if len(sources) == 2:
+        with naming(sources[0]):
+            actual = run_program(compiled[0], arrays)
+        if tolerances == (None, None):
+            comparisons = compare_results(expected, actual, run_original, arrays)
+        else:
+            pairs = zip(expected, actual, strict=True)
+            comparisons = [compare(one, other, _tolerance(one, *tolerances)) for one, other in pairs]
+        del actual
+    del expected  # the timed runs may need the memory
     return time_programs(compiled, arrays, repeats), comparisons
 
 

@@ -106,6 +106,8 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
             return ir.Module.parse(program, context)
     except ir.MLIRError as error:
         raise explain(error, data) from None
+    except ValueError as error:  # of a container that cannot grow to the length that a type or attribute asks for
+        raise InputError(f"MLIR cannot hold what the module describes: {error}") from None
 
 
 def _decode(data: bytes) -> str:

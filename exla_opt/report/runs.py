@@ -57,14 +57,15 @@ def fits(side: Measured, limit: int) -> bool:
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
     """Print one line a result: how far it is off, where, the error that is allowed, and the least tolerance that
     would pass it (absolute: the error itself; relative: least rtol)."""
-    heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "least rtol", "allowed", ""]
+    heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "least rtol", "allowed", "by", ""]
     rows = []
     for number, one in enumerate(comparisons):
         kind = f"{one.dtype}[{','.join(map(str, one.shape))}]"
         special = "agree" if one.special_agree else "differ"
         verdict = "ok" if one.passed else "differs"
         figures = [_format_extreme(one.absolute), _format_extreme(one.relative)]
-        rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", verdict])
+        rule = "spread" if one.spread else "type"
+        rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", rule, verdict])
     if console.is_terminal and _table(heads, rows).__rich_measure__(console, console.options).minimum > console.width:
         for row in rows:  # too wide for the terminal: a table for each result
             _print_table(console, [heads[0], row[0]], list(zip(heads[1:], row[1:], strict=True)))
@@ -75,6 +76,9 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
             _print_line(console, f"result {number}: {one.problem}")
         elif one.all_nan:
             _print_line(console, f"result {number} is NaN throughout in both: give --inputs that suit the module")
+        elif one.spread:
+            spread = f"inputs that are off by an ulp move the original's by {one.spread:.2e}"
+            _print_line(console, f"result {number} is above its type's tolerance and equal by the spread: {spread}")
 
 
 def as_json(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None, passed: bool | None) -> dict[str, Any]:
@@ -114,6 +118,7 @@ def _comparison_data(one: Comparison) -> dict[str, Any]:
         "max_rel_error_index": one.relative.index,
         "largest": one.largest,
         "allowed_abs_error": one.allowed,
+        "spread": one.spread or None,
         "nan_and_inf_agree": one.special_agree,
     }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -43,6 +45,9 @@ _DTYPES: dict[str, type] = {
 
 # Random integers often index something or are labels, so most are small and not negative.
 _INTEGER_LOW, _INTEGER_HIGH = -2, 10
+
+# Products of larger matrices take long.
+_MATRIX_RANK, _MOST_DEFINITE = 2, 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +92,65 @@ def _array_type(name: str, kind: ir.Type, function: ir.Operation) -> ArrayType:
     raise error_at(function.location, f"{name} of @main has type {kind}, which is no array")
 
 
-def random_inputs(signature: Signature, seed: int) -> list[Array]:
+class Kind(Enum):
+    """What the random floats of an argument are: standard normal, between 0 and 1, or positive definite matrices."""
+
+    NORMAL = "normal"
+    UNIT = "between 0 and 1"
+    DEFINITE = "positive definite"
+
+
+def can_be(kind: Kind, argument: ArrayType) -> bool:
+    """Whether an argument can be drawn so: floats all, matrices only what is square in its last two dimensions."""
+    dtype, shape = argument.dtype, argument.shape
+    if dtype == np.bool_ or dtype.kind == "c" or "int" in dtype.name:
+        return kind is Kind.NORMAL
+    square = len(shape) >= _MATRIX_RANK and shape[-1] == shape[-2] > 1 and prod(shape) <= _MOST_DEFINITE
+    return kind is not Kind.DEFINITE or square
+
+
+def random_inputs(
+    signature: Signature, seed: int, scales: Mapping[int, float] | None = None, kinds: Mapping[int, Kind] | None = None
+) -> list[Array]:
     """One array for each argument, the same for the same seed.
 
     Floats and both parts of complex numbers are standard normal, integers small and mostly not negative,
     booleans are as often true as false. Raises InputError when they do not fit in memory.
+
+    scales: by the number of an argument, what its normal numbers are multiplied with. kinds: those that are not normal.
     """
     generator = np.random.default_rng(seed)
+    scales, kinds = scales or {}, kinds or {}
     try:
-        return [_random_array(generator, argument) for argument in signature.arguments]
+        return [
+            _random_array(generator, argument, scales.get(number, 1.0), kinds.get(number, Kind.NORMAL))
+            for number, argument in enumerate(signature.arguments)
+        ]
     except MemoryError:
         raise InputError("the arguments of @main do not fit in this machine's memory") from None
 
 
-def _random_array(generator: np.random.Generator, kind: ArrayType) -> Array:
-    dtype = kind.dtype
+def _random_array(generator: np.random.Generator, argument: ArrayType, scale: float, kind: Kind) -> Array:
+    dtype, shape = argument.dtype, argument.shape
     if dtype == np.bool_:
-        return generator.integers(0, 2, kind.shape).astype(dtype)
+        return generator.integers(0, 2, shape).astype(dtype)
     if integer := re.fullmatch(r"(u?)int(\d+)", dtype.name):
         low = 0 if integer[1] else _INTEGER_LOW
         high = min(_INTEGER_HIGH, 2 ** (int(integer[2]) - (not integer[1])))
-        return generator.integers(low, high, kind.shape).astype(dtype)
+        return generator.integers(low, high, shape).astype(dtype)
     if dtype.kind == "c":
-        parts = generator.standard_normal((2, *kind.shape))
+        parts = generator.standard_normal((2, *shape)) * scale
         return np.asarray(parts[0] + 1j * parts[1]).astype(dtype)
     # Half the memory of float64, and every narrower float is rounded from it just as well.
     drawn = np.float64 if dtype == np.float64 else np.float32
-    return np.asarray(generator.standard_normal(kind.shape, drawn)).astype(dtype, copy=False)
+    numbers: npt.NDArray[np.floating[Any]] = np.asarray(generator.standard_normal(shape, drawn))
+    if kind is Kind.UNIT:  # by the logistic function, and not near the ends
+        numbers = 0.05 + 0.9 / (1 + np.exp(-numbers))
+    elif kind is Kind.DEFINITE:
+        numbers = numbers @ np.swapaxes(numbers, -1, -2) / shape[-1] + np.eye(shape[-1], dtype=drawn)
+    elif scale != 1.0:
+        numbers = numbers * drawn(scale)
+    return numbers.astype(dtype, copy=False)
 
 
 def load_inputs(path: str, signature: Signature) -> list[Array]:

@@ -196,3 +196,15 @@ def test_an_error_of_mlir_without_a_word() -> None:
     """Some damaged bytecode is refused without a diagnostic."""
     silent: Any = SimpleNamespace(error_diagnostics=[])
     assert explain(silent, b"").message == "MLIR cannot read it, and does not say why"
+
+
+def test_a_number_that_mlir_cannot_hold(tmp_path: Path) -> None:
+    """A dimension number becomes the length of a list while the text is read."""
+    program = """func.func @main(%x: tensor<1x8x8x4xf32>, %k: tensor<3x3x4x2xf32>) -> tensor<1x6x6x2xf32> {
+  %r = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 9223372036854775807, f],
+    window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x8x8x4xf32>, tensor<3x3x4x2xf32>) -> tensor<1x6x6x2xf32>
+  return %r : tensor<1x6x6x2xf32>
+}"""
+    error = error_of(tmp_path / "long.mlir", program)
+    assert error.message.startswith("MLIR cannot hold what the module describes")

@@ -1,0 +1,107 @@
+"""Convolutions in loops: which are brought into the order of dimensions of XLA:CPU's fast kernel, and that they stay right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export, lax
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import machine_of
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
+from tests.execute import assert_equal_results
+
+NCHW = ("NCHW", "OIHW", "NCHW")
+# Each with the shapes of image and kernel, the orders of dimensions, and the rest.
+FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
+    "plane": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((1, 1), (2, 0))}),
+    "result alone": ((4, 9, 8, 6), (3, 2, 6, 5), ("NHWC", "HWIO", "NCHW"), {"padding": "SAME"}),
+    "kernel alone": ((4, 9, 8, 6), (5, 3, 2, 6), ("NHWC", "OHWI", "NHWC"), {"padding": "VALID"}),
+    "swapped planes": ((4, 9, 8, 6), (3, 2, 6, 5), ("NWHC", "HWIO", "NHWC"), {"padding": "VALID"}),
+    "strides": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "window_strides": (2, 3)}),
+    "dilated kernel": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "rhs_dilation": (2, 3)}),
+    "dilated image": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((1, 2), (0, 0)), "lhs_dilation": (2, 3)}),
+    "line": ((4, 6, 30), (5, 6, 3), ("NCW", "OIW", "NCW"), {"padding": "SAME", "window_strides": (1,)}),
+    "space": (
+        (2, 6, 5, 4, 6),
+        (5, 6, 3, 2, 1),
+        ("NCDHW", "OIDHW", "NCDHW"),
+        {"padding": "SAME", "window_strides": (1,) * 3},
+    ),
+    "groups": ((4, 8, 9, 8), (6, 4, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 2}),
+    "gradient by the kernel": ((6, 9, 8, 4), (6, 9, 8, 5), ("CHWN", "IHWO", "HWNC"), {"padding": ((1, 1), (1, 0))}),
+    "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
+}
+LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
+    "in order": ((4, 9, 8, 6), (3, 2, 6, 5), ("NHWC", "HWIO", "NHWC"), {"padding": "SAME"}),
+    "depthwise": ((4, 6, 9, 8), (6, 1, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 6}),
+    "batch groups": ((4, 6, 9, 8), (6, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}),
+    "double": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64"}),
+}
+
+
+def looped(form: tuple[Any, ...]) -> str:
+    """A program that convolves three images in a scan."""
+    image, kernel, orders, rest = form
+    rest = {"window_strides": (1, 1), **rest}
+    dtype = rest.pop("dtype", "float32")
+
+    def convolve(images: Any, weights: Any) -> Any:
+        def body(total: Any, x: Any) -> Any:
+            y = lax.conv_general_dilated(x, weights, dimension_numbers=tuple(orders), **rest)
+            return jnp.maximum(total, y.max()), y
+
+        return lax.scan(body, jnp.zeros((), dtype), images)
+
+    with jax.enable_x64(True):
+        specs = [jax.ShapeDtypeStruct((3, *image), dtype), jax.ShapeDtypeStruct(kernel, dtype)]
+        return str(export.export(jax.jit(convolve))(*specs).mlir_module())
+
+
+def rewritten(text: str, machine: str = "cpu", passes: Sequence[str] = ("normalise", "convolution-layout")) -> str:
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        run_pipeline(module, passes, Options(machine=machine_of(machine)))
+        return serialise(module, "text").decode()
+
+
+def order_of(text: str) -> list[str]:
+    return re.findall(r"dim_numbers = (\S+x\S+->\[[^\]]*\])", text.replace(", ", ","))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_turned_stays_right(name: str) -> None:
+    before = looped(FORMS[name])
+    after = rewritten(before)
+    spatial = len(FORMS[name][0]) - 2
+    places = ",".join(map(str, range(spatial)))
+    assert order_of(after) == [f"[b,{places},f]x[{places},i,o]->[b,{places},f]"]
+    assert "stablehlo.transpose" in after
+    assert_equal_results(before, after)
+    assert rewritten(after) == after, "a second run changes it"
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left(name: str) -> None:
+    before = looped(LEFT[name])
+    assert rewritten(before) == rewritten(before, passes=["normalise"])
+
+
+def test_another_order_of_sums_must_be_allowed() -> None:
+    with new_context() as context:
+        module = parse_module("<program>", looped(FORMS["plane"]).encode(), context).module
+        run_pipeline(module, ["normalise", "convolution-layout"], Options(reassociate=False))
+        assert order_of(serialise(module, "text").decode()) == ["[b,f,0,1]x[o,i,0,1]->[b,f,0,1]"]
+
+
+def test_a_gpu_chooses_for_itself() -> None:
+    before = looped(FORMS["plane"])
+    assert rewritten(before, "gpu") == rewritten(before, "gpu", passes=["normalise"])
