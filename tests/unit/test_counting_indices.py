@@ -19,6 +19,8 @@ from exla_opt.ir.walk import inside_out
 from exla_opt.ops.index_numbers import IndexNumbers, numbers_of
 from exla_opt.options import Options
 from exla_opt.passes import normalise
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.remarks import Kind
 from exla_opt.runtime.inputs import Array as HostArray
 from tests.execute import random_arguments, run_module
 
@@ -235,6 +237,19 @@ def test_a_second_run_changes_nothing() -> None:
         once = str(module)
         normalise.run(module, Options())
         assert str(module) == once
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["picked", "gradient"])
+def test_the_picked_elements_of_a_softmax_are_equal_in_every_bit_in_slices(writes: bool) -> None:
+    def picked_softmax(x: Array, i: Array) -> Array:
+        return jax.nn.softmax(3.0 * x)[jnp.arange(256), i]
+
+    text = exported(gradient(picked_softmax) if writes else picked_softmax, "256x200xf32", "256xi32")
+    module = ir.Module.parse(text, new_context())
+    remarks = run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=100_000, split_size=20_000)).remarks
+    assert any(remark.kind is Kind.PASSED for remark in remarks)
+    assert "while" in str(module)
+    assert_same_bits(text, module)
 
 
 class Indexed:
