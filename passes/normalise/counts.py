@@ -82,13 +82,18 @@ def _count(op: ir.Operation, numbers: IndexNumbers, column: int, reader: AffineR
     [(at, digit)] = counting
     sizes = tuple(each.size for each in value.dims[at])
     found = Count(column, dim, rows, at, sizes, digit, value.offset, value.dims[at][digit].stride)
-    return found if op.name == GATHER or _may_be_written(found, len(numbers.named), indices) else None
+    return found if op.name == GATHER or _may_be_written(found, numbers, indices) else None
 
 
-def _may_be_written(count: Count, components: int, indices: ir.Value) -> bool:
-    """Whether another component is left to a scatter, and can lie outside, at -1, where a row is left out."""
+def _may_be_written(count: Count, numbers: IndexNumbers, indices: ir.Value) -> bool:
+    """Whether another component is left to a scatter, and can say with a -1 that nothing is written to a row.
+
+    Of a window of several elements that begins outside, some lie inside; of one element none does.
+    """
+    if count.is_complete:
+        return len(numbers.named) > 1
     is_unsigned = ir.IntegerType(build.tensor_of(indices).element_type).is_unsigned
-    return components > 1 and (count.is_complete or not is_unsigned)
+    return not is_unsigned and any(dim in numbers.single for dim in numbers.named if dim != count.dim)
 
 
 def _is_worthwhile(op: ir.Operation, count: Count) -> bool:

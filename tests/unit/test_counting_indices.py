@@ -201,6 +201,25 @@ def test_rows_of_which_the_type_has_too_few_numbers_stay() -> None:
     assert numbers_in(normalised(text.replace("200", "100")))[0].batching == (0,)
 
 
+@pytest.mark.parametrize(("rows", "batching"), [(8, (0,)), (9, ())])
+def test_windows_that_begin_outside_would_reach_inside(rows: int, batching: tuple[int, ...]) -> None:
+    """Three elements from place i of each row: of a row that is left, XLA drops them all, the StableHLO text but one."""
+    text = f"""func.func public @main(%x: tensor<{rows}x50xf32>, %i: tensor<8x1xi32>, %v: tensor<8x3xf32>) -> tensor<{rows}x50xf32> {{
+      %rows = stablehlo.iota dim = 0 : tensor<8x1xi32>
+      %index = stablehlo.concatenate %rows, %i, dim = 1 : (tensor<8x1xi32>, tensor<8x1xi32>) -> tensor<8x2xi32>
+      %set = "stablehlo.scatter"(%x, %index, %v) <{{scatter_dimension_numbers = #stablehlo.scatter<
+        update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1],
+        index_vector_dim = 1>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        stablehlo.return %b : tensor<f32>
+      }}) : (tensor<{rows}x50xf32>, tensor<8x2xi32>, tensor<8x3xf32>) -> tensor<{rows}x50xf32>
+      return %set : tensor<{rows}x50xf32>
+    }}"""
+    module = normalised(text)
+    assert numbers_in(module)[0].batching == batching
+    assert_same_bits(text, module)
+
+
 def test_indices_are_no_longer_sorted_and_unique_ones_stay_unique() -> None:
     how = {"indices_are_sorted": True, "unique_indices": True}
     text = exported(lambda x, i: x.at[jnp.arange(8), i].set(1.0, **how), "8x50xf32", "8xi32")
