@@ -2,13 +2,14 @@
 
     sum_k (a[i,k] - b[j,k])^2          ->   sum_k a^2 + sum_k b^2 - 2 dot(a, b), at least 0
     sum_j w[i,j] (a[i,k] - b[j,k])     ->   a[i,k] sum_j w[i,j] - dot(w, b)
+    max_k abs(a[i,k] - b[j,k]), few k  ->   maximum(abs(a[i,0] - b[j,0]), abs(a[i,1] - b[j,1])), ...
     sum_k a[i,k] b[j,k]                ->   dot(a, b)
 
 Applies to every sum (a reduce that adds, or a dot) over a tensor above the threshold that is a polynomial of smaller
-tensors repeated to its shape, once nobody else needs a tensor of that shape. A sum of few differences is added up one
-by one; longer ones are taken about a middle point of one side, in full precision, so that little cancels. Refuses, with
-a remark, other reducers, other exponents, complex numbers, a full tensor in the formula, and what would not become
-smaller.
+tensors repeated to its shape, once nobody else needs a tensor of that shape. Few elements are added up, or compared,
+one by one, whatever elementwise ops they are computed by; longer sums of differences are taken about a middle point of
+one side, in full precision, so that little cancels. Refuses, with a remark, other reducers, other exponents, complex
+numbers, a full tensor in the formula, and what would not become smaller.
 """
 
 from __future__ import annotations

@@ -24,6 +24,10 @@ from .terms import Expansion, Term
 
 # So few elements are added up one by one, as exact as before, and XLA fuses it all. What is multiplied out cancels.
 FEW = 16
+# The ops of a formula that is written once for each summed element.
+_LONGEST = 16
+# Reducers whose order does not matter and that keep NaN, which few elements may be combined by as well.
+_EXTREMES = (("maximum",), ("minimum",))
 _SINGLE = 32
 
 
@@ -160,10 +164,11 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     floats = bool(float_bits(element))
     if not floats and not _is_integer(element):
         return Refusal(root, Reason("EX405", f"its numbers are {element}"))
-    if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
-        return Refusal(root, Reason("EX401", why))
-    most = threshold // Types().of(given.big).element_bytes
     few = floats and given.summed <= FEW
+    if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
+        extreme = few and componentwise(body_of(root)) in _EXTREMES
+        return (_one_by_one(given, reader) if extreme else None) or Refusal(root, Reason("EX401", why))
+    most = threshold // Types().of(given.big).element_bytes
     if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:
         few = False  # a dot does not round its products to a narrow type
     expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
@@ -171,7 +176,7 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     squares = squares_of(given.formula, given.space) if floats else []
     pairs = [square.terms(expansion) for square in squares] if squares else [(terms, [])]
     if expansion.refusal:
-        return Refusal(root, Reason("EX403", expansion.refusal))
+        return (_one_by_one(given, reader) if few else None) or Refusal(root, Reason("EX403", expansion.refusal))
     rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
     short = few and (rounds or len(terms) > 1)
     if str(element) == "f16" and not short:
@@ -186,6 +191,23 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     inner = [value for each in expansion.opened for value in (each.value, *reader.views.get(each, ()))]
     own = tuple(value for value in inner if value != root.results[0])
     return Candidate(given, parts, short, frozenset(expansion.opened), own)
+
+
+def _one_by_one(given: Sum, reader: Reader) -> Candidate | None:
+    """The formula as it stands for each of few elements, if it is short and of smaller tensors alone."""
+    opened: dict[Expression, None] = {}
+    stack = [given.formula]
+    while stack:
+        each = stack.pop()
+        if each in opened or each.dims != given.space:
+            continue
+        if not each.name or len(opened) == _LONGEST:
+            return None
+        opened[each] = None
+        stack += each.children
+    inner = [value for each in opened for value in (each.value, *reader.views.get(each, ()))]
+    own = tuple(value for value in inner if value != given.root.results[0])
+    return Candidate(given, (), True, frozenset(opened), own) if opened else None
 
 
 def _part(given: Sum, square: Square | None, selves: list[Term], mixed: list[Term]) -> Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -13,6 +13,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.types import float_bits
 from exla_opt.ir.values import Number, defining_op
+from exla_opt.ops.reducers import body_of, componentwise
 from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed, take_step
 from exla_opt.passes.algebra.contraction import Step
 
@@ -213,17 +214,28 @@ class _Sum:
         return stablehlo.select(stablehlo.is_finite(whole), bounded, whole)
 
     def one_by_one(self) -> ir.Value:
-        """The formula for each index of the summed dimensions, added up in their order."""
+        """The formula for each index of the summed dimensions, combined in their order."""
         given = self.candidate.sum
         summed_dims = sorted(given.space - given.output)
         wide = build.wide_float() if float_bits(self.kind.element_type) < _SINGLE else self.kind.element_type
+        combine = self.reducer()
         total: ir.Value | None = None
         for indices in product(*(range(self.sizes[dim]) for dim in summed_dims)):
             made = self.writer.at(given.formula, dict(zip(summed_dims, indices, strict=True)), self.candidate)
             value = build.convert(repeated(made, self.dims, self.sizes), wide)
-            total = value if total is None else stablehlo.add(total, value)
+            total = value if total is None else combine(total, value)
         assert total is not None
-        return total
+        if combine is stablehlo.add:
+            return total
+        init = build.convert(self.candidate.root.operands[1], wide)
+        return combine(total, repeated(Tensor(init, ()), self.dims, self.sizes))
+
+    def reducer(self) -> Callable[[ir.Value, ir.Value], ir.Value]:
+        """What the root combines elements by."""
+        root = self.candidate.root
+        names = ("add",) if root.name == "stablehlo.dot_general" else componentwise(body_of(root))
+        combine: Callable[[ir.Value, ir.Value], ir.Value] = getattr(stablehlo, (names or ("add",))[0])
+        return combine
 
     def bounded(self, square: Square, value: ir.Value) -> ir.Value:
         """The sum with the sign that it must have: at most zero where no weight is positive, and so on."""

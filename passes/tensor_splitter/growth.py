@@ -217,22 +217,17 @@ def _add_between(
                 wanted[operand] = mapping
                 queue.append(operand)
 
-    made: dict[int, DimMapping | None] = {}
-
-    def record(position: int, tiled: TiledOp) -> None:
-        made.update(zip(graph.nodes[position].results, tiled.results, strict=True))
-
+    # What depends on the region. A cheap op that does not feeds nobody: its small readers are there before the loop.
+    from_region: dict[int, DimMapping | None] = {}
     for position, tiled in sorted((region.tiled | candidates).items()):
         node = graph.nodes[position]
-        if position in region.tiled:
-            record(position, tiled)
-            continue
-        fed = any(
-            mapping is not None and made.get(value) == mapping
+        fed = position in region.tiled or any(
+            mapping is not None and from_region.get(value) == mapping
             for value, mapping in zip(node.operands, tiled.operands, strict=True)
         )
+        if fed:
+            from_region.update(zip(node.results, tiled.results, strict=True))
         if fed or Trait.CHEAP in node.traits:
-            record(position, tiled)
             region.tiled[position] = tiled
     for position in candidates:
         if position not in region.tiled:

@@ -50,8 +50,8 @@ def rewrite(text: str, passes: tuple[str, ...]) -> str:
         return serialise(module, "text").decode()
 
 
-def test_there_are_six_rewrites() -> None:
-    assert len(REWRITES) == 6
+def test_there_are_seven_rewrites() -> None:
+    assert len(REWRITES) == 7
     assert set(REWRITES) < set(DEFAULT_PASSES)
 
 

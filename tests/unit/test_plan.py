@@ -179,6 +179,28 @@ def test_a_cheap_op_of_outside_values_is_only_repeated() -> None:
     assert find_copies(graph, find_producers(graph, region_of(graph, 2, 0))) == {1}
 
 
+def test_a_small_op_that_depends_on_no_big_tensor_stays_before_the_loop() -> None:
+    """Cut with the region it would be complete after the loop only, and the last op would take a second one."""
+    graph = graph_of(
+        EXP,
+        "%wide = stablehlo.convert %r : (tensor<64xf32>) -> tensor<64xf64>",
+        "%near = stablehlo.convert %wide : (tensor<64xf64>) -> tensor<64xf32>",
+        "%twice = stablehlo.add %near, %near : tensor<64xf32>",
+        f"%t = stablehlo.broadcast_in_dim %twice, dims = [0] : (tensor<64xf32>) -> {MATRIX}",
+        f"%v = stablehlo.multiply %x, %t : {MATRIX}",
+        f"%s = stablehlo.dot_general %twice, %v, contracting_dims = [0] x [0] : (tensor<64xf32>, {MATRIX}) -> tensor<32xf32>",
+        f"%u = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<32xf32>) -> {MATRIX}",
+        "%n = stablehlo.reduce(%twice init: %zero) applies stablehlo.add across dimensions = [0]"
+        " : (tensor<64xf32>, tensor<f32>) -> tensor<f32>",
+        "%m = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<f32>) -> tensor<32xf32>",
+        "%y = stablehlo.add %s, %m : tensor<32xf32>",
+        returns="tensor<32xf32>",
+    )
+    region = region_of(graph, 1, 0)
+    assert 4 not in region.tiled
+    assert len(stages_of(graph, region)) == 1
+
+
 def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
     graph = graph_of(
         EXP,
