@@ -35,7 +35,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX004": Explanation(
         "added up from N elements, one by one",
         "A sum (or the largest or smallest) of few elements, each computed from tensors without the summed dimension: "
-        "as exact as before, and the tensor with that dimension is not made.",
+        "as exact as before, and no tensor with that dimension is made for it.",
     ),
     "EX005": Explanation(
         "recomputed by each step that reads it",
