@@ -166,8 +166,11 @@ def sums_of_products(steps: int, n: int) -> Program:
     return Program(jax.grad(loss), (of(steps, n), of(n)))
 
 
-def sinkhorn(iterations: int, n: int) -> Program:
-    """The gradient of the entropic cost of transport between two clouds of points, iterations in the log domain."""
+def sinkhorn(iterations: int, n: int, *, scanned: bool = True) -> Program:
+    """The gradient of the entropic cost of transport between two clouds of points, iterations in the log domain.
+
+    scanned: whether the iterations are scanned, or written one by one.
+    """
 
     def cost(x: Array, y: Array) -> Array:
         distances = ((x[:, None] - y) ** 2).sum(-1)
@@ -178,8 +181,13 @@ def sinkhorn(iterations: int, n: int) -> Program:
             g = -0.1 * jax.nn.logsumexp((f[:, None] - distances) / 0.1, axis=0)
             return (f, g), None
 
-        (f, g), _ = lax.scan(body, (jnp.zeros(n), jnp.zeros(n)), None, length=iterations)
-        return (f + g).mean()
+        state = jnp.zeros(n), jnp.zeros(n)
+        if scanned:
+            state, _ = lax.scan(body, state, None, length=iterations)
+        else:
+            for _ in range(iterations):
+                state, _ = body(state, None)
+        return (state[0] + state[1]).mean()
 
     return Program(jax.grad(cost), (of(n, 3), of(n, 3)))
 
@@ -242,6 +250,7 @@ PROGRAMS: dict[str, Callable[[str], Program]] = {
     "gru": lambda size: recurrent(*_sized(size, (20, 4, 8), (256, 32, 128), (4096, 256, 1024)), gated=True),
     "sums": lambda size: sums_of_products(*_sized(size, (5, 20), (20, 1000), (10, 6800))),
     "sinkhorn": lambda size: sinkhorn(*_sized(size, (4, 30), (10, 1000), (10, 9000))),
+    "sinkhorn_unrolled": lambda size: sinkhorn(*_sized(size, (12, 30), (10, 1000), (10, 9000)), scanned=False),
     "neural_ode": lambda size: neural_ode(*_sized(size, (20, 4, 8), (100, 256, 64), (500, 4096, 256))),
     "normal_squares": lambda size: normal_squares(*_sized(size, (60, 50), (3000, 1500), (3000, 1500))),
     "ctc": lambda size: ctc(*_sized(size, (3, 12, 10, 4), (16, 300, 200, 30), (64, 1500, 1000, 100))),

@@ -34,8 +34,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX004": Explanation(
         "added up from N elements, one by one",
-        "A sum of few elements, each computed from tensors without the summed dimension: as exact as before, and the "
-        "tensor with that dimension is not made.",
+        "A sum (or the largest or smallest) of few elements, each computed from tensors without the summed dimension: "
+        "as exact as before, and no tensor with that dimension is made for it.",
     ),
     "EX005": Explanation(
         "recomputed by each step that reads it",
@@ -124,8 +124,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "There are more than a few slices, pads or joins along the dimension.",
     ),
     "EX308": Explanation(
-        "it would take N loops, one after the other",
-        "The reductions depend on each other, and each loop would recompute the big tensors.",
+        "it would take N loops, one after the other, which compute most of it again",
+        "The reductions depend on each other, and each loop would recompute the big tensors that stand before it: all "
+        "together more than six times the work. Many loops are no reason, if each repeats little.",
     ),
     "EX309": Explanation(
         "a comparison for equality would need the very bits that another loop has made",

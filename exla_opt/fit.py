@@ -31,6 +31,8 @@ _SPLITTER = "tensor-splitter"
 _COMPILED = 3
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
+# Where nothing fits, so much more memory is as good.
+_ABOUT = 1.05
 # More than any tensor takes.
 _NOTHING_IS_BIG = 2**62
 # More than any program needs, of one that XLA refuses although it took others.
@@ -46,7 +48,7 @@ class CannotCompile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The module that fits, or that needs the least memory of all that were tried.
+    """The module that fits, or that needs about the least memory of all that were tried.
 
     options: the sizes with which it was made. peak: its bytes, as a compiler plans them if `compiled`, else what is
     predicted and a margin. fits: whether that is within the limit. held_by: what holds the memory at the peak when it
@@ -194,7 +196,7 @@ class _Search:
             self.ratio = temp / found.predicted.temp
 
     def least(self) -> _Attempt:
-        """The attempt with the lowest peak, by the compiler where there is one.
+        """The attempt with about the lowest peak, by the compiler where there is one.
 
         Where it says more than predicted, the others that should need less than that follow, larger slices first: they
         split fewer tensors, while smaller ones give the same loops with shorter tiles.
@@ -202,7 +204,7 @@ class _Search:
         for found in _nearest(self.attempts):
             self.compile(found)
         if self.measure is None:
-            return min(self.attempts, key=lambda found: found.peak)
+            return _largest_slices(self.attempts)
         for _ in range(_COMPILED):
             asked = {found.predicted.peak for found in self.attempts if found.measured is not None}
             best = self._least_measured()
@@ -211,10 +213,16 @@ class _Search:
             if not others:
                 break
             self.compile(max(others, key=lambda found: found.options.slice_bytes))
-        return self._least_measured()
+        return _largest_slices([found for found in self.attempts if found.measured is not None])
 
     def _least_measured(self) -> _Attempt:
         return min((found for found in self.attempts if found.measured is not None), key=lambda found: found.peak)
+
+
+def _largest_slices(attempts: Sequence[_Attempt]) -> _Attempt:
+    """Of those that need about the least, the one with the largest slices: the last few bytes can take all the time."""
+    most = _ABOUT * min(found.peak for found in attempts)
+    return max((found for found in attempts if found.peak <= most), key=lambda found: found.options.slice_bytes)
 
 
 def _nearest(attempts: Sequence[_Attempt]) -> list[_Attempt]:

@@ -51,7 +51,7 @@ DEFAULT_PASSES = (
 )
 
 # Passes to which the sizes in the options mean nothing.
-SIZELESS = frozenset({"normalise", "rce", "convolution-layout"})
+SIZELESS = frozenset({"normalise", "rce"})
 
 
 @dataclass(frozen=True, slots=True)

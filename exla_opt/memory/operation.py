@@ -138,10 +138,15 @@ def widened_before(loop: ir.Operation) -> set[ir.Value]:
 
 
 def collapses(op: ir.Operation) -> bool:
-    """Whether a gather or a scatter moves slices of which some dimensions of one element are left out."""
+    """Whether a gather or a scatter moves slices of which some dimensions of one element are left out.
+
+    Batching dimensions are: XLA writes a component that counts for each.
+    """
     if op.name == "stablehlo.gather":
-        return bool(stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"]).collapsed_slice_dims)
-    return bool(stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"]).inserted_window_dims)
+        gather = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+        return bool(gather.collapsed_slice_dims or gather.operand_batching_dims)
+    scatter = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    return bool(scatter.inserted_window_dims or scatter.input_batching_dims)
 
 
 def part_sliced(op: ir.Operation) -> ir.Value | None:

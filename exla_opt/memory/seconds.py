@@ -6,7 +6,7 @@ Williams, Waterman and Patterson, 2009). The figures order plans and are no prom
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt, prod, sqrt
 
 from exla_opt.ops.traits import Trait
@@ -54,6 +54,12 @@ def seconds_of(block: Block, machine: Machine) -> float:
 def seconds_in_cache(block: Block, machine: Machine) -> float:
     """The seconds of a block all of whose tensors stay in the cache: those of its arithmetic."""
     return sum(_seconds_in_cache(block, op, machine) for op in block.ops)
+
+
+def seconds_of_ops(block: Block, machine: Machine) -> list[float]:
+    """The seconds of each op's arithmetic alone, those in its loops as often as they run."""
+    free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0)
+    return [_seconds_in_cache(block, op, free) for op in block.ops]
 
 
 def _seconds_in_cache(block: Block, op: Operation, machine: Machine) -> float:

@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.walk import captured_values, operations_of, walk
 
-from .block_flow import BARRIER, BlockFlow, ControlFactor, Partial, Refused, State
+from .block_flow import BARRIER, ControlFactor, Partial, Refused, State
 from .factor import DimMapping, Factor, Kind, LaidFactor, OpRule, lay_factor
 from .partial_sums import adds_up, is_zero, linear_operands
 from .traits import Trait, traits_of
@@ -32,8 +32,10 @@ class AsksFactor(Protocol):
     def values(self) -> list[ir.Value]:
         """The op's operands, and what its blocks capture behind them."""
 
-    def factor_from(self, operands: Mapping[int, State], length: int) -> ControlFactor:
-        """The factor with which operands, captured ones included, are in these states. Raises Refused."""
+    def factor_from(
+        self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
+    ) -> ControlFactor:
+        """The factor with which operands, captured ones included, and results are in these states. Raises Refused."""
 
 
 def number_ops(block: ir.Block, first: int) -> tuple[list[int], int]:
@@ -222,12 +224,30 @@ class BlockSearch:
             queue += [(v, m) for v, m in zip(self.values_of(place, op), laid.operands, strict=True) if m is not None]
 
     def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
-        """How an op that depends on nothing cut may compute a tile alone."""
+        """How an op that depends on nothing cut may compute a tile alone, or what is cut already one more result."""
+        if place in self.cut_only:
+            return self.extended(place, index, mapping)
         found = self.rules[self.numbers[place]].at_result(index, mapping.dim, mapping.inner)
         laid = self.lay(found, index, mapping, of_result=True)
         if laid is None or laid.factor.kind is not Kind.INDEPENDENT or laid.factor.summed:
             return None
         return laid
+
+    def extended(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
+        """How control flow that is cut already may give one more of its results in slices."""
+        before = self.tiles[place][-1]
+        rule = self.rules[self.numbers[place]]
+        if not isinstance(before.factor, ControlFactor):
+            return None
+        values = enumerate(self.values_of(place, self.ops[place]))
+        states = {number: state for number, value in values if (state := self.states.get(value)) is not None}
+        results = {number: own for number, own in enumerate(before.results) if own is not None}
+        try:
+            factor = cast(AsksFactor, rule).factor_from(states, self.length, results | {index: mapping})
+        except Refused:
+            return None
+        same_sums = factor.summed == before.factor.summed
+        return LaidFactor(factor, 1, 0, factor.operands, factor.results) if same_sums else None
 
     def want_sum(self, value: ir.Value, op: ir.Operation) -> None:
         """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear."""
@@ -247,53 +267,3 @@ class BlockSearch:
             raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
             self.want_sum(source.operands[index], op)
-
-    def finish(self, needed_outside: set[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
-        """What the block becomes, and the values from outside and arguments that it needs unsplit.
-
-        needed_outside: those that something else needs so. Raises Refused if one of all these exists in slices alone.
-        """
-        returned = tuple(
-            state if isinstance(state := self.returned.get(index, self.states.get(value)), DimMapping) else None
-            for index, value in enumerate(self.ops[-1].operands)
-        )
-        demanded: set[tuple[ir.Value, DimMapping | None]] = {(value, None) for value in needed_outside}
-
-        def demand(values: Sequence[ir.Value], mappings: Sequence[DimMapping | None]) -> None:
-            for value, mapping in zip(values, mappings, strict=True):
-                demanded.add((value, mapping if mapping is not None and self.has_form(value, mapping) else None))
-
-        tiles: dict[int, tuple[LaidFactor, ...]] = {}
-        held: dict[int, tuple[tuple[int, DimMapping | None], ...]] = {}
-        plain: set[int] = set()
-        demand(self.ops[-1].operands, returned)
-        for place in range(len(self.ops) - 2, -1, -1):
-            op = self.ops[place]
-            results = list(op.results)
-            if place in self.held:
-                unsplit = {(index, None): None for index, result in enumerate(results) if (result, None) in demanded}
-                cut = [(index, mapping) for index, mapping in self.held[place] if (results[index], mapping) in demanded]
-                held[place] = tuple(dict.fromkeys([*cut, *unsplit]))
-                demand([op.operands[index] for index, _ in held[place]], [mapping for _, mapping in held[place]])
-                continue
-            for laid in dict.fromkeys(self.tiles.get(place, ())):
-                made = [pair for pair in zip(results, laid.results, strict=True) if pair[1] or place in self.cut_only]
-                if not demanded.isdisjoint(made):
-                    tiles[place] = (*tiles.get(place, ()), laid)
-                    demand(self.values_of(place, op), laid.operands)
-            if place not in self.cut_only and any((result, None) in demanded for result in results):
-                plain.add(place)
-                values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]
-                demand(values, [None] * len(values))
-        needed = {value for value, mapping in demanded if mapping is None}
-        if any(isinstance(self.states.get(value), DimMapping) for value in needed):
-            raise Refused("a value that is cut is needed unsplit as well")
-        cut_values = {value: mapping for value, mapping in self.forms | self.made if value not in needed}
-        cut_values |= {value: state for value, state in self.states.items() if isinstance(state, DimMapping)}
-        return BlockFlow(tiles, held, frozenset(plain), returned, cut_values), needed
-
-    def has_form(self, value: ir.Value, mapping: DimMapping) -> bool:
-        """Whether there is a tile of the value that nobody has to cut from it."""
-        if self.states.get(value) == mapping or (value, mapping) in self.made:
-            return True
-        return value not in self.place and value.owner != self.block and len(self.captured.get(value, ())) == 1

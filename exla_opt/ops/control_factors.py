@@ -20,6 +20,7 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.walk import captured_values, operands_of, operations_of, terminator, walk_regions
 from exla_opt.remarks import Reason
 
+from .block_finish import finish
 from .block_flow import ControlFactor, Partial, Refused, State
 from .block_search import BlockSearch, number_ops
 from .effects import has_side_effect
@@ -172,7 +173,7 @@ class ControlRule(OpRule):
             if not joined:
                 break
             carried |= joined
-        flow, needed = search.finish(tested)
+        flow, needed = finish(search, tested)
         mappings = tuple(_mapping(carried.get(index)) for index in range(count))
         summed = tuple(sorted(index for index, state in carried.items() if isinstance(state, Partial)))
         return ControlFactor(
@@ -205,7 +206,7 @@ class ControlRule(OpRule):
             if not joined:
                 break
             wanted |= joined
-        finished = [search.finish(set()) for search in searches]
+        finished = [finish(search, set()) for search in searches]
         needed = set().union(*(needed for _, needed in finished))
         for search in searches[1:]:
             for value, forms in search.captured.items():

@@ -7,7 +7,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import float_bits
 
 # The binary digits of a float type's numbers.
-_DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 
 
 def holds(wide: ir.Type, narrow: ir.Type) -> bool:
@@ -18,7 +18,7 @@ def holds(wide: ir.Type, narrow: ir.Type) -> bool:
         signed = not narrow.is_unsigned and narrow.width > 1
         if isinstance(wide, ir.IntegerType):
             return wide.width > narrow.width and (not signed or not wide.is_unsigned)
-        return narrow.width - signed <= _DIGITS.get(str(wide), 0)
+        return narrow.width - signed <= DIGITS.get(str(wide), 0)
     if str(narrow).startswith("f8E8M0") and str(wide) == "f16":
         return False  # eight bits of exponent
     return 0 < float_bits(narrow) < float_bits(wide)

@@ -20,7 +20,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.clean_up import clean_up
-from exla_opt.ir.types import element_type
+from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
 from exla_opt.options import Options
@@ -36,9 +36,9 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the convolutions of `module` that stand in loops, in place, when it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    slow = [
-        op for op in inside_out(module, "stablehlo.convolution") if _is_in_loop(op) and _is_legal(op) and _gains(op)
-    ]
+    types = Types()
+    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if _is_in_loop(op)]
+    slow = [op for op in in_loops if _is_legal(op) and _gains(op, types, options.size_threshold)]
     for op in slow:
         _rewrite(op)
     if slow:
@@ -58,18 +58,21 @@ def _is_legal(op: ir.Operation) -> bool:
     return not has_discardable_attributes(op)
 
 
-def _gains(op: ir.Operation) -> bool:
-    """Whether XLA:CPU has a fast kernel for it, and does not use it as it stands."""
+def _gains(op: ir.Operation, types: Types, threshold: int) -> bool:
+    """Whether XLA:CPU has a fast kernel for it and does not use it as it stands, and no copy is over the threshold."""
     reversal = "window_reversal"
     is_reversed = reversal in op.attributes and any(ir.DenseBoolArrayAttr(op.attributes[reversal]))
     numbers = _numbers(op)
     features = build.shape_of(op.operands[1])[numbers.kernel_input_feature_dimension]
+    pairs = zip((*op.operands, op.results[0]), _orders(numbers), strict=True)
+    turned = [value for value, order in pairs if order != sorted(order)]
     return (
         integer(op, "batch_group_count", 1) == 1
         and (integer(op, "feature_group_count", 1) == 1 or features >= _LEAST_FEATURES)
         and not is_reversed
         and all(str(element_type(value)) in _FAST for value in (*op.operands, op.results[0]))
-        and any(order != sorted(order) for order in _orders(numbers))
+        and bool(turned)
+        and max(types.of(value).bytes for value in turned) <= threshold
     )
 
 

@@ -73,7 +73,7 @@ class Part:
 class Candidate:
     """A sum that can be written as a sum of contractions.
 
-    short: whether the formula is rather computed for each of the few summed elements, and added up.
+    parts: none where the formula stays as it stands. short: whether it is computed for each of the few summed elements.
     opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like it,
     make needless.
     """
@@ -229,12 +229,16 @@ def _is_integer(element: ir.Type) -> bool:
 
 
 def without_blocked(candidates: list[Candidate]) -> tuple[list[Candidate], list[Refusal]]:
-    """The candidates after which nobody needs their inner tensors any more, and why the others stay."""
+    """The candidates after which nobody needs their inner tensors any more, and why the others stay.
+
+    What is combined one by one as it stands never needs them, and may leave them to others.
+    """
     refused: list[Refusal] = []
     kept = candidates
     while True:
         going = {value for each in kept for value in (*each.inner, each.root.results[0])}
-        blocked = {number: op for number, each in enumerate(kept) if (op := _blocking(each, going)) is not None}
+        taken_apart = [(number, each) for number, each in enumerate(kept) if each.parts]
+        blocked = {number: op for number, each in taken_apart if (op := _blocking(each, going)) is not None}
         if not blocked:
             return kept, refused
         for number, op in blocked.items():

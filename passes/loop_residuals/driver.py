@@ -28,6 +28,7 @@ from .nest import build_segments
 from .origin import origin_of
 from .readers import Obstacle, obstacle, step_readers
 from .segments import Segments, choose_segments
+from .shifts import are_shifted
 from .sink import sink_slices
 from .stacks import Stack, read_stack, updates
 from .steps import Step
@@ -115,6 +116,7 @@ class _Rewriter:
         self.module = module
         self.threshold = options.size_threshold
         self.light = options.size_threshold // _LIGHT
+        self.on_cpu = options.machine.kind == "cpu"
         self.types = Types()
         self.indices = Indices()
         self.asking: dict[ir.Block, bool] = {}
@@ -155,7 +157,10 @@ class _Rewriter:
         step = Step(loop, counting, self.types)
         plan = choose(step, found.wanted, found.kept, self.light)
         after = plan.after if isinstance(plan, Plan) else total
-        segments = choose_segments(step, found.wanted, after, self.threshold, self.indices, self.types)
+        shifted = self.on_cpu and isinstance(plan, Plan) and are_shifted(step, plan, self.types)
+        segments = None
+        if after > self.threshold or shifted:
+            segments = choose_segments(step, found.wanted, after, self.threshold, self.indices, self.types)
         if segments is not None:
             self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
             build_segments(step, segments, self.indices)

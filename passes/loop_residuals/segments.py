@@ -57,7 +57,7 @@ def choose_segments(
 ) -> Segments | None:
     """Segments for a loop whose stacks would take `after` bytes without; None where that is not legal or worthwhile."""
     trips = step.counting.trips
-    if trips < _FEW or after <= threshold:
+    if trips < _FEW:
         return None
     carries = _carries_of(step, wanted)
     reader = _only_reader(step, wanted, indices, types)

@@ -15,7 +15,7 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.operation import has_own_buffer, read_operation
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.schedule import run_block
-from exla_opt.memory.seconds import seconds_in_cache, seconds_of
+from exla_opt.memory.seconds import seconds_in_cache, seconds_of, seconds_of_ops
 from exla_opt.memory.tiles import Bodies, CutBodies, once_cut
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.rules import DimMapping
@@ -199,6 +199,18 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
         returned.append(made)
     sliced = sum(graph.tensors[value].type.bytes for value in {value for value, _ in cut})
     return Body(planned, returned, sliced)
+
+
+def work_of(graph: Graph, machine: Machine) -> dict[int, float]:
+    """By position, the seconds of the arithmetic of the ops of a block that do any."""
+    planned = PlannedBlock(graph, machine)
+    positions: list[int] = []
+    for node in graph.nodes[:-1]:
+        planned.add_node(node, {})
+        positions += [node.position] * (len(planned.ops) - len(positions))
+    seconds = seconds_of_ops(planned.block(()), machine)
+    inside = {position: bodies.trips * bodies.arithmetic for position, bodies in graph.bodies.items()}
+    return dict(zip(positions, seconds, strict=True)) | inside
 
 
 def bytes_per_index(body: Body) -> int:

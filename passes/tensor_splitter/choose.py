@@ -17,7 +17,7 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, PlannedBlock
+from .body import MOST_SLICES_ALIVE, PlannedBlock, work_of
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
@@ -84,6 +84,7 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
+        self.work = work_of(graph, options.machine)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -106,7 +107,7 @@ class _Chooser:
         if region.joined is not None:
             self.give_up(region, self.hopeless[region.joined])
             return
-        loops = find_loops(self.graph, region, self.is_big)
+        loops = find_loops(self.graph, region, self.is_big, self.work)
         if isinstance(loops, Refusal):
             self.share(region, dict.fromkeys(region.mappings, loops))
             if loops.reason.code == TOO_MANY_LOOPS:
@@ -238,11 +239,11 @@ class _Chooser:
                     continue
                 region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
                 tried.append(region)
-                loops = find_loops(graph, region, self.is_big)
+                loops = find_loops(graph, region, self.is_big, self.work)
                 if isinstance(loops, Refusal) or value not in loops.vanished:
                     continue
                 plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
-                if isinstance(plan, Refusal) or plan.remaining:
+                if isinstance(plan, Refusal):
                     continue
                 wide_peak = block_peak(graph, [plan], self.options.machine, self.slice_bytes)
                 # Of those that take no more than the goal the fastest is best.

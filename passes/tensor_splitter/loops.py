@@ -7,7 +7,7 @@ a tile, nor on the tensor of the region that was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
@@ -16,10 +16,11 @@ from exla_opt.remarks import Reason
 
 from .equality import find_repeated, find_unequal
 from .graph import Graph, Node
-from .region import Output, Producers, Region, Stage, find_producers
+from .region import Output, Producers, Region, Stage, Work, find_producers
 
-# Every stage recomputes big tensors: attention cut over its keys has five, its gradient a few more.
-_MOST_STAGES = 10
+# Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.
+# Eleven loops do that each of which computes all that is before it.
+_MOST_RECOMPUTED = 6.0
 TOO_MANY_LOOPS = "EX308"
 # Loops count in i32, as XLA does best.
 _MOST_INDICES = 2**31 - 1
@@ -51,10 +52,12 @@ class Loops:
         return [output for stage in self.stages for output in stage.outputs]
 
 
-def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> Loops | Refusal:
+def find_loops(
+    graph: Graph, region: Region, is_big: Callable[[int], bool], work: Mapping[int, float]
+) -> Loops | Refusal:
     """The loops of a region, or why it has none, whichever of its tensors is asked for.
 
-    is_big: whether a tensor is over the threshold.
+    is_big: whether a tensor is over the threshold. work: by position, the seconds of an op's arithmetic.
     """
     if not region.tiled:
         producer = graph.nodes[graph.tensors[region.seed].producer]
@@ -66,17 +69,20 @@ def find_loops(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> L
     outline = find_outline(graph, region, producers, copies)
     if not outline.outputs:
         return _refuse_unread(graph, region)
-    if len(outline.outputs) > _MOST_STAGES:
-        return Refusal(Reason(TOO_MANY_LOOPS, f"it would take {len(outline.outputs)} loops, one after the other"))
+    most = _MOST_RECOMPUTED * sum(work.get(position, 0.0) for position in region.tiled)
     for big, keeps in _ways_to_store(graph, is_big):
-        stages = find_stages(graph, region, producers, copies, outline, big, keeps)
+        stages = find_stages(graph, region, producers, copies, outline, big, Work(work, most), keeps)
+        if stages is None:
+            text = f"it would take {len(outline.outputs)} loops, one after the other, which compute most of it again"
+            refused = Refusal(Reason(TOO_MANY_LOOPS, text))
+            continue
         unequal = _unequal(graph, producers, stages)
         if unequal is None:
             break
-    if unequal is not None:
-        return Refusal(
-            Reason("EX309", "a comparison for equality would need the very bits that another loop has made"), unequal
-        )
+        text = "a comparison for equality would need the very bits that another loop has made"
+        refused = Refusal(Reason("EX309", text), unequal)
+    else:
+        return refused
     outputs = [output for stage in stages for output in stage.outputs]
     vanished = _vanished(graph, region, copies, outputs, is_big)
     return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished))
@@ -246,9 +252,10 @@ def find_stages(
     copies: set[int],
     outline: Outline,
     is_big: Callable[[int], bool],
+    work: Work,
     keeps: bool = True,
-) -> list[Stage]:
-    """The loops of a region, first to last.
+) -> list[Stage] | None:
+    """The loops of a region, first to last; None if they would take more work than they may.
 
     producers, copies, outline: what `find_producers`, `find_copies` and `find_outline` found.
     is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
@@ -257,6 +264,7 @@ def find_stages(
     outputs = {number: dict(found) for number, found in outline.outputs.items()}
     stages: list[tuple[int, list[int], set[int]]] = []
     computed: dict[int, set[int]] = {}
+    spent = 0.0
     for number in sorted(outputs):
         needed: set[int] = set()
         awaited: set[int] = set()
@@ -280,6 +288,9 @@ def find_stages(
                     outputs[home].setdefault((producer, result), Output(producer, result, mapping))
                     continue
                 queue.append(producer)
+        spent += sum(work.of.get(position, 0.0) for position in needed)
+        if spent > work.most:
+            return None
         computed[number] = needed
         stages.append((number, sorted(needed), awaited))
     return [

@@ -7,6 +7,7 @@ for the loops of a region: who makes whose tile, what one loop brings out, a sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exla_opt.ops.rules import DimMapping
@@ -40,6 +41,14 @@ class Region:
 
 
 Producers = dict[int, tuple[int | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The seconds of the arithmetic of ops, by position, and the most that all loops together may take."""
+
+    of: Mapping[int, float]
+    most: float
 
 
 def find_producers(graph: Graph, region: Region) -> Producers:

@@ -25,8 +25,15 @@ def _windows(b: Builder, x: Value) -> tuple[list[int], list[int], list[int], lis
     return batching, indexed, sizes, sorted(collapsed)
 
 
-def _indices(b: Builder, x: Value, batching: list[int], indexed: list[int]) -> tuple[Value, Shape, int]:
-    """Indices with some outside; the shape without the dimension of the vector, and where that stands."""
+def _indices(
+    b: Builder, x: Value, batching: list[int], indexed: list[int], single: list[int]
+) -> tuple[Value, Shape, int]:
+    """Indices with some outside; the shape without the dimension of the vector, and where that stands.
+
+    single: the indexed dimensions of which windows have one element.
+    """
+    if single and not batching and b.chance(0.4):
+        return _counting(b, x, indexed, b.rng.choice(single))
     rows = tuple(b.rng.choice((1, 2, 5, *b.sizes)) for _ in range(b.rng.choice((0, 1, 1, 2))))
     batch = tuple(x.shape[dim] for dim in batching) + rows
     place = b.rng.choice((len(batch), b.rng.randint(0, len(batch)))) if not batching else len(batch)
@@ -37,12 +44,37 @@ def _indices(b: Builder, x: Value, batching: list[int], indexed: list[int]) -> t
     return b.argument(shape, dtype, "indices", high), batch, place
 
 
+def _counting(b: Builder, x: Value, indexed: list[int], dim: int) -> tuple[Value, Shape, int]:
+    """The same, of which the component that indexes `dim` counts: its rows, or all but one, some of them backwards."""
+    dtype, size = b.rng.choice(("i32", "i32", "i64", "i16")), x.shape[dim]
+    left = 1 if size > 2 and b.chance(0.3) else 0
+    batch = tuple(b.rng.sample(rows := [size - left, *[3] * b.chance(0.4)], len(rows)))
+    at = batch.index(size - left)
+    count = emit.iota(b, batch, dtype, at)
+    if b.chance(0.3):
+        count = emit.shown(b, "stablehlo.reverse", [count], (batch, dtype), f"dimensions = {emit.list_of([at])}")
+    if left and b.chance(0.6):
+        [name] = b.op("stablehlo.add", [count, b.splat(batch, dtype, left)], [(batch, dtype)])
+        count = replace(count, name=name)
+    if b.chance(0.3):  # as JAX does, where it does not know that none is negative
+        [moved] = b.op("stablehlo.add", [count, b.splat(batch, dtype, size)], [(batch, dtype)])
+        negative = emit.compare(b, count, b.splat(batch, dtype, 0), "LT")
+        count = emit.select(b, negative, replace(count, name=moved), count)
+    high = max(x.shape[each] for each in indexed)
+    columns = [count if each == dim else b.argument(batch, dtype, "indices", high) for each in indexed]
+    place = b.rng.randint(0, len(batch))
+    one, all_columns = ((*batch[:place], size, *batch[place:]) for size in (1, len(indexed)))
+    columns = [emit.reshape(b, column, one) for column in columns]
+    joined = emit.shown(b, "stablehlo.concatenate", columns, (all_columns, dtype), f"dimension = {place} : i64")
+    return joined, batch, place
+
+
 def gathered(b: Builder, x: Value) -> list[Value]:
     """gather from x."""
     if not x.rank or 0 in x.shape:
         return []
     batching, indexed, sizes, collapsed = _windows(b, x)
-    indices, batch, place = _indices(b, x, batching, indexed)
+    indices, batch, place = _indices(b, x, batching, indexed, collapsed)
     inner = [size for dim, size in enumerate(sizes) if dim not in (*batching, *collapsed)]
     rank = len(batch) + len(inner)
     offsets = sorted(b.rng.sample(range(rank), len(inner))) if b.chance(0.4) else list(range(len(batch), rank))
@@ -67,7 +99,7 @@ def scattered(b: Builder, x: Value) -> list[Value]:
     if not x.rank or 0 in x.shape:
         return []
     batching, indexed, sizes, inserted = _windows(b, x)
-    indices, batch, place = _indices(b, x, batching, indexed)
+    indices, batch, place = _indices(b, x, batching, indexed, inserted)
     inner = [size for dim, size in enumerate(sizes) if dim not in (*batching, *inserted)]
     rank = len(batch) + len(inner)
     windows = list(range(len(batch), rank))

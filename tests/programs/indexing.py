@@ -74,6 +74,32 @@ def set_diagonal(x: Array) -> Array:
     return k.at[jnp.diag_indices(x.shape[0])].set(0.0).sum(1)
 
 
+def picked_labels(x: Array, y: Array, labels: Array) -> Array:
+    return jnp.log(big(x, y))[jnp.arange(x.shape[0]), labels % y.shape[0]]
+
+
+def picked_neighbours(x: Array, y: Array, near: Array) -> Array:
+    return big(x, y)[jnp.arange(x.shape[0])[:, None], near % y.shape[0]].sum(1)
+
+
+def picked_next(x: Array, y: Array, labels: Array) -> Array:
+    return big(x, y)[jnp.arange(1, x.shape[0]), labels[:-1] % y.shape[0]]
+
+
+def picked_edges(x: Array, y: Array, near: Array) -> Array:
+    rows = jnp.repeat(jnp.arange(x.shape[0]), near.shape[1])
+    return big(x, y)[rows, near.reshape(-1) % y.shape[0]]
+
+
+def counted_rows(x: Array, y: Array) -> Array:
+    k = big(x, y)[jnp.arange(x.shape[0])]
+    return k.at[jnp.arange(x.shape[0])].add(1.0).sum(1)
+
+
+def masked_labels(x: Array, y: Array, labels: Array) -> Array:
+    return big(x, y).at[jnp.arange(x.shape[0]), labels % y.shape[0]].set(0.0).sum(1)
+
+
 def picked_rows(x: Array, y: Array, rows: Array) -> Array:
     return big(x, y)[abs(rows) * 7].sum(1)
 
@@ -122,8 +148,14 @@ PROGRAMS: list[Program] = [
     *both("middle_columns", middle_columns, XY + " i32"),
     *both("updated_middle", updated_middle, XY + " 90x5xf32 i32"),
     *both("updated_rows", updated_rows, XY),
-    Program("diagonal", diagonal, XY, 1.0, "splitting it would not lower the memory"),
+    *both("diagonal", diagonal, XY),
     *both("set_diagonal", set_diagonal, "300x5xf32"),
+    *both("picked_labels", picked_labels, XY + " 401xi32"),
+    *both("picked_neighbours", picked_neighbours, XY + " 401x7xi32"),
+    *both("picked_next", picked_next, XY + " 401xi32"),
+    *both("picked_edges", picked_edges, XY + " 401x7xi32"),
+    *both("counted_rows", counted_rows, XY),
+    *both("masked_labels", masked_labels, XY + " 401xi32"),
     *both("picked_rows", picked_rows, XY + " 350xi32"),
     *both("merged", merged, "20x20x5xf32 257x5xf32"),
     *both("unmerged", unmerged, "400x5xf32 257x5xf32"),

@@ -117,6 +117,12 @@ def embedding_sum(tokens: Array, table: Array, w: Array) -> Array:
     return jnp.tanh(table[abs(tokens)] @ w).sum((0, 2))
 
 
+def embedding_step(table: Array, tokens: Array, w: Array) -> Array:
+    """The gradient's norm is asked before the step: its scatter is cut along the words, once for each of both."""
+    slope = jax.grad(lambda table: (embedding_sum(tokens, table, w) ** 2).sum())(table)
+    return table - 0.1 * slope / jnp.sqrt((slope**2).sum())
+
+
 def convolution(x: Array, w: Array) -> Array:
     y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     return jnp.tanh(y).sum((1, 2))
@@ -176,6 +182,7 @@ PROGRAMS: list[Program] = [
     *both("next_token", next_token, "4x65x16xf32 16x501xf32 4x65xi32"),
     *both("next_token_batch_1", next_token, "1x257x16xf32 16x501xf32 1x257xi32"),
     *both("language_model", language_model, "4x64xi32 501x16xf32 16x16xf32"),
+    Program("embedding_step", embedding_step, "8000x32xf32 4x10xi32 32x32xf32", 0.3, donated=(0,)),
     *both("embedding_sum", embedding_sum, "64x50xi32 300x16xf32 16x100xf32"),
     *both("convolution", convolution, "16x20x20x4xf32 3x3x4x32xf32"),
     *both("convolution_of_one_image", convolution_of_one_image, "1x121x70x4xf32 5x3x4x32xf32"),

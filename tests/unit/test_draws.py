@@ -146,3 +146,23 @@ def test_a_chaotic_program_is_compared_by_its_spread() -> None:
     calm = [np.linspace(1, 2, 100, dtype=np.float32)]
     [wrong] = compare_results(calm, [calm[0] + np.float32(0.05)], lambda arrays: list(arrays), calm)
     assert not wrong.passed
+
+
+def test_a_tiny_result_is_compared_relative_to_its_size_unless_it_is_noise() -> None:
+    """What is zero on paper has roundings for a result, which another order of sums changes altogether."""
+    inputs = [np.linspace(1, 2, 100, dtype=np.float32)]
+    factor = np.float32(1e-9)
+
+    def signal(arrays: Any) -> list[Array]:
+        return [arrays[0] * factor]
+
+    def noise(arrays: Any) -> list[Array]:
+        return [(arrays[0] * np.float32(3.3) / np.float32(3.3) - arrays[0]) * np.float32(0.5)]
+
+    expected = signal(inputs)
+    [wrong] = compare_results(expected, [expected[0][::-1].copy()], signal, inputs)
+    assert not wrong.passed
+    [right] = compare_results(expected, signal(inputs), signal, inputs)
+    assert right.passed
+    [other] = compare_results(noise(inputs), [noise(inputs)[0][::-1].copy()], noise, inputs)
+    assert 0 < other.largest < 1e-6 and other.passed

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import machine_of
 from exla_opt.options import Options
 from exla_opt.passes.loop_residuals.indices import Indices
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
@@ -83,6 +84,23 @@ def test_segments_that_are_read_forwards(length: int) -> None:
     assert any("in segments" in each.message for each in passed(rewrite(text, ALONE)[1]))
     scan = Scan("chained", lambda: None, lambda size: arguments, 0.5, exact=True)
     check(text, [np.asarray(each) for each in arguments], scan)
+
+
+@pytest.mark.parametrize("machine", ["cpu", "gpu"])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_what_a_cpu_would_compute_at_several_places_is_stored_for_a_segment(machine: str, shift: int) -> None:
+    def loss(start: Any) -> Any:
+        def step(h: Any, _: None) -> Any:
+            other = jnp.pad(h, ((0, 0), (shift, 0)))[:, :32]
+            return jnp.logaddexp(jnp.logaddexp(h, 2 * other), jnp.sin(other)), None
+
+        return lax.scan(step, start, None, length=40)[0].sum()
+
+    text = str(jax.jit(jax.grad(loss)).lower(jax.ShapeDtypeStruct((8, 32), jnp.float32)).as_text())
+    options = Options(size_threshold=130_000, split_size=130_000, machine=machine_of(machine))
+    messages = [remark.message for remark in passed(rewrite(text, ALONE, options)[1])]
+    assert messages
+    assert all(("in segments" in message) == (machine == "cpu" and shift > 0) for message in messages)
 
 
 def test_what_is_asked_of_a_stored_number_is_not_asked_again() -> None:

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
+from exla_opt.passes.tensor_splitter.body import work_of
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.growth import grow
 from exla_opt.passes.tensor_splitter.loops import (
@@ -25,7 +26,7 @@ from exla_opt.passes.tensor_splitter.loops import (
     refuse_unsplit,
 )
 from exla_opt.passes.tensor_splitter.plan import Plan, balanced_tile, cut_runs, make_plan
-from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, find_producers
+from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, Work, find_producers
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 
@@ -121,7 +122,9 @@ def stages_of(graph: Graph, region: Region) -> list[Stage]:
     producers = find_producers(graph, region)
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)
-    return find_stages(graph, region, producers, copies, outline, lambda value: is_big(graph, value))
+    stages = find_stages(graph, region, producers, copies, outline, lambda value: is_big(graph, value), Work({}, 0.0))
+    assert stages is not None
+    return stages
 
 
 EXP = f"%x = stablehlo.exponential %a : {MATRIX}"
@@ -217,7 +220,7 @@ def planned(graph: Graph, seed: int, dim: int, slice_bytes: int) -> Plan | Refus
 
 
 def plan_of(graph: Graph, region: Region, slice_bytes: int, big: Callable[[int], bool]) -> Plan | Refusal:
-    loops = find_loops(graph, region, big)
+    loops = find_loops(graph, region, big, work_of(graph, CPU))
     if isinstance(loops, Refusal):
         return loops
     if region.seed not in loops.vanished:

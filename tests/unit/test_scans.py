@@ -37,3 +37,13 @@ def test_a_loop_is_not_cut_where_what_its_tiles_sum_up_takes_more() -> None:
         run_pipeline(module, DEFAULT_PASSES, options)
         found = predict(module, options.machine)
     assert found.temp < 2.4 * found.results
+
+
+def test_sums_that_are_larger_than_slices_do_not_stop_a_cut_of_the_whole_network() -> None:
+    """Cut along the batch in one loop, all is in slices but the gradients of the weights, which are added up."""
+    options = Options(size_threshold=500_000, split_size=500_000)
+    with new_context() as context:
+        module = parse_module("gpt", text_of("gpt_unrolled", "middle").encode(), context).module
+        before = predict(module, options.machine)
+        run_pipeline(module, DEFAULT_PASSES, options)
+        assert predict(module, options.machine).temp < 0.3 * before.temp

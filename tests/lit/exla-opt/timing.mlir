@@ -13,6 +13,7 @@
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  loop-residuals
 // CHECK-NEXT: %)  tensor-splitter
+// CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output

@@ -1,0 +1,236 @@
+"""Integers that are an affine function of their position in a tensor: `iota + 3`, a counting table, one number.
+
+A dimension's position is written in digits, the major one first, as a reshape splits it: position 7 of 24 = 8 x 3 is
+(2, 1). A value is an offset and a stride for every digit, so that `repeat(arange(8), 3)` is one too: (8, stride 1),
+(3, stride 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from exla_opt.ir.reassociation import reassociation_of
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One digit of a position. size: how many values it takes. stride: what the value grows by with each."""
+
+    size: int
+    stride: int
+
+
+Digits = tuple[Digit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """The integers of a tensor, none of them wrapped round: offset + the sum of stride * digit over all digits.
+
+    dims: the digits of every dimension. None has size 1, and none can be merged with its neighbour; a dimension of
+    size 1 has none.
+    """
+
+    offset: int
+    dims: tuple[Digits, ...]
+
+    @property
+    def lowest(self) -> int:
+        """The least of the integers."""
+        return self.offset + sum(min(digit.stride, 0) * (digit.size - 1) for dim in self.dims for digit in dim)
+
+    @property
+    def highest(self) -> int:
+        """The largest of the integers."""
+        return self.offset + sum(max(digit.stride, 0) * (digit.size - 1) for dim in self.dims for digit in dim)
+
+    @property
+    def number(self) -> int | None:
+        """The integer that the tensor is everywhere; None where it is not one."""
+        return self.offset if self.lowest == self.highest else None
+
+    def at(self, dim: int, place: int) -> Affine:
+        """The integers at one place of a dimension, which is of size 1 then."""
+        offset = self.offset
+        for digit in reversed(self.dims[dim]):
+            offset += digit.stride * (place % digit.size)
+            place //= digit.size
+        return Affine(offset, (*self.dims[:dim], (), *self.dims[dim + 1 :]))
+
+
+def constant(number: int, shape: Sequence[int]) -> Affine:
+    """One number everywhere."""
+    return Affine(number, tuple(_merged([Digit(size, 0)]) for size in shape))
+
+
+def counting(shape: Sequence[int], dim: int) -> Affine:
+    """The position along `dim`."""
+    return Affine(0, tuple(_merged([Digit(size, int(place == dim))]) for place, size in enumerate(shape)))
+
+
+def scaled(value: Affine, factor: int) -> Affine:
+    """value * factor."""
+    dims = tuple(_merged([Digit(digit.size, digit.stride * factor) for digit in dim]) for dim in value.dims)
+    return Affine(value.offset * factor, dims)
+
+
+def added(left: Affine, right: Affine) -> Affine | None:
+    """left + right, of one shape; None where the digits of the two do not fit each other."""
+    dims = []
+    for one, other in zip(left.dims, right.dims, strict=True):
+        sizes = common_sizes(one, other)
+        if sizes is None:
+            return None
+        pairs = zip(refined(one, sizes), refined(other, sizes), strict=True)
+        dims.append(_merged([Digit(first.size, first.stride + second.stride) for first, second in pairs]))
+    return Affine(left.offset + right.offset, tuple(dims))
+
+
+def common_sizes(*dims: Digits) -> list[int] | None:
+    """The sizes of the fewest digits into which all of these, of one dimension, can be split; None without any."""
+    ends = {1}
+    for digits in dims:
+        end = 1
+        for digit in reversed(digits):
+            end *= digit.size
+            ends.add(end)
+    ordered = sorted(ends, reverse=True)
+    if any(more % less for more, less in pairwise(ordered)):
+        return None
+    return [more // less for more, less in pairwise(ordered)]
+
+
+def refined(digits: Digits, sizes: Sequence[int]) -> list[Digit]:
+    """The same digits in smaller ones of these sizes, which the digits' own are products of."""
+    found: list[Digit] = []
+    rest = list(reversed(sizes))
+    for digit in reversed(digits):
+        end = 1
+        while end < digit.size:
+            size = rest.pop(0)
+            found.append(Digit(size, digit.stride * end))
+            end *= size
+    return found[::-1]
+
+
+def _merged(digits: Sequence[Digit]) -> Digits:
+    found: list[Digit] = []
+    for digit in digits:
+        if digit.size == 1:
+            continue
+        if found and found[-1].stride == digit.stride * digit.size:
+            digit = Digit(found.pop().size * digit.size, digit.stride)
+        found.append(digit)
+    return tuple(found)
+
+
+def reshaped(value: Affine, before: Sequence[int], after: Sequence[int]) -> Affine | None:
+    """The same integers in another shape; None where a dimension would begin in the middle of a digit."""
+    groups = reassociation_of(before, after)
+    if groups is None:
+        return None
+    dims: list[Digits] = [()] * len(after)
+    for group in groups:
+        digits = tuple(digit for dim in group.before for digit in value.dims[dim])
+        kept = [dim for dim in group.after if after[dim] != 1]
+        sizes = common_sizes(digits, tuple(Digit(after[dim], 0) for dim in kept))
+        if sizes is None:
+            return None
+        rest = refined(digits, sizes)
+        for dim in kept:
+            count = 0
+            while prod(digit.size for digit in rest[:count]) < after[dim]:
+                count += 1
+            dims[dim], rest = _merged(rest[:count]), rest[count:]
+    return Affine(value.offset, tuple(dims))
+
+
+def reversed_along(value: Affine, dims: Sequence[int]) -> Affine:
+    """The integers from the last to the first along some dimensions."""
+    offset = value.offset + sum(digit.stride * (digit.size - 1) for dim in dims for digit in value.dims[dim])
+    turned = [
+        tuple(Digit(digit.size, -digit.stride) for digit in digits) if dim in dims else digits
+        for dim, digits in enumerate(value.dims)
+    ]
+    return Affine(offset, tuple(turned))
+
+
+def sliced(value: Affine, dim: int, start: int, length: int, stride: int) -> Affine | None:
+    """Every `stride`-th integer of a dimension from `start`; None where that is no count of digits."""
+    digits = value.dims[dim]
+    if length == prod(digit.size for digit in digits):
+        return value
+    if length == 1:
+        return value.at(dim, start)
+    if len(digits) != 1:
+        return None
+    own = digits[0].stride
+    part = _merged([Digit(length, own * stride)])
+    return Affine(value.offset + own * start, (*value.dims[:dim], part, *value.dims[dim + 1 :]))
+
+
+def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
+    """The quotient and the remainder by a positive number of integers that are nowhere negative.
+
+    None where they are no affine functions, or where a value falls from one position to the next.
+    """
+    if number < 1 or value.offset < 0 or any(digit.stride < 0 for dim in value.dims for digit in dim):
+        return None
+    quotients, remainders = [], []
+    highest = value.offset % number
+    for dim in value.dims:
+        digits = [part for digit in dim for part in _split_at(digit, number)]
+        low = [digit.stride % number for digit in digits]
+        highest += sum(stride * (digit.size - 1) for digit, stride in zip(digits, low, strict=True))
+        quotients.append(_merged([Digit(digit.size, digit.stride // number) for digit in digits]))
+        remainders.append(_merged([Digit(digit.size, stride) for digit, stride in zip(digits, low, strict=True)]))
+    if highest >= number:
+        return None
+    quotient = Affine(value.offset // number, tuple(quotients))
+    return quotient, Affine(value.offset % number, tuple(remainders))
+
+
+def _split_at(digit: Digit, number: int) -> list[Digit]:
+    """The digit in two, the major of which counts in multiples of `number`, where it can be split so."""
+    steps = number // digit.stride if digit.stride and number % digit.stride == 0 else 0
+    if 1 < steps < digit.size and digit.size % steps == 0:
+        return [Digit(digit.size // steps, number), Digit(steps, digit.stride)]
+    return [digit]
+
+
+def of_table(table: npt.NDArray[np.int64]) -> Affine | None:
+    """The digits by which a table counts, if it does: those of its lines through the first element."""
+    first = int(table.flat[0])
+    numbers = np.full((1,) * table.ndim, first)
+    dims = []
+    for dim, size in enumerate(table.shape):
+        line = np.moveaxis(table, dim, 0).reshape(size, -1)[:, 0] - first
+        digits = _digits_of(line)
+        if digits is None:
+            return None
+        numbers = numbers + line.reshape([-1 if place == dim else 1 for place in range(table.ndim)])
+        dims.append(digits)
+    return Affine(first, tuple(dims)) if np.array_equal(numbers, table) else None
+
+
+def _digits_of(line: npt.NDArray[np.int64]) -> tuple[Digit, ...] | None:
+    """The digits of numbers that begin with 0, from the minor one: it ends where the steps do. None for no count."""
+    digits: list[Digit] = []
+    while line.size > 1:
+        stride = int(line[1])
+        other = np.flatnonzero(line != stride * np.arange(line.size))
+        size = int(other[0]) if other.size else line.size
+        if line.size % size:
+            return None
+        rows = line.reshape(-1, size)
+        if not np.array_equal(rows, rows[:, :1] + stride * np.arange(size)):
+            return None
+        digits.insert(0, Digit(size, stride))
+        line = rows[:, 0]
+    return tuple(digits)

@@ -1,0 +1,139 @@
+"""What elementwise ops make of integers that are affine functions of the position (see `affine`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import element_type
+
+from .affine import Affine, added, constant, divided, scaled
+from .comparisons import direction_of
+
+# What is known of the operands of an op, each in the shape of its result.
+Operands = list[Affine | None]
+
+
+def _difference(left: Affine, right: Affine) -> Affine | None:
+    return added(left, scaled(right, -1))
+
+
+def _least(left: Affine, right: Affine) -> Affine | None:
+    """The smaller of two, where it is the same one everywhere."""
+    difference = _difference(left, right)
+    if difference is None:
+        return None
+    if difference.highest <= 0:
+        return left
+    return right if difference.lowest >= 0 else None
+
+
+def _largest(left: Affine, right: Affine) -> Affine | None:
+    least = _least(scaled(left, -1), scaled(right, -1))
+    return None if least is None else scaled(least, -1)
+
+
+def _clamped(low: Affine, value: Affine, high: Affine) -> Affine | None:
+    larger = _largest(low, value)
+    return None if larger is None else _least(larger, high)
+
+
+def _multiplied(left: Affine, right: Affine) -> Affine | None:
+    if right.number is not None:
+        return scaled(left, right.number)
+    return None if left.number is None else scaled(right, left.number)
+
+
+def _of_division(op: ir.Operation, operands: Operands) -> Affine | None:
+    left, right = operands
+    if left is None or right is None or right.number is None or not isinstance(_element(op), ir.IntegerType):
+        return None
+    found = divided(left, right.number)
+    return None if found is None else found[op.name == "stablehlo.remainder"]
+
+
+def _element(op: ir.Operation) -> ir.Type:
+    return element_type(op.results[0])
+
+
+def _of_convert(op: ir.Operation, operands: Operands) -> Affine | None:
+    return operands[0]  # which the other type has too, or nothing is known of it
+
+
+def _of_compare(op: ir.Operation, operands: Operands) -> Affine | None:
+    """True or false, where it is the same everywhere."""
+    left, right = operands
+    if left is None or right is None or not isinstance(element_type(op.operands[0]), ir.IntegerType):
+        return None
+    difference = _difference(left, right)
+    low = left.lowest - right.highest if difference is None else difference.lowest
+    high = left.highest - right.lowest if difference is None else difference.highest
+    sure, never = {
+        "LT": (high < 0, low >= 0),
+        "LE": (high <= 0, low > 0),
+        "GT": (low > 0, high <= 0),
+        "GE": (low >= 0, high < 0),
+        "EQ": (low == high == 0, low > 0 or high < 0),
+        "NE": (low > 0 or high < 0, low == high == 0),
+    }[direction_of(op)]
+    return _everywhere(left, int(sure)) if sure or never else None
+
+
+def _everywhere(like: Affine, number: int) -> Affine:
+    return constant(number, [prod(digit.size for digit in digits) for digits in like.dims])
+
+
+def _of_select(op: ir.Operation, operands: Operands) -> Affine | None:
+    predicate, yes, no = operands
+    if predicate is None or predicate.number is None:
+        return yes if yes == no else None
+    return yes if predicate.number else no
+
+
+def _of_truth(op: ir.Operation, operands: Operands) -> Affine | None:
+    """`and` is false where an operand is, `or` true, whatever the other one is."""
+    if str(_element(op)) != "i1":
+        return None
+    decisive = int(op.name == "stablehlo.or")
+    known = [each for each in operands if each is not None and each.number is not None]
+    decided = next((each for each in known if each.number == decisive), None)
+    if decided is not None or len(known) < len(operands):
+        return decided
+    return known[0]
+
+
+def _of_not(op: ir.Operation, operands: Operands) -> Affine | None:
+    value = operands[0]
+    if value is None or value.number is None or str(_element(op)) != "i1":
+        return None
+    return _everywhere(value, 1 - value.number)
+
+
+def _when_known(compute: Callable[..., Affine | None]) -> Callable[[ir.Operation, Operands], Affine | None]:
+    """The rule of an op of which nothing is known where nothing is of an operand."""
+
+    def rule(_: ir.Operation, operands: Operands) -> Affine | None:
+        return compute(*operands) if all(operand is not None for operand in operands) else None
+
+    return rule
+
+
+ELEMENTWISE: dict[str, Callable[[ir.Operation, Operands], Affine | None]] = {
+    "stablehlo.add": _when_known(added),
+    "stablehlo.and": _of_truth,
+    "stablehlo.clamp": _when_known(_clamped),
+    "stablehlo.compare": _of_compare,
+    "stablehlo.convert": _of_convert,
+    "stablehlo.divide": _of_division,
+    "stablehlo.maximum": _when_known(_largest),
+    "stablehlo.minimum": _when_known(_least),
+    "stablehlo.multiply": _when_known(_multiplied),
+    "stablehlo.negate": _when_known(lambda value: scaled(value, -1)),
+    "stablehlo.not": _of_not,
+    "stablehlo.or": _of_truth,
+    "stablehlo.remainder": _of_division,
+    "stablehlo.select": _of_select,
+    "stablehlo.subtract": _when_known(_difference),
+}

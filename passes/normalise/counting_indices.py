@@ -1,0 +1,198 @@
+"""An index that counts becomes a batching dimension of its gather or scatter.
+
+    gather(x, [iota, labels])       ->   gather(x, [labels]), rows of x and of the labels in step
+    scatter(x, [iota, i], updates)  ->   scatter(x, [i], updates), likewise
+
+`logits[arange(n), labels]` and its gradient are written so. Both may be cut along a batching dimension;
+along one whose rows an index may name in any order, a gather is not cut at all.
+
+What is legal: the component of the index is offset + stride * position along one dimension of the indices, inside of
+the operand's dimension everywhere (so neither a gather's clamp nor the dropping of a scatter's updates comes into it),
+of which windows have one element. The order of writes to one place stays: places in two rows are never the same.
+
+Where positions are not rows (an offset, a stride, the rows backwards, one row for several positions), the indices and
+what is gathered or written, which are small next to the operand, are put in the place of their rows. Rows that are left
+get an index that is gathered for nothing, or that lies outside, where nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import boolean, integer, integers
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import inside_out
+from exla_opt.ops.affine_reader import AffineReader
+from exla_opt.ops.index_numbers import (
+    GATHER,
+    SCATTER,
+    IndexNumbers,
+    attribute_of,
+    indices_of,
+    moved_of,
+    numbers_of,
+    place_of,
+)
+
+from .counts import Count, best_count
+
+_SORTED = "indices_are_sorted"
+
+
+def count_batches(module: ir.Module) -> bool:
+    """Make the counting components of all indices batching dimensions; returns whether there was one.
+
+    What was replaced stays, unused, for the caller to clean up.
+    """
+    reader = AffineReader()
+    changed = False
+    for op in inside_out(module, GATHER, SCATTER):
+        left: ir.Operation | None = op
+        while left is not None and (count := best_count(left, reader)) is not None:
+            left = _rewritten(left, count)
+            changed = True
+    return changed
+
+
+def _batched(numbers: IndexNumbers, count: Count) -> IndexNumbers:
+    """The numbers with the component as a batching dimension, and the dimension along which it counts in its digits."""
+    more = len(count.sizes) - 1
+    place = place_of(numbers, count.at)
+    at_index = [at + more if at > count.at else at for at in numbers.at_index]
+    pairs = sorted([*zip(numbers.batching, at_index, strict=True), (count.dim, count.at + count.digit)])
+    return IndexNumbers(
+        windows=tuple(dim + more if dim > place else dim for dim in numbers.windows),
+        single=tuple(dim for dim in numbers.single if dim != count.dim),
+        batching=tuple(dim for dim, _ in pairs),
+        at_index=tuple(at for _, at in pairs),
+        named=tuple(dim for column, dim in enumerate(numbers.named) if column != count.column),
+        vector=numbers.vector + more if numbers.vector > count.at else numbers.vector,
+    )
+
+
+def _rewritten(op: ir.Operation, count: Count) -> ir.Operation | None:
+    """Put the gather or scatter with the batching dimension in the place of `op`.
+
+    Returns it; None where nothing is left to index, and no gather.
+    """
+    numbers = numbers_of(op)
+    after = _batched(numbers, count)
+    place = place_of(numbers, count.at)
+    with ir.InsertionPoint(op), op.location:
+        if op.name != GATHER:
+            indices = _in_rows(_without(indices_of(op), numbers, count), count, count.at, -1)
+            updates = [_in_rows(value, count, place, 0) for value in moved_of(op)]
+            made = _with(op, [*list(op.operands)[: len(op.results)], indices, *updates], after)
+            _replace(op, list(made.results))
+            return made
+        kind, shape = build.tensor_of(op.results[0]), build.shape_of(op.results[0])
+        in_rows = [*shape[:place], *count.sizes, *shape[place + 1 :]]
+        in_rows[place + count.digit] = count.rows
+        if not after.named:
+            read = _read_in_order(op, after, in_rows)
+            _replace(op, [_out_of_rows(read, count, place, shape)])
+            return None
+        indices = _in_rows(_without(indices_of(op), numbers, count), count, count.at, 0)
+        made = _with(op, [op.operands[0], indices], after)
+        made.results[0].set_type(build.with_shape(kind, in_rows))
+        _replace(op, [_out_of_rows(made.results[0], count, place, shape)])
+    return made
+
+
+def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+
+
+def _read_in_order(op: ir.Operation, numbers: IndexNumbers, shape: Sequence[int]) -> ir.Value:
+    """What a gather reads whose windows all begin at the first element, and whose rows are all batches."""
+    operand = op.operands[0]
+    before, sizes = build.shape_of(operand), integers(op, "slice_sizes", [])
+    read = [before[dim] if dim in numbers.batching else size for dim, size in enumerate(sizes)]
+    value: ir.Value = stablehlo.slice(operand, [0] * len(read), read, [1] * len(read))
+    kept = [dim for dim in range(len(read)) if dim not in numbers.single]
+    value = stablehlo.reshape(build.with_shape(build.tensor_of(operand), [read[dim] for dim in kept]), value)
+    windows = iter(numbers.windows)
+    rows = {dim: place_of(numbers, at) for dim, at in zip(numbers.batching, numbers.at_index, strict=True)}
+    places = [rows[dim] if dim in rows else next(windows) for dim in kept]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(order))
+    kind = build.with_shape(build.tensor_of(operand), shape)
+    return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(sorted(places)))
+
+
+def _with(op: ir.Operation, operands: Sequence[ir.Value], numbers: IndexNumbers) -> ir.Operation:
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    for place, value in enumerate(operands):
+        made.operands[place] = value
+    name, attribute = attribute_of(op, numbers)
+    made.attributes[name] = attribute
+    # Sorted they were with the row first; by what is left of an index they need not be.
+    if boolean(op, _SORTED):
+        made.attributes[_SORTED] = ir.BoolAttr.get(False)
+    return made
+
+
+def _without(indices: ir.Value, numbers: IndexNumbers, count: Count) -> ir.Value:
+    """The indices without the component, of which others are left, along the same dimension."""
+    kept = [column for column in range(len(numbers.named)) if column != count.column]
+    columns = [_column(indices, numbers.vector, column) for column in kept]
+    joined = columns[0]
+    for column in columns[1:]:
+        joined = build.join(joined, column, numbers.vector)
+    return joined
+
+
+def _column(indices: ir.Value, vector: int, column: int) -> ir.Value:
+    """One component of every index, from where it was joined to the others."""
+    joined = defining_op(indices, "stablehlo.concatenate")
+    if joined is not None and integer(joined, "dimension") == vector:
+        for operand in joined.operands:
+            size = build.shape_of(operand)[vector]
+            if column < size:
+                return _column(operand, vector, column)
+            column -= size
+    shape = build.shape_of(indices)
+    if shape[vector] == 1:
+        return indices
+    starts = [column if dim == vector else 0 for dim in range(len(shape))]
+    limits = [column + 1 if dim == vector else size for dim, size in enumerate(shape)]
+    return stablehlo.slice(indices, starts, limits, [1] * len(shape))
+
+
+def _in_rows(value: ir.Value, count: Count, dim: int, filling: int) -> ir.Value:
+    """What stands at the positions along `dim` in the order of the rows that they name, `filling` at those left."""
+    kind, shape = build.tensor_of(value), build.shape_of(value)
+    if len(count.sizes) > 1:
+        shape[dim : dim + 1] = count.sizes
+        value = stablehlo.reshape(build.with_shape(kind, shape), value)
+    at = dim + count.digit
+    if count.stride < 0:
+        value = stablehlo.reverse(value, ir.DenseI64ArrayAttr.get([at]))
+    if count.is_complete:
+        return value
+    low, high, between = ([0] * len(shape) for _ in range(3))
+    low[at], between[at] = count.first, abs(count.stride) - 1
+    high[at] = count.rows - 1 - max(count.offset, count.last_named)
+    filler = build.splat(build.with_shape(kind, []), filling)
+    return stablehlo.pad(value, filler, low, high, between)
+
+
+def _out_of_rows(value: ir.Value, count: Count, dim: int, shape: Sequence[int]) -> ir.Value:
+    """What stands in the rows along `dim` at the positions that name them, in the shape that it has there."""
+    at = dim + count.digit
+    if not count.is_complete:
+        rows = build.shape_of(value)
+        starts, strides = [0] * len(rows), [1] * len(rows)
+        starts[at], strides[at] = count.first, abs(count.stride)
+        rows[at] = max(count.offset, count.last_named) + 1
+        value = stablehlo.slice(value, starts, rows, strides)
+    if count.stride < 0:
+        value = stablehlo.reverse(value, ir.DenseI64ArrayAttr.get([at]))
+    if len(count.sizes) > 1:
+        value = stablehlo.reshape(build.with_shape(build.tensor_of(value), shape), value)
+    return value
