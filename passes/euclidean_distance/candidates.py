@@ -166,7 +166,8 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
         return Refusal(root, Reason("EX405", f"its numbers are {element}"))
     few = floats and given.summed <= FEW
     if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
-        extreme = few and componentwise(body_of(root)) in _EXTREMES
+        # XLA takes no init into account where a reduce has nothing to combine.
+        extreme = few and given.summed > 1 and componentwise(body_of(root)) in _EXTREMES
         return (_one_by_one(given, reader) if extreme else None) or Refusal(root, Reason("EX401", why))
     most = threshold // Types().of(given.big).element_bytes
     if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:

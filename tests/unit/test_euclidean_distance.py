@@ -484,3 +484,14 @@ def test_few_elements_of_any_formula_are_combined_one_by_one(name: str, k: int) 
     [expected], [actual] = (run_module(text, arrays) for text in (before, after))
     comparison = compare(expected, actual)
     assert comparison.passed, comparison.problem
+
+
+def test_a_reduce_of_no_dimension_stays() -> None:
+    """XLA returns its operand, whatever the init is."""
+    program = Program(
+        "nothing", lambda a, b: lax.reduce(a[:, None] - b[None], jnp.float32(1), lax.max, ()), "40xf32 30xf32"
+    )
+    before = export_program(program)
+    after, remarks = rewrite(before)
+    assert not any(remark.kind is Kind.PASSED for remark in remarks)
+    assert_equal_results(before, after)
