@@ -11,6 +11,7 @@ from .layouts import turn_results
 from .reductions import split_reductions
 from .scatters import merge_scatters
 from .starts import give_own_starts
+from .transposes import sink_transposes
 
 
 def rewrite_for_gpu(
@@ -28,6 +29,7 @@ def rewrite_for_gpu(
     split_reductions(builder, block, reductions)
     merge_dots(builder, products)
     merge_scatters(builder)
+    sink_transposes(builder)
     add_epilogues(builder.block)
     give_own_starts(builder)
     if is_function:
