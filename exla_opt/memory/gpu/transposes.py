@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from math import prod
 
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
@@ -23,19 +22,7 @@ _MOST_ROUNDS = 25
 _TRANSPOSE = traits_of("stablehlo.transpose")
 
 
-def sink_transposes(builder: Builder) -> None:
-    """Move the transposes of a block behind the elementwise ops that read them."""
-    if not any(op.name == "transpose" for op in builder.block.ops):
-        return
-    sinking = _Sinking(builder)
-    for _ in range(_MOST_ROUNDS):
-        if not sinking.move():
-            break
-    if sinking.is_changed:
-        sinking.rebuild()
-
-
-class _Sinking:
+class Sinking:
     """The ops of a block while transposes move. orders: for each transposed tensor what it is made of, and how.
 
     ops: by position; what takes the place of one stands with it. fixed: the tensors that others than ops need.
@@ -59,6 +46,15 @@ class _Sinking:
             source = self.transposed_by(op)
             if source:
                 self.orders[op.results[0]] = (op.operands[0], source)
+
+    def run(self) -> bool:
+        """Move what can be moved; whether anything was."""
+        for _ in range(_MOST_ROUNDS):
+            if not self.move():
+                break
+        if self.is_changed:
+            self.rebuild()
+        return self.is_changed
 
     def transposed_by(self, op: Operation) -> Shape:
         """The order of dimensions that an op of IR brings about; none for any other op."""
@@ -115,7 +111,7 @@ class _Sinking:
     def set_transpose(self, value: int, source: int, order: Shape) -> None:
         """Transpose a tensor in this order."""
         op = self.ops[self.place[value]][0]
-        together = _together(order, self.block.shapes[source])
+        together = together_in(order, self.block.shapes[source])
         self.ops[self.place[value]][0] = self.producer[value] = replace(op, operands=(source,), together=together)
         self.orders[value] = (source, order)
 
@@ -164,7 +160,7 @@ class _Sinking:
             operands.append(made.results[0])
         source = self.fresh(result, given)
         made = replace(op, operands=tuple(operands), results=(source,))
-        turn = Operation("transpose", _TRANSPOSE, (source,), (result,), together=_together(order, given))
+        turn = Operation("transpose", _TRANSPOSE, (source,), (result,), together=together_in(order, given))
         self.ops[position] = [turn, made, *before]
         self.producer.update({source: made, result: turn})
         self.orders[result] = (source, order)
@@ -199,6 +195,7 @@ class _Sinking:
             kept.append(op)
         needed = {*self.fixed, *(value for op in kept for value in op.operands)}
         block.ops = [op for op in kept if op.name != "transpose" or not needed.isdisjoint(op.results)]
+        self.producer = {value: op for op in block.ops for value in op.results}
 
     def key(self, op: Operation) -> Hashable:
         """What equal ops have in common; None for an op that is not followed."""
@@ -216,6 +213,6 @@ class _Sinking:
         return op.name, op.operands, shape, dtype, attributes
 
 
-def _together(order: Shape, shape: Shape) -> int:
+def together_in(order: Shape, shape: Shape) -> int:
     """How many elements that lie side by side a transpose leaves so."""
     return shape[-1] if order and order[-1] == len(order) - 1 else 1
