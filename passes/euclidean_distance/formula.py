@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
 from math import prod
 
@@ -195,12 +196,7 @@ class _Sum:
     def value(self) -> ir.Value:
         if self.candidate.short:
             return self.finished(self.one_by_one())
-        total: ir.Value | None = None
-        for part in self.candidate.parts:
-            value = self.part(part)
-            total = value if total is None else stablehlo.add(total, value)
-        assert total is not None
-        return self.finished(total)
+        return self.finished(reduce(stablehlo.add, map(self.part, self.candidate.parts)))
 
     def part(self, part: Part) -> ir.Value:
         """One summand; of a square, with the sign that it must have."""
@@ -218,13 +214,13 @@ class _Sum:
         given = self.candidate.sum
         summed_dims = sorted(given.space - given.output)
         wide = build.wide_float() if float_bits(self.kind.element_type) < _SINGLE else self.kind.element_type
-        combine = self.reducer()
-        total: ir.Value | None = None
-        for indices in product(*(range(self.sizes[dim]) for dim in summed_dims)):
+
+        def value_at(indices: tuple[int, ...]) -> ir.Value:
             made = self.writer.at(given.formula, dict(zip(summed_dims, indices, strict=True)), self.candidate)
-            value = build.convert(repeated(made, self.dims, self.sizes), wide)
-            total = value if total is None else combine(total, value)
-        assert total is not None
+            return build.convert(repeated(made, self.dims, self.sizes), wide)
+
+        combine = self.reducer()
+        total = reduce(combine, map(value_at, product(*(range(self.sizes[dim]) for dim in summed_dims))))
         if combine is stablehlo.add:
             return total
         init = build.convert(self.candidate.root.operands[1], wide)
