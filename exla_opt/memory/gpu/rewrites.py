@@ -11,6 +11,8 @@ from .layouts import turn_results
 from .reductions import split_reductions
 from .scatters import merge_scatters
 from .starts import give_own_starts
+from .transposed_layouts import TransposedLayouts
+from .transposes import Sinking
 
 
 def rewrite_for_gpu(
@@ -28,7 +30,17 @@ def rewrite_for_gpu(
     split_reductions(builder, block, reductions)
     merge_dots(builder, products)
     merge_scatters(builder)
+    move_transposes(builder)
     add_epilogues(builder.block)
     give_own_starts(builder)
     if is_function:
         turn_results(builder.block, builder.by_columns)
+
+
+def move_transposes(builder: Builder) -> None:
+    """Move the transposes of a block to where XLA has them."""
+    if not any(op.name == "transpose" for op in builder.block.ops):
+        return
+    sinking = Sinking(builder)
+    if sinking.run():
+        TransposedLayouts(sinking).assign()
