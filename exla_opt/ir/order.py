@@ -9,10 +9,14 @@ from jaxlib.mlir import ir
 from exla_opt.ir.walk import captured_values
 
 
+class CannotOrder(Exception):
+    """Two ops each need what the other one computes."""
+
+
 def restore_order(block: ir.Block, has_order: Callable[[ir.Operation], bool]) -> None:
     """Move ops so that all operands are defined before use: a stable depth-first topological order.
 
-    has_order: whether an op must keep its place among its like. Linear in the size of the block.
+    has_order: whether an op must keep its place among its like. Linear in the size of the block. Raises CannotOrder.
     """
     ops = [view.operation for view in block.operations]
     definer = {result: index for index, op in enumerate(ops) for result in op.results}
@@ -29,7 +33,7 @@ def restore_order(block: ir.Block, has_order: Callable[[ir.Operation], bool]) ->
     if all(other < index for index, needed in enumerate(needs) for other in needed):
         return
     order: list[int] = []
-    placed = [False] * len(ops)
+    placed, opened = [False] * len(ops), [False] * len(ops)
     for index in range(len(ops) - 1):
         stack = [index]
         while stack:
@@ -38,7 +42,10 @@ def restore_order(block: ir.Block, has_order: Callable[[ir.Operation], bool]) ->
                 stack.pop()
                 continue
             missing = [other for other in needs[current] if not placed[other]]
+            if missing and opened[current]:
+                raise CannotOrder
             if missing:
+                opened[current] = True
                 stack.extend(reversed(missing))
                 continue
             placed[current] = True

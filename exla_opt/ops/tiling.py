@@ -113,12 +113,12 @@ def sum_type(op: ir.Operation, index: int) -> ir.Type:
     return _widened(result) if 0 < float_bits(element_type(result)) < 32 else result.type
 
 
-def add_start(op: ir.Operation, index: int, total: ir.Value, start: ir.Value) -> ir.Value:
+def add_start(op: ir.Operation, index: int, total: ir.Value) -> ir.Value:
     """One result of control flow from the sum of the tiles and what a loop of the op starts with."""
     kind = element_type(op.results[index])
-    if op.name != _LOOP or is_zero(start):
+    if op.name != _LOOP or is_zero(op.operands[index]):  # branches start with nothing
         return build.convert(total, kind)
-    wide = build.convert(start, element_type(total))
+    wide = build.convert(op.operands[index], element_type(total))
     return build.convert(stablehlo.add(wide, total), kind)
 
 

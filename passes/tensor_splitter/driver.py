@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import keep_separate_kernels
-from exla_opt.ir.order import restore_order
+from exla_opt.ir.order import CannotOrder, restore_order
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
@@ -49,7 +49,12 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     if not _read(module, options, options.size_threshold):
         return []
     original = copy_of(module)
-    done, missed = _split(module, options)
+    try:
+        done, missed = _split(module, options)
+    except CannotOrder:  # loops that were planned apart, and each need what another one computes
+        _restore(module, original)
+        reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
+        return _all_missed(module, options, reason)
     if not done or _lowers_peak(original, module, options.machine):
         return done + missed
     _restore(module, original)

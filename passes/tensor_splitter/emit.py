@@ -241,7 +241,7 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
             for index in tiled.factor.summed:
                 if index in results:
-                    results[index] = tiling.add_start(op, index, results[index], op.operands[index])
+                    results[index] = tiling.add_start(op, index, results[index])
         else:
             results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
     for index, value in results.items():

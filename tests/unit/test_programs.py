@@ -14,7 +14,7 @@ from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Kind, Remark
-from exla_opt.runtime.compare import compare
+from exla_opt.runtime.check import compare_results
 from exla_opt.runtime.compile import Program as Compiled
 from exla_opt.runtime.compile import compile_program, run_program
 from tests.execute import random_arguments
@@ -58,9 +58,9 @@ def test_program(program: Program) -> None:
     arrays = random_arguments(before)
     # Compiled once, for memory and for results: with the memory that XLA:CPU does not count left out.
     original, rewritten = (compile_program(text, count_all_memory=True) for text in (before, after))
-    results = zip(run_program(original, arrays), run_program(rewritten, arrays), strict=True)
-    for number, (expected, actual) in enumerate(results):
-        comparison = compare(expected, actual)
+    expected, actual = (run_program(compiled, arrays) for compiled in (original, rewritten))
+    comparisons = compare_results(expected, actual, lambda inputs: run_program(original, inputs), arrays)
+    for number, comparison in enumerate(comparisons):
         assert comparison.passed, f"result {number}: {comparison.problem}"
         assert not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"
 
