@@ -29,6 +29,8 @@ PROGRAMS = [
 ]
 # What a loop's own counters, slices and alignment take, which is a lot against nothing.
 SMALL_CHANGE = 40_000
+# The part of the memory that a program keeps of which nothing big stays.
+ALL_SPLIT = 0.2
 
 
 def split(text: str) -> tuple[str, tuple[Remark, ...]]:
@@ -65,7 +67,9 @@ def test_program(program: Program) -> None:
         assert not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"
 
     messages = [remark.message for remark in remarks if remark.kind is Kind.MISSED]
-    if program.remark:
+    # A newer jax may write a program so that all of it can be split.
+    all_split = not messages and temp_bytes(rewritten) <= ALL_SPLIT * temp_bytes(original) + SMALL_CHANGE
+    if program.remark and not all_split:
         assert any(program.remark in message for message in messages), messages
     elif program.temp < 1:
         assert any(remark.kind is Kind.PASSED for remark in remarks)
