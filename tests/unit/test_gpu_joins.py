@@ -124,7 +124,7 @@ func.func @main(%e0: {SQUARE}, %y: {SQUARE}) -> ({HALVES}, {HALVES}) {{
   %v = stablehlo.convert %q : ({SQUARE}) -> {HALVES}
   return %u, %v : {HALVES}, {HALVES}
 }}""",
-    # What goes through each operand of a concatenation by itself is no part of that.
+    # What goes through each operand of a concatenation alone is no part of that.
     "concatenated": f"""
 func.func @main(%x: {SQUARE}, %y: {SQUARE}) -> ({HALVES}, {HALVES}) {{
   %a = stablehlo.slice %x [0:4096, 1:4096] : ({SQUARE}) -> tensor<4096x4095xf32>

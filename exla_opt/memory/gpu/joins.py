@@ -148,7 +148,7 @@ class Joins:
             return False
         if op.name == "transpose":
             return self.transposes_tiles(position)
-        if op.name == "concatenate":  # goes through each operand by itself
+        if op.name == "concatenate":  # goes through each operand alone
             return False
         return kernel.size > 1 or kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
