@@ -1,6 +1,7 @@
 """How much hangs on the constants of loop-residuals: each halved and doubled (shares to 1), on two halves of scans.
 
-The halves are chosen by the parity of a hash of the name: what is chosen on one is reported on the other. Predicted only.
+The halves are chosen by the parity of a hash of the name: what is chosen on one is reported on the other. All figures
+are predicted.
 """
 
 from __future__ import annotations
