@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exla_opt.ops.rules import DimMapping
+from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.tiling import starts_anew
 from exla_opt.remarks import Reason
 
 from .graph import Graph, TiledOp
@@ -59,14 +60,20 @@ def find_producers(graph: Graph, region: Region) -> Producers:
             if mapping is not None or tiled.factor.is_same(index):
                 made[value] = (position, mapping)
 
-    def producer(value: int, mapping: DimMapping | None) -> int | None:
-        found = made.get(value)
-        return found[0] if found and found[1] in (mapping, None) else None
+    def producer(tiled: TiledOp, index: int, value: int) -> int | None:
+        found, mapping = made.get(value), tiled.operands[index]
+        return found[0] if found and found[1] in (mapping, None) and not _begins_with(graph, tiled, index) else None
 
     return {
-        position: tuple(map(producer, graph.nodes[position].operands, tiled.operands))
+        position: tuple([producer(tiled, index, value) for index, value in enumerate(graph.nodes[position].operands)])
         for position, tiled in region.tiled.items()
     }
+
+
+def _begins_with(graph: Graph, tiled: TiledOp, index: int) -> bool:
+    """Whether the tiles are combined with an operand, which is so needed outside of their loop: the init of a sum."""
+    combined = tiled.factor.kind is not Kind.INDEPENDENT and tiled.operands[index] is None
+    return combined or starts_anew(graph.nodes[tiled.node].op, tiled.factor, index)
 
 
 @dataclass(frozen=True, slots=True)

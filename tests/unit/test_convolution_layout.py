@@ -36,12 +36,13 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
         ("NCDHW", "OIDHW", "NCDHW"),
         {"padding": "SAME", "window_strides": (1,) * 3},
     ),
-    "groups": ((4, 8, 9, 8), (6, 4, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 2}),
     "gradient by the kernel": ((6, 9, 8, 4), (6, 9, 8, 5), ("CHWN", "IHWO", "HWNC"), {"padding": ((1, 1), (1, 0))}),
     "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
 }
 LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
     "in order": ((4, 9, 8, 6), (3, 2, 6, 5), ("NHWC", "HWIO", "NHWC"), {"padding": "SAME"}),
+    "few features": ((4, 3, 9, 8), (7, 3, 3, 2), NCHW, {"padding": "SAME"}),
+    "groups": ((4, 16, 9, 8), (6, 8, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 2}),
     "depthwise": ((4, 6, 9, 8), (6, 1, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 6}),
     "batch groups": ((4, 6, 9, 8), (6, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}),
     "double": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64"}),
