@@ -101,8 +101,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX303": Explanation(
         "the body of a loop uses it whole",
-        "A loop's body reads the tensor, and could not compute it in slices either. Behind the colon stands why the "
-        "loop was not cut from outside together with it.",
+        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three times "
+        "the arithmetic in every trip. Behind the colon stands why the loop was not cut from outside together with it.",
         "Compute it in the body. If it is what a scan stores for its gradient, jax.checkpoint around the scan's body "
         "does.",
     ),
@@ -195,7 +195,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Draw random numbers with jax.random, which computes them from a key.",
     ),
     "EX604": Explanation(
-        "not recomputed: to store what it is computed from takes about as much memory",
+        "not recomputed: to store what it is computed from takes as much memory",
         "The carries of the loop are as big as what it stacks, or what is recomputed raises the peak elsewhere.",
         "Let the loop carry less, or put a loop around several steps and jax.checkpoint on its body.",
     ),

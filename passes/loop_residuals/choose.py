@@ -110,7 +110,8 @@ def _why_not(problem: _Problem) -> Obstacle:
             return Obstacle(
                 Reason("EX603", "an op must not run twice, and what it makes is as big"), step.ops[position]
             )
-    return Obstacle(Reason("EX604", "to store what it is computed from takes about as much memory"))
+    text = "to store what it is computed from takes as much memory; jax.checkpoint around several steps needs less"
+    return Obstacle(Reason("EX604", text))
 
 
 def _free_sources(step: Step, kept: Sequence[Stack]) -> dict[int, Source]:

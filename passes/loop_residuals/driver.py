@@ -36,6 +36,8 @@ from .steps import Step
 NAME = "loop-residuals"
 # Stacks of this part of the threshold are left alone: a loop has many, and they are stored and read together.
 _LIGHT = 16
+# A loop whose steps are recomputed shows what the loops in it stack for each other: a round for each loop around.
+_MOST_ROUNDS = 8
 
 
 @dataclass(slots=True)
@@ -52,17 +54,24 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     if devices_of(module) > 1 or not _has_big_stack(module, options.size_threshold):
         return []
     original = copy_of(module)
-    rewriter = _Rewriter(module, options)
-    remarks = rewriter.run()
-    if not any(remark.kind is Kind.PASSED for remark in remarks):
-        if rewriter.moved:
-            _restore(module, original)
-        return remarks
-    clean_up(module)
-    drop_dead(module)
-    while apply_patterns(module, rce.PATTERNS):  # a slice has the shape that its stack had
+    done: list[Remark] = []
+    for _ in range(_MOST_ROUNDS):
+        before = copy_of(module)
+        rewriter = _Rewriter(module, options)
+        remarks = rewriter.run()
+        passed = [remark for remark in remarks if remark.kind is Kind.PASSED]
+        missed = [remark for remark in remarks if remark.kind is not Kind.PASSED]
+        if not passed:
+            if rewriter.moved:
+                _restore(module, before)
+            break
+        done += passed
         clean_up(module)
-    if predict(module, options.machine).peak <= predict(original, options.machine).peak:
+        drop_dead(module)
+        while apply_patterns(module, rce.PATTERNS):  # a slice has the shape that its stack had
+            clean_up(module)
+    remarks = list(dict.fromkeys(done + missed))
+    if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
     _restore(module, original)
     reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
@@ -224,7 +233,8 @@ class _Rewriter:
             if block not in self.asking:
                 self.asking[block] = any(map(asks, walk(block)))
             if self.asking[block] and asks_about(reader.op.results[0], block):
-                return Obstacle(Reason("EX605", "a comparison for equality would need its very bits"), reader.op)
+                text = "a comparison for equality would need its very bits, which jax.checkpoint does not keep either"
+                return Obstacle(Reason("EX605", text), reader.op)
         return None
 
     def passed(self, loop: ir.Operation, stack: Stack) -> Remark:

@@ -14,7 +14,7 @@ from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import CannotOrder, restore_order
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import walk_functions
+from exla_opt.ir.walk import terminator, walk_functions
 from exla_opt.memory.loop_kernels import needs_separate_kernels
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
@@ -215,16 +215,23 @@ def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
     """The op that makes a result.
 
     Of a loop of ours it stands in the body: the loop has but one place for all. Of what the steps of a loop of the
-    program store slice by slice, it is the op that computes a slice.
+    program store slice by slice, and of the op that stores it, it is the op that computes a slice.
     """
     while TILE_MARK in op.attributes:
-        *_, terminator = op.regions[1].blocks[0].operations
-        owner = terminator.operands[result].owner
+        value = terminator(op.regions[1].blocks[0]).operands[result]
+        owner = value.owner
         if not isinstance(owner, ir.Operation | ir.OpView):
             break
-        result, op = ir.OpResult(terminator.operands[result]).result_number, owner.operation
-    is_loop = has_trait(op, Trait.CONTROL_FLOW) and has_trait(op, Trait.IN_PLACE)
-    return origin_of(op, result) if is_loop and result in updates(op) else op
+        result, op = ir.OpResult(value).result_number, owner.operation
+    value, around = op.results[result], op.block.owner.operation
+    if has_trait(op, Trait.IN_PLACE) and not has_trait(op, Trait.CONTROL_FLOW) and _is_loop(around):
+        returned = terminator(op.block).operands
+        op, result = next(((around, carry) for carry, own in enumerate(returned) if own == value), (op, result))
+    return origin_of(op, result) if _is_loop(op) and result in updates(op) else op
+
+
+def _is_loop(op: ir.Operation) -> bool:
+    return has_trait(op, Trait.CONTROL_FLOW) and has_trait(op, Trait.IN_PLACE) and TILE_MARK not in op.attributes
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:

@@ -189,6 +189,16 @@ def nested(w: Array, start: Array, inputs: Array) -> Array:
     return (lax.scan(outer, start, inputs)[0] ** 2).sum()
 
 
+def nested_long(w: Array, start: Array, inputs: Array) -> Array:
+    """Each inner loop stacks more than the threshold for the gradient of its own steps."""
+
+    def outer(h: Array, x: Array) -> Any:
+        steps = jnp.linspace(0.5, 1, 160)
+        return lax.scan(lambda h, t: (jnp.tanh(h @ w + t * x), None), h, steps)[0], None
+
+    return (lax.scan(outer, start, inputs)[0] ** 2).sum()
+
+
 def mapped(w: Array, _: Array, inputs: Array) -> Array:
     return lax.map(lambda x: (jnp.exp(jnp.sin(x @ w)) ** 2).sum(), inputs).sum()
 
@@ -367,6 +377,7 @@ SCANS = [
     Scan("transformer_bf16", transformer, _narrow, 0.35),
     Scan("sinkhorn", sinkhorn, _points, 0.31, exact=True),
     Scan("nested", nested, _recurrent, 0.2, exact=True),
+    Scan("nested_long", nested_long, _recurrent, 0.02, exact=True),
     Scan("mapped", mapped, _recurrent, 0.13, exact=True),
     Scan("fori", fori, _recurrent, 0.66, exact=True),
     Scan("pytree", pytree, _recurrent, 0.65, exact=True),
