@@ -56,9 +56,13 @@ def seconds_in_cache(block: Block, machine: Machine) -> float:
     return sum(_seconds_in_cache(block, op, machine) for op in block.ops)
 
 
-def seconds_of_ops(block: Block, machine: Machine) -> list[float]:
-    """The seconds of each op's arithmetic alone, those in its loops as often as they run."""
-    free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0)
+def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> list[float]:
+    """The seconds of each op's arithmetic alone, those in its loops as often as they run.
+
+    any_shape: whether products of few rows count as if they reached their speed, as where slices are compared with all.
+    """
+    rows = 0 if any_shape else machine.full_speed_rows
+    free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=rows)
     return [_seconds_in_cache(block, op, free) for op in block.ops]
 
 
@@ -112,6 +116,8 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     """The seconds of one op's arithmetic at the machine's speed."""
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
+    if op.name == "dynamic_update_slice":
+        return _QUICK * prod(block.shapes[op.operands[1]]) / machine.flops_elementwise
     made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
     if Trait.SELECTS | Trait.LIBRARY in op.traits:
         operations = _SORT * read

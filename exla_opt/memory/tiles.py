@@ -8,13 +8,14 @@ from functools import cached_property
 
 from jaxlib.mlir import ir
 
+from exla_opt.ops.block_flow import BlockFlow, ControlFactor
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, Shape
 from .fusion import fuse
 from .machine import Machine
 from .schedule import run_block
-from .seconds import seconds_in_cache, seconds_of
+from .seconds import seconds_in_cache, seconds_of, seconds_of_ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,7 @@ class Bodies:
     @cached_property
     def arithmetic(self) -> float:
         """The seconds of the arithmetic of one trip."""
-        return self.arithmetic_of(self.blocks)
-
-    def arithmetic_of(self, blocks: list[Block]) -> float:
-        """The seconds of the arithmetic alone if the bodies are these."""
-        free = replace(self.machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=0)
-        return sum(seconds_in_cache(block, free) for block in blocks)
+        return sum(sum(seconds_of_ops(block, self.machine, any_shape=True)) for block in self.blocks)
 
     @cached_property
     def written(self) -> list[tuple[ir.Value, int]]:
@@ -80,14 +76,22 @@ class Bodies:
 class CutBodies:
     """The bodies of control flow that is cut, in tiles of any length.
 
-    dims: the dimension along which each of their values is cut. length: indices in all. scale: those of one index of
-    a region.
+    factor: how they are cut. scale: the indices of the factor of one index of a region.
     """
 
     bodies: Bodies
-    dims: dict[ir.Value, int]
-    length: int
+    factor: ControlFactor
     scale: int
+
+    @property
+    def length(self) -> int:
+        """Indices in all."""
+        return self.factor.size
+
+    @cached_property
+    def dims(self) -> dict[ir.Value, int]:
+        """The dimension along which each of their values is cut."""
+        return self.factor.cut_dims()
 
     def in_tile(self, op: Operation, tile: int) -> Operation:
         """The op with what its bodies take in a tile of the region.
@@ -112,11 +116,17 @@ class CutBodies:
 
     def repeats(self, tile: int) -> float:
         """How many times all tiles of this length do the arithmetic of the bodies: each repeats what is not cut."""
-        entire = self.bodies.arithmetic
-        if not entire:
-            return 1.0
-        share = self.least_arithmetic + self.part(tile) * (entire - self.least_arithmetic)
-        return share * self.length / min(tile * self.scale, self.length) / entire
+        entire = self.bodies.trips * self.bodies.arithmetic
+        return self.work_in(tile) / self.share(tile) / entire if entire else 1.0
+
+    def work_in(self, tile: int) -> float:
+        """The seconds of the arithmetic of all trips in one tile of this length."""
+        unsplit, cut = self.arithmetic
+        return self.bodies.trips * (unsplit + self.share(tile) * cut)
+
+    def share(self, tile: int) -> float:
+        """The part of all indices that a tile of this length has."""
+        return min(tile * self.scale, self.length) / self.length
 
     def bytes_per_index(self) -> int:
         """The most that an index of the region takes of a tensor that the bodies write to memory."""
@@ -129,9 +139,11 @@ class CutBodies:
         return [tile_of(block, self.dims, 1, self.length) for block in self.bodies.blocks]
 
     @cached_property
-    def least_arithmetic(self) -> float:
-        """The seconds of their arithmetic."""
-        return self.bodies.arithmetic_of(self.least)
+    def arithmetic(self) -> tuple[float, float]:
+        """The seconds of one trip's arithmetic that is the same in every tile, and of what is cut, in all of them."""
+        blocks = zip(self.bodies.blocks, self.factor.flows, strict=True)
+        found = [_arithmetic(block, flow, self.dims, self.bodies.machine) for block, flow in blocks]
+        return sum(unsplit for unsplit, _ in found), sum(cut for _, cut in found)
 
     @cached_property
     def one(self) -> _Cost:
@@ -140,6 +152,31 @@ class CutBodies:
     @property
     def entire(self) -> _Cost:
         return self.bodies.cost
+
+
+def _arithmetic(block: Block, flow: BlockFlow, dims: Mapping[ir.Value, int], machine: Machine) -> tuple[float, float]:
+    """The seconds of the arithmetic of a body that every tile repeats, and of what all tiles do in slices.
+
+    An op that is needed unsplit and in slices does both; what only the compiler makes goes with what it is made for.
+    dims: the dimension along which each value is cut that exists in tiles alone.
+    """
+    unsplit, cut = 0.0, 0.0
+    for op, seconds in zip(block.ops, seconds_of_ops(block, machine, any_shape=True), strict=True):
+        value = block.values.get(op.results[0]) if op.results else None
+        place = None if value is None else flow.place.get(value)
+        if place is None:  # made for an argument, for what is captured, or moved out of a loop inside
+            is_cut = value in dims
+            unsplit, cut = unsplit + seconds * (not is_cut), cut + seconds * is_cut
+            continue
+        unsplit += seconds * (place in flow.plain)
+        for laid in flow.tiles.get(place, ()):
+            if not isinstance(laid.factor, ControlFactor):
+                cut += seconds
+                continue
+            for body, inner in zip(op.bodies, laid.factor.flows, strict=True):
+                same, sliced = _arithmetic(body, inner, dims, machine)
+                unsplit, cut = unsplit + op.trips * same, cut + op.trips * sliced
+    return unsplit, cut
 
 
 def once_cut(block: Block, most: int) -> Block:

@@ -57,7 +57,7 @@ def finish(search: BlockSearch, needed_outside: set[ir.Value]) -> tuple[BlockFlo
         raise Refused("a value that is cut is needed unsplit as well")
     cut_values = {value: mapping for value, mapping in search.forms | search.made if value not in needed}
     cut_values |= {value: state for value, state in search.states.items() if isinstance(state, DimMapping)}
-    return BlockFlow(tiles, held, frozenset(plain), returned, cut_values), needed
+    return BlockFlow(tiles, held, frozenset(plain), returned, cut_values, search.place), needed
 
 
 def _has_form(search: BlockSearch, value: ir.Value, mapping: DimMapping) -> bool:

@@ -65,7 +65,7 @@ class BlockFlow:
     held: by the place of a barrier, the numbers of the operands that it holds, and how they are cut.
     plain: the places of the ops that run as they are, on unsplit values or on partial sums.
     returned: the mapping of each value that the block returns, None where it is not cut.
-    cut: the values that exist in tiles alone.
+    cut: the values that exist in tiles alone. place: by result, the place of the op that makes it.
     """
 
     tiles: Mapping[int, tuple[LaidFactor, ...]]
@@ -73,3 +73,4 @@ class BlockFlow:
     plain: frozenset[int]
     returned: tuple[DimMapping | None, ...]
     cut: Mapping[ir.Value, DimMapping]
+    place: Mapping[ir.Value, int]

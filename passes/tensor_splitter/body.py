@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -13,7 +13,7 @@ from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.operation import has_own_buffer, read_operation
-from exla_opt.memory.reading import read_block
+from exla_opt.memory.reading import read_block, read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of, seconds_of_ops
 from exla_opt.memory.tiles import Bodies, CutBodies, once_cut
@@ -113,10 +113,9 @@ class PlannedBlock:
         own, captured = read[: node.own], read[node.own :] or [self.of(value) for value in made.captures]
         if tiled is not None and isinstance(tiled.factor, ControlFactor):
             bodies = bodies_of(self.graph, node, self.machine)
-            dims, length = tiled.factor.cut_dims(), tiled.factor.size
             key = (node.position, tiled.factor, tiled.scale)
             if key not in self.graph.inside:
-                self.graph.inside[key] = CutBodies(bodies, dims, length, tiled.scale)
+                self.graph.inside[key] = CutBodies(bodies, tiled.factor, tiled.scale)
             self.inside[len(self.ops)] = self.graph.inside[key]
             self.positions[len(self.ops)] = node.position
         pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
@@ -201,16 +200,45 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
     return Body(planned, returned, sliced)
 
 
-def work_of(graph: Graph, machine: Machine) -> dict[int, float]:
-    """By position, the seconds of the arithmetic of the ops of a block that do any."""
+def written_tensors(graph: Graph, machine: Machine) -> set[int]:
+    """The tensors of a block that the machine is expected to write to memory."""
+    block, number = read_numbered(graph.block, graph.types, machine)
+    written = fuse(block, machine).tensors()
+    return {
+        value
+        for node in graph.nodes
+        if node.results and has_own_buffer(node.op, graph.types)
+        for value in node.results
+        if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
+    }
+
+
+def work_of(
+    graph: Graph, machine: Machine, only: Collection[int] | None = None, any_shape: bool = False
+) -> dict[int, float]:
+    """By position, the seconds of the arithmetic of the ops of a block that do any.
+
+    only: the positions that are asked for. any_shape: as in `seconds_of_ops`.
+    """
     planned = PlannedBlock(graph, machine)
     positions: list[int] = []
     for node in graph.nodes[:-1]:
-        planned.add_node(node, {})
-        positions += [node.position] * (len(planned.ops) - len(positions))
-    seconds = seconds_of_ops(planned.block(()), machine)
-    inside = {position: bodies.trips * bodies.arithmetic for position, bodies in graph.bodies.items()}
-    return dict(zip(positions, seconds, strict=True)) | inside
+        if only is None or node.position in only:
+            planned.add_node(node, {})
+            positions += [node.position] * (len(planned.ops) - len(positions))
+    seconds = seconds_of_ops(planned.block(()), machine, any_shape)
+    found = dict(zip(positions, seconds, strict=True))
+    loops = {position: graph.bodies[position] for position in positions if position in graph.bodies}
+    return found | {position: bodies.trips * bodies.arithmetic for position, bodies in loops.items()}
+
+
+def body_work(body: Body, tile: int) -> float:
+    """The seconds of the arithmetic of one trip with tiles of one length, as if products of few rows were fast."""
+    planned = body.planned
+    seconds = seconds_of_ops(planned.block(body.returned, tile), planned.machine, any_shape=True)
+    return sum(
+        planned.inside[place].work_in(tile) if place in planned.inside else each for place, each in enumerate(seconds)
+    )
 
 
 def bytes_per_index(body: Body) -> int:

@@ -14,6 +14,7 @@ from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
+from .allowance import Allowance, refuse_dear
 from .choose import Choice, choose
 from .graph import TILE_MARK, Graph, Node
 
@@ -26,8 +27,9 @@ class Choices:
     of a block's loops is no reason to look again, but for a thorough look.
     """
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, allowance: Allowance):
         self.options = options
+        self.allowance = allowance
         self.known: dict[tuple[bool, int], Choice] = {}
         self.texts: dict[Hashable, int] = {}
 
@@ -37,16 +39,24 @@ class Choices:
         for graph in reversed(graphs):
             if graph.nested or any(map(_is_loop_of_program, graph.nodes)):
                 self.text_of(graph.block, texts)
-        return [self.choice(graph, texts, thorough) for graph in graphs]
+        return [self.limited(graph, self.choice(graph, texts, thorough)) for graph in graphs]
+
+    def limited(self, graph: Graph, choice: Choice) -> Choice:
+        """A choice without the plans with which the module would take too much arithmetic."""
+        kept = [plan for plan in choice.plans if self.allowance.take(graph.block, plan.added)]
+        if len(kept) == len(choice.plans):
+            return choice
+        seeds = {plan.seed for plan in choice.plans} - {plan.seed for plan in kept}
+        return Choice(kept, choice.refusals | dict.fromkeys(seeds, refuse_dear()))
 
     def choice(self, graph: Graph, texts: Mapping[ir.Block, tuple[int, int]], thorough: bool) -> Choice:
         if graph.block not in texts:
-            return choose(graph, self.options)
+            return choose(graph, self.options, self.allowance)
         text, outline = texts[graph.block]
         for known in (text, outline)[: 1 if thorough else 2]:
             if (graph.tile, known) in self.known:
                 return self.known[graph.tile, known]
-        found = choose(graph, self.options)
+        found = choose(graph, self.options, self.allowance)
         if not found.plans:
             self.known[graph.tile, outline] = found
         if not any(isinstance(tiled.factor, ControlFactor) for plan in found.plans for tiled in plan.tiled.values()):

@@ -6,10 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.operation import has_own_buffer
-from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.tiling import reassociates
@@ -17,7 +14,8 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from .body import MOST_SLICES_ALIVE, PlannedBlock, work_of
+from .allowance import Allowance, refuse_dear
+from .body import MOST_SLICES_ALIVE, PlannedBlock, work_of, written_tensors
 from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
@@ -47,19 +45,6 @@ def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
     return allowed
 
 
-def written_tensors(graph: Graph, machine: Machine) -> set[int]:
-    """The tensors of a block that the machine is expected to write to memory."""
-    block, number = read_numbered(graph.block, graph.types, machine)
-    written = fuse(block, machine).tensors()
-    return {
-        value
-        for node in graph.nodes
-        if node.results and has_own_buffer(node.op, graph.types)
-        for value in node.results
-        if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
-    }
-
-
 def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
     planned = PlannedBlock(graph, machine)
@@ -73,8 +58,9 @@ def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
 
 
 class _Chooser:
-    def __init__(self, graph: Graph, options: Options):
+    def __init__(self, graph: Graph, options: Options, allowance: Allowance):
         self.graph = graph
+        self.allowance = allowance
         self.options = options
         self.slice_bytes = options.slice_bytes
         self.threshold = options.slice_bytes if graph.tile else options.size_threshold
@@ -157,6 +143,10 @@ class _Chooser:
             if isinstance(plan, Plan) and value in plan.vanished
         ]
         plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
+        allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
+        if plans and not allowed:
+            return refuse_dear()
+        plans = allowed
         for place, plan in enumerate(plans):
             if self.gains(plan) and not (plan.cuts_loops and self.is_better_inside(plan, plans[place + 1 :])):
                 return plan
@@ -292,9 +282,9 @@ class _Chooser:
         return None
 
 
-def choose(graph: Graph, options: Options) -> Choice:
+def choose(graph: Graph, options: Options, allowance: Allowance) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
     Plans that cannot be built together with the first ones are left for the next round, when those are built.
     """
-    return _Chooser(graph, options).choose()
+    return _Chooser(graph, options, allowance).choose()

@@ -27,6 +27,7 @@ from exla_opt.passes.loop_residuals.origin import origin_of
 from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
+from .allowance import Allowance, around
 from .choices import Choices
 from .choose import Choice
 from .emit import build_plans
@@ -66,9 +67,9 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
-    choices = Choices(options)
+    graphs = _read(module, options, options.size_threshold)
+    choices = Choices(options, Allowance(graphs, options.machine))
     for attempt in range(_MOST_ROUNDS):
-        graphs = _read(module, options, options.size_threshold)
         if rematerialise_captures(module, graphs, choices):
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, choices, rounds)
@@ -80,6 +81,7 @@ def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Rema
             break
         done += made
         normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
+        graphs = _read(module, options, options.size_threshold)
     return done, missed
 
 
@@ -115,6 +117,7 @@ def _run_rounds(
     missed: list[Remark] = []
     first = True
     for _ in rounds:
+        known.allowance.start(graphs)
         choices = known.of(graphs, thorough=first)
         missed = [
             _missed(graph, value, why)
@@ -146,17 +149,9 @@ def _leave_inside(graphs: Sequence[Graph], choices: Sequence[Choice]) -> list[Ch
         if Trait.CONTROL_FLOW in graph.nodes[position].traits
     ]
     return [
-        replace(choice, plans=[]) if choice.plans and cut and any(op in cut for op in _around(graph.block)) else choice
+        replace(choice, plans=[]) if choice.plans and cut and any(op in cut for op in around(graph.block)) else choice
         for graph, choice in zip(graphs, choices, strict=True)
     ]
-
-
-def _around(block: ir.Block) -> Iterator[ir.Operation]:
-    """The control flow around a block, from the inside out."""
-    op = block.owner.operation
-    while has_trait(op, Trait.CONTROL_FLOW):
-        yield op
-        op = op.block.owner.operation
 
 
 def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:

@@ -84,7 +84,7 @@ class _Growth:
             reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
             self.region.blocked.setdefault(node.position, reason)
             return False
-        self.take(node, tiled)
+        self.take(node, self.with_other_results(node, tiled))
         return True
 
     def take(self, node: Node, tiled: TiledOp) -> None:
@@ -115,14 +115,41 @@ class _Growth:
         for more, after in ((operands, results), ({}, results), (operands, {})):
             if not more and not after:
                 continue
-            found = node.rule.extended(tiled.factor, _from_zero(more), _from_zero(after))
-            if found is None or not self.allowed(node, found):
-                continue
-            [own, *_] = filter(None, (*found.operands, *found.results))
-            laid = lay_op(node, found, own, replace(own, low=-tiled.offset))
-            if laid is not None and self.checked(node, laid):
+            laid = self.extended(node, tiled, more, after)
+            if laid is not None:
                 self.take(node, laid)
                 return
+
+    def with_other_results(self, node: Node, tiled: TiledOp) -> TiledOp:
+        """A loop that is cut, with those of its big results cut as well of which every tile would compute all."""
+        if not isinstance(node.rule, ControlRule):
+            return tiled
+        [own, *_] = filter(None, (*tiled.results, *tiled.operands))
+        for index, value in enumerate(node.results):
+            shape = self.graph.tensors[value].type.shape
+            if not tiled.factor.is_same(index) or value in self.region.mappings or not self.follow(value):
+                continue
+            for dim in sorted(range(len(shape)), key=lambda dim: dim != own.dim):
+                more = (
+                    self.extended(node, tiled, {}, {index: replace(own, dim=dim)})
+                    if shape[dim] == own.length * own.inner
+                    else None
+                )
+                if more is not None:
+                    tiled = more
+                    break
+        return tiled
+
+    def extended(
+        self, node: Node, tiled: TiledOp, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
+    ) -> TiledOp | None:
+        """A loop that is cut, cut in more operands and results; None where it cannot be."""
+        assert isinstance(node.rule, ControlRule) and isinstance(tiled.factor, ControlFactor)
+        found = node.rule.extended(tiled.factor, _from_zero(operands), _from_zero(results))
+        if found is None or not self.allowed(node, found):
+            return None
+        [own, *_] = filter(None, (*found.operands, *found.results))
+        return self.checked(node, lay_op(node, found, own, replace(own, low=-tiled.offset)))
 
     def choose(self, node: Node) -> TiledOp | None:
         mappings = self.region.mappings

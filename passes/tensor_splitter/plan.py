@@ -22,9 +22,11 @@ from .body import (
     body_of,
     body_peak,
     body_seconds,
+    body_work,
     bytes_once_cut,
     bytes_per_index,
     longest_tile,
+    work_of,
 )
 from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
@@ -78,7 +80,7 @@ class Plan:
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region that
     stay unsplit, although they are no results and larger than what exists anyway. peak: predicted bytes alive in the
     worst loop, outputs included. seconds: predicted time, for comparison only. too_big: how many times the split size
-    one index takes.
+    one index takes. added: seconds of arithmetic that the loops do beyond that of the ops that they replace.
     """
 
     seed: int
@@ -91,6 +93,7 @@ class Plan:
     peak: int
     seconds: float
     too_big: int
+    added: float
 
     @property
     def cuts_loops(self) -> bool:
@@ -198,6 +201,10 @@ def make_plan(
     anyway = min(_exists_anyway(graph), MOST_SLICES_ALIVE * slice_bytes)
     stays = [graph.tensors[value].type.bytes for value in _stays_unsplit(graph, region, outputs, is_big)]
     remaining = sum(size for size in stays if size > anyway)
+    done = sum(
+        run.trips * body_work(body, run.tile) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
+    )
+    replaced = {position for stage in stages for position in stage.nodes} - loops.copies
     return Plan(
         region.seed,
         region.mappings[region.seed],
@@ -209,6 +216,7 @@ def make_plan(
         peak,
         sum(_seconds(graph, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
         too_big,
+        done - sum(work_of(graph, machine, replaced, any_shape=True).values()),
     )
 
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.memory.machine import Machine
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
+from exla_opt.options import Options
 
-from .body import work_of
+from .body import MOST_SLICES_ALIVE, work_of
 from .choices import Choices
 from .graph import OUTSIDE, Graph, read_graphs
 
@@ -119,8 +119,9 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: 
 
     graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
     """
-    chains = [found for graph in graphs for found in _chains(graph, choices.options.size_threshold)]
-    prices = _Prices(graphs, choices.options.machine)
+    choices.allowance.start(graphs)
+    chains = [found for graph in graphs for found in _chains(graph, choices.options)]
+    prices = _Prices(graphs, choices)
     moves = [
         _clone_into(graph, chain, value, block)
         for graph, value, chain in chains
@@ -138,8 +139,9 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: 
 class _Prices:
     """The seconds of the arithmetic of blocks and of their ops, found when they are asked for."""
 
-    def __init__(self, graphs: Sequence[Graph], machine: Machine):
-        self.machine = machine
+    def __init__(self, graphs: Sequence[Graph], choices: Choices):
+        self.machine = choices.options.machine
+        self.allowance = choices.allowance
         self.graphs = {graph.block: graph for graph in graphs}
         self.found: dict[ir.Block, dict[int, float]] = {}
 
@@ -152,17 +154,22 @@ class _Prices:
         """Whether each run of the block may compute the chain again."""
         work = self.of(graph)
         again = sum(work.get(position, 0.0) for position in chain)
-        return again <= _MOST_AGAIN * sum(self.of(self.graphs[block]).values())
+        if again > _MOST_AGAIN * sum(self.of(self.graphs[block]).values()):
+            return False
+        return self.allowance.allows(block, sum(work_of(graph, self.machine, chain, any_shape=True).values()))
 
 
-def _chains(graph: Graph, threshold: int) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
+def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
     """The big tensors that are captured and may be recomputed, and the ops that make each."""
+    threshold, few_slices = options.size_threshold, MOST_SLICES_ALIVE * options.slice_bytes
     captured = {value for node in graph.nodes for value in node.operands[node.own :]}
     for value in sorted(captured):
         tensor = graph.tensors[value]
         if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
             continue
         chain = _chain(graph, value, threshold)
+        if chain and tensor.type.bytes <= few_slices and all(Trait.CUTS in graph.nodes[each].traits for each in chain):
+            continue  # what is cut here, once, would be cut and converted in each trip, for no more than a few slices
         if chain and not _is_read_once(graph, chain, value):
             # Two loops that recompute it may answer differently which elements are equal to a number; so may its own
             # block, which compares it with what a loop has found in its copy.

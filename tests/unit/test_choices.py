@@ -9,8 +9,10 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.walk import all_blocks
+from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.allowance import Allowance
 from exla_opt.passes.tensor_splitter.choices import Choices
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 
@@ -71,14 +73,14 @@ def _bodies(module: ir.Module) -> tuple[ir.Block, ir.Block]:
 
 
 def test_a_block_that_stays_is_not_looked_at_again(module: ir.Module) -> None:
-    choices = Choices(_OPTIONS)
+    choices = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
     first, second = choices.of(_graphs(module)), choices.of(_graphs(module))
     assert sum(len(choice.plans) for choice in first) == 1
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 def test_a_change_inside_is_seen_by_a_thorough_look_alone(module: ir.Module) -> None:
-    choices = Choices(_OPTIONS)
+    choices = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
     outer, inner = _bodies(module)
     places = {graph.block: place for place, graph in enumerate(_graphs(module))}
     before = choices.of(_graphs(module))
@@ -92,7 +94,7 @@ def test_a_change_inside_is_seen_by_a_thorough_look_alone(module: ir.Module) -> 
 
 
 def test_what_is_known_of_a_captured_value_counts(module: ir.Module) -> None:
-    choices = Choices(_OPTIONS)
+    choices = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
     _, inner = _bodies(module)
     before = choices.text_of(inner, {})
     one = next(view for view in module.body.operations).regions[0].blocks[0].operations[1]

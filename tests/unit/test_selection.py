@@ -48,7 +48,9 @@ def _plan(
     mapping = DimMapping(0, 8, 1)
     stage = Stage(0, tuple(sorted(nodes)), tuple(Output(node, 0, mapping) for node in sorted(outputs)))
     seed = graph.nodes[max(nodes)].results[0]
-    return Plan(seed, mapping, {}, (LoopPlan(stage, (), {}),), frozenset(copies), frozenset(vanished), 0, 0, 0.0, 1)
+    return Plan(
+        seed, mapping, {}, (LoopPlan(stage, (), {}),), frozenset(copies), frozenset(vanished), 0, 0, 0.0, 1, 0.0
+    )
 
 
 def test_plans_that_share_nothing_are_built_together(graph: Graph) -> None:
