@@ -76,7 +76,8 @@ def _attention(key: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array) -> tupl
         kept = (weights * jax.random.bernoulli(key, 0.9, weights.shape)).astype(q.dtype)
         return (jnp.einsum("bhij,bhjd->bhid", kept, v).astype(jnp.float32) ** 2).mean()
 
-    return jax.grad(loss, (0, 1, 2))(q, k, v)
+    gradients: tuple[jax.Array, ...] = jax.grad(loss, (0, 1, 2))(q, k, v)
+    return gradients
 
 
 @pytest.mark.parametrize("batch", [2, 4])
