@@ -1,86 +1,168 @@
-"""Random bits written out: those that XLA draws, to the last one, with the state after them."""
+"""Random inputs: weights are scaled by what they sum over, and roots and logarithms get numbers that have one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxlib.mlir import ir
+from jax import export
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
-from exla_opt.ir.write import serialise
-from exla_opt.memory.machine import machine_of
-from exla_opt.ops.draw_bits import draw
-from exla_opt.options import Options
-from exla_opt.passes import tensor_splitter
+from exla_opt.runtime.check import compare_results
 from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.runtime.draws import choose_inputs, fan_ins
+from exla_opt.runtime.inputs import Array
+from exla_opt.runtime.nudge import measure_spreads, nudge
 
-LAST = 2**64 - 1
-STATES = ((5 + (9 << 40), 7, 9), (5, LAST - 2, 9), (LAST, LAST - 2, LAST))
-SHAPES = ((6, 8), (7, 4), (40,), (3, 2, 8), (1, 4), (1, 1, 12), (5, 6), (6, 5), (2, 3, 1))
-
-
-def program(algorithm: str, width: int, shape: tuple[int, ...], words: int) -> str:
-    bits = f"tensor<{'x'.join(map(str, shape))}xui{width}>"
-    state = f"tensor<{words}xui64>"
-    return f"""func.func @main(%state: {state}) -> ({state}, {bits}) {{
-      %next, %bits = stablehlo.rng_bit_generator %state, algorithm = {algorithm} : ({state}) -> ({state}, {bits})
-      return %next, %bits : {state}, {bits}
-    }}"""
+FEATURES, HIDDEN = 64, 96
 
 
-def written_out(text: str) -> str | None:
+def text_of(function: Callable[..., Any], *shapes: tuple[int, ...]) -> str:
+    specs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return str(export.export(jax.jit(function))(*specs).mlir_module())
+
+
+def weights_of(function: Callable[..., Any], *shapes: tuple[int, ...]) -> dict[int, int]:
+    with new_context() as context:
+        return fan_ins(parse_module("<program>", text_of(function, *shapes).encode(), context).module)
+
+
+def inputs_of(function: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+    text = text_of(function, *shapes)
+    program = compile_program(text)
     with new_context() as context:
         module = parse_module("<program>", text.encode(), context).module
-        [function] = module.body.operations
-        op = function.operation.regions[0].blocks[0].operations[0].operation
-        with ir.InsertionPoint(op), op.location:
-            made = draw(op)
-        if made is None:
-            return None
-        for result, value in zip(op.results, made, strict=True):
-            result.replace_all_uses_with(value)
-        op.erase()
-        return serialise(module, "text").decode()
+        return choose_inputs(module, 0, lambda arrays: run_program(program, arrays))
 
 
-@pytest.mark.parametrize("width", [8, 16, 32, 64])
-@pytest.mark.parametrize(("algorithm", "words"), [("PHILOX", 2), ("PHILOX", 3), ("DEFAULT", 2), ("THREE_FRY", 2)])
-def test_the_bits_and_the_state_are_those_of_xla(algorithm: str, words: int, width: int) -> None:
-    found = 0
-    for shape in SHAPES:
-        text = program(algorithm, width, shape, words)
-        other = written_out(text)
-        if other is None:
-            continue
-        found += 1
-        one, two = compile_program(text), compile_program(other)
-        for state in STATES:
-            arrays = [np.array(state[:words], np.uint64)]
-            for expected, actual in zip(run_program(one, arrays), run_program(two, arrays), strict=True):
-                assert expected.dtype == actual.dtype and np.array_equal(expected, actual), (shape, state)
-    assert found >= 6
+def perceptron(x: Any, w: Any, b: Any, v: Any) -> Any:
+    return jax.nn.relu(x @ w + b) @ v
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "width", "shape", "words"),
-    [("PHILOX", 32, (6, 5), 3), ("PHILOX", 64, (4, 3), 2), ("THREE_FRY", 32, (3, 5), 2), ("PHILOX", 32, (4, 0), 3)],
-    ids=["words-left-over", "half-a-counter", "odd", "empty"],
-)
-def test_what_is_not_written_out(algorithm: str, width: int, shape: tuple[int, ...], words: int) -> None:
-    assert written_out(program(algorithm, width, shape, words)) is None
+PERCEPTRON = ((8, FEATURES), (FEATURES, HIDDEN), (HIDDEN,), (HIDDEN, 10))
 
 
-@pytest.mark.parametrize(("machine", "expands"), [("cpu", True), ("gpu", True), ("tpu", False)])
-def test_only_where_the_compiler_expands_it_and_something_is_gained(machine: str, expands: bool) -> None:
-    text = """func.func @main(%state: tensor<2xui64>) -> (tensor<2xui64>, tensor<64xui32>) {
-      %zero = stablehlo.constant dense<0> : tensor<ui32>
-      %next, %bits = stablehlo.rng_bit_generator %state, algorithm = PHILOX : (tensor<2xui64>) -> (tensor<2xui64>, tensor<64x4096xui32>)
-      %most = stablehlo.reduce(%bits init: %zero) applies stablehlo.maximum across dimensions = [1] : (tensor<64x4096xui32>, tensor<ui32>) -> tensor<64xui32>
-      return %next, %most : tensor<2xui64>, tensor<64xui32>
-    }"""
-    with new_context() as context:
-        module = parse_module("<program>", text.encode(), context).module
-        remarks = tensor_splitter.run(module, Options(size_threshold=100_000, machine=machine_of(machine)))
-        assert ("rng_bit_generator" not in str(module)) == expands
-        assert ("EX001" in {remark.code for remark in remarks}) == expands
+def layers(x: Any, stacked: Any) -> Any:
+    return jax.lax.scan(lambda carry, w: (jnp.tanh(carry @ w), None), x, stacked)[0]
+
+
+def tied(tokens: Any, table: Any, w: Any) -> Any:
+    rows = jnp.arange(8) * 3 % 50
+    return (table[rows] + tokens) @ w @ table.T
+
+
+def convolved(image: Any, kernel: Any) -> Any:
+    return jax.lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+CASES = [
+    (perceptron, PERCEPTRON, {1: FEATURES, 3: HIDDEN}),
+    (jax.grad(lambda *a: (perceptron(*a) ** 2).sum(), (0, 1, 3)), PERCEPTRON, {1: FEATURES, 3: HIDDEN}),
+    (layers, ((8, FEATURES), (5, FEATURES, FEATURES)), {1: FEATURES}),
+    (tied, ((8, FEATURES), (50, FEATURES), (FEATURES, FEATURES)), {1: FEATURES, 2: FEATURES}),
+    (convolved, ((1, 8, 8, 4), (3, 3, 4, 16)), {1: 3 * 3 * 4}),
+    (lambda x: x @ x.T, ((8, FEATURES),), {}),
+    (lambda q, k: jnp.einsum("bid,bjd->bij", q, k), ((2, 8, FEATURES), (2, 8, FEATURES)), {}),
+    (
+        lambda x, w: jnp.einsum("oi,bi->bo", w.astype(jnp.bfloat16), x.astype(jnp.bfloat16)),
+        ((8, 64), (96, 64)),
+        {1: 64},
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "shapes", "weights"), CASES)
+def test_weights_and_what_they_sum_over(function: Any, shapes: Any, weights: dict[int, int]) -> None:
+    assert weights_of(function, *shapes) == weights
+
+
+def test_weights_are_scaled() -> None:
+    x, w, b, v = inputs_of(perceptron, *PERCEPTRON)[0]
+    for array, scale in ((x, 1), (w, FEATURES**-0.5), (b, 1), (v, HIDDEN**-0.5)):
+        assert array.std() == pytest.approx(scale, rel=0.2)
+
+
+def test_the_logarithm_of_one_argument_leaves_the_other_normal() -> None:
+    (x, y), results = inputs_of(lambda x, y: jnp.log(x).sum() + y.sum(), (100,), (100,))
+    assert np.isfinite(results[0])
+    assert 0 < x.min() < x.max() < 1
+    assert y.min() < 0
+
+
+def test_a_matrix_that_is_factored_is_positive_definite() -> None:
+    (matrix, right), results = inputs_of(
+        lambda a, b: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(a), True), b), (20, 20), (20,)
+    )
+    assert np.isfinite(results[0]).all()
+    assert np.linalg.eigvalsh(matrix).min() > 0
+    assert right.min() < 0
+
+
+def test_a_result_that_is_never_finite_keeps_normal_inputs() -> None:
+    (x,), results = inputs_of(lambda x: x / 0.0 - x / 0.0, (100,))
+    assert np.isnan(results[0]).all()
+    assert x.min() < 0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, jnp.bfloat16, np.complex64, np.int32, np.bool_])
+def test_nudged_floats_are_off_by_an_ulp(dtype: Any) -> None:
+    array = np.asarray([0.0, 1.0, -3.0, 1e4, 0.0, 1.0, 7.0]).astype(dtype)
+    other = nudge(array, np.random.default_rng(0))
+    assert other.dtype == array.dtype and other.shape == array.shape
+    if array.dtype.kind in "ib":
+        assert (other == array).all()
+        return
+    parts, others = (one.view(one.real.dtype).astype(np.float64) for one in (array, other))
+    error = np.abs(parts - others)
+    assert (error[np.abs(parts) > 0] > 0).all()
+    assert (error <= np.spacing(np.abs(array.view(array.real.dtype))).astype(np.float64) * 2).all()
+
+
+def deep(x: Any, w: Any) -> Any:
+    """The logistic map: a recurrence that makes more of a rounding in each step."""
+    return jax.lax.fori_loop(0, 30, lambda _, y: 3.9 * y * (1 - y), x) + 0 * w
+
+
+def test_a_chaotic_program_is_compared_by_its_spread() -> None:
+    """An error above the type's tolerance passes where an ulp of the inputs makes as large a one, and only there."""
+    program = compile_program(text_of(deep, (100,), (100,)))
+
+    def run(arrays: Any) -> list[Array]:
+        return run_program(program, arrays)
+
+    inputs = [np.linspace(0.1, 0.9, 100, dtype=np.float32), np.ones(100, np.float32)]
+    expected = run(inputs)
+    [spread] = measure_spreads(run, inputs, expected)
+    assert spread > 0.1
+    [near] = compare_results(expected, [expected[0] + np.float32(0.05)], run, inputs)
+    assert near.passed and near.spread == spread
+    [far] = compare_results(expected, [expected[0] + np.float32(10)], run, inputs)
+    assert not far.passed
+    calm = [np.linspace(1, 2, 100, dtype=np.float32)]
+    [wrong] = compare_results(calm, [calm[0] + np.float32(0.05)], lambda arrays: list(arrays), calm)
+    assert not wrong.passed
+
+
+def test_a_tiny_result_is_compared_relative_to_its_size_unless_it_is_noise() -> None:
+    """What is zero on paper has roundings for a result, which another order of sums changes altogether."""
+    inputs = [np.linspace(1, 2, 100, dtype=np.float32)]
+    factor = np.float32(1e-9)
+
+    def signal(arrays: Any) -> list[Array]:
+        return [arrays[0] * factor]
+
+    def noise(arrays: Any) -> list[Array]:
+        return [(arrays[0] * np.float32(3.3) / np.float32(3.3) - arrays[0]) * np.float32(0.5)]
+
+    expected = signal(inputs)
+    [wrong] = compare_results(expected, [expected[0][::-1].copy()], signal, inputs)
+    assert not wrong.passed
+    [right] = compare_results(expected, signal(inputs), signal, inputs)
+    assert right.passed
+    [other] = compare_results(noise(inputs), [noise(inputs)[0][::-1].copy()], noise, inputs)
+    assert 0 < other.largest < 1e-6 and other.passed
