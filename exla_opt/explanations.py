@@ -128,8 +128,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX308": Explanation(
         "it would take N loops, one after the other, which compute most of it again",
         "The reductions depend on each other, and each loop would recompute the big tensors that stand before it: all "
-        "together more than six times the work. Many loops are no reason, if each repeats little. Or the loops around it "
-        "repeat so much already that the module would do more than six times the arithmetic that it came with.",
+        "together more than six times the work. Many loops are no reason, if each repeats little. Or the loops around "
+        "it repeat so much already that the module would do more than six times the arithmetic that it came with.",
     ),
     "EX309": Explanation(
         "a comparison for equality would need the very bits that another loop has made",
