@@ -85,6 +85,7 @@ class Builder:
         """The number of a tensor of 32-bit floats or integers, or of `dtype`, of the shape of a narrower one."""
         block = self.block
         made = self.fresh(origin, block.shapes[like])
+        block.wider[made] = block.dtypes[like]
         block.dtypes[made] = dtype or ("f32" if "f" in block.dtypes[like] else "i32")
         if dtype == "f16":
             block.sizes[made] //= 2
@@ -93,6 +94,7 @@ class Builder:
     def make_wide(self, number: int) -> None:
         """Keep a tensor of narrow floats as float32, as all its readers want it."""
         self.wide.add(number)
+        self.block.wider[number] = self.block.dtypes[number]
         self.block.dtypes[number] = "f32"
         self.block.sizes[number] = 4 * prod(self.block.shapes[number])
 

@@ -62,7 +62,7 @@ def read_operation(
         )
     if name == "scatter" and machine.widens:
         values = zip(op.operands, operands, strict=True)
-        narrow = (number for value, number in values if scattered_as(types.of(value).dtype))
+        narrow = (number for value, number in values if widened_type(types.of(value).dtype))
         return replace(made, narrow=frozenset(narrow))
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
@@ -98,10 +98,10 @@ def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
     return frozenset(number for value, number in values if 0 < _bits(element_type(value)) < 32)
 
 
-def scattered_as(dtype: str) -> str:
-    """The element type in which XLA:CPU scatters floats that it has no arithmetic for; "" for all others.
+def widened_type(dtype: str) -> str:
+    """The element type in which XLA:CPU has floats that it has no arithmetic for; "" for all others.
 
-    It widens them whatever the scatter does with them, be it only to write them.
+    It widens them whatever an op does with them, be it only to move them.
     """
     if dtype == "bf16":
         return "f32"

@@ -13,7 +13,7 @@ from exla_opt.ir.walk import captured_values
 
 from .block import Operation
 from .builder import Builder
-from .operation import scattered_as
+from .operation import widened_type
 from .products import add_rounded, is_read_wide
 
 
@@ -51,7 +51,7 @@ def scatter_of_windows_wide(builder: Builder, op: ir.Operation, made: Operation)
     """As `scatter_of_windows`, into wider floats where XLA:CPU wants those."""
     scatter_of_windows(builder, op, made)
     scatter = builder.block.ops.pop()
-    if scattered_as(builder.block.dtypes[scatter.results[0]]):
+    if widened_type(builder.block.dtypes[scatter.results[0]]):
         scatter_wide(builder, op, scatter)
     else:
         builder.add(scatter)
@@ -64,7 +64,7 @@ def scatter_wide(builder: Builder, op: ir.Operation, made: Operation) -> None:
     operands = list(made.operands)
     results = list(made.results)
     for side, result in enumerate(made.results):
-        dtype = scattered_as(block.dtypes[result])
+        dtype = widened_type(block.dtypes[result])
         if not dtype:
             continue
         if dtype == "f32" and result == builder.of(op.results[side]) and is_read_wide(op.results[side]):

@@ -45,14 +45,14 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
     return sum(sizes[value] for value in copied - op.narrow) + _widened(buffers, op, step, mine)
 
 
-def widened_before(buffers: Buffers, op: Operation) -> int:
-    """The bytes of what XLA:CPU widens before a loop that reads slices of it: twice those of the narrow floats."""
+def widened_before(buffers: Buffers, op: Operation) -> dict[int, int]:
+    """What XLA:CPU widens before a loop that reads slices of it, with the bytes of the copies: twice its own."""
     if op.name != "while" or not buffers.machine.widens:
-        return 0
+        return {}
     # What an outer loop captures is widened before that one.
     block = buffers.block
-    own = (value for value in op.narrow if value in buffers.fusion.producer or value in block.arguments)
-    return sum(2 * block.sizes[value] for value in own)
+    own = (value for value in sorted(op.narrow) if value in buffers.fusion.producer or value in block.arguments)
+    return {value: 2 * block.sizes[value] for value in own}
 
 
 def _partial_sums(buffers: Buffers, op: Operation) -> int:
