@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
+from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.control_factors import ControlRule
+from exla_opt.ops.factor import unsplit
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
@@ -95,27 +97,29 @@ class _Growth:
                 self.queue.append(value)
 
     def extend(self, node: Node) -> None:
-        """Cut more of a loop that is cut already: what the region has cut since, and the loop does not."""
+        """Cut more of a loop or a barrier that is cut already: what the region has cut since, and the op does not."""
+        if isinstance(node.rule, (BarrierRule, ControlRule)):
+            self.extend_by(node, self.region.mappings, self.region.mappings)
+
+    def extend_by(self, node: Node, reads: Mapping[int, DimMapping], makes: Mapping[int, DimMapping]) -> None:
+        """Cut more of a loop or a barrier. reads, makes: how operands and results are wanted, by tensor."""
         tiled = self.region.tiled[node.position]
-        if not isinstance(node.rule, ControlRule) or not isinstance(tiled.factor, ControlFactor):
-            return
-        wanted = self.region.mappings
         operands = {
-            index: wanted[value]
+            index: reads[value]
             for index, value in enumerate(node.operands)
-            if value in wanted and tiled.operands[index] is None and index not in tiled.factor.summed
+            if value in reads and tiled.operands[index] is None and index not in tiled.factor.summed
         }
         results = {
-            index: wanted[value]
+            index: makes[value]
             for index, value in enumerate(node.results)
-            if value in wanted and tiled.factor.is_same(index)
+            if value in makes and tiled.factor.is_same(index)
         }
         if any(mapping.low != -tiled.offset for mapping in (*operands.values(), *results.values())):
             return
         for more, after in ((operands, results), ({}, results), (operands, {})):
             if not more and not after:
                 continue
-            found = node.rule.extended(tiled.factor, _from_zero(more), _from_zero(after))
+            found = _extended(node, tiled.factor, _from_zero(more), _from_zero(after))
             if found is None or not self.allowed(node, found):
                 continue
             [own, *_] = filter(None, (*found.operands, *found.results))
@@ -123,6 +127,20 @@ class _Growth:
             if laid is not None and self.checked(node, laid):
                 self.take(node, laid)
                 return
+
+    def hold_small(self) -> None:
+        """Cut also what barriers hold that is small, where all of the region's ops read it in the same slices."""
+        for position in sorted(self.region.tiled, reverse=True):
+            node, tiled = self.graph.nodes[position], self.region.tiled[position]
+            if not isinstance(node.rule, BarrierRule):
+                continue
+            wanted = {}
+            for index, value in enumerate(node.results):
+                users = self.graph.tensors[value].users if tiled.results[index] is None else ()
+                forms = {read.operands[place] for user, place in users if (read := self.region.tiled.get(user))}
+                if len(forms) == 1 and (mapping := forms.pop()) is not None:
+                    wanted[value] = mapping
+            self.extend_by(node, {}, wanted)
 
     def choose(self, node: Node) -> TiledOp | None:
         mappings = self.region.mappings
@@ -163,9 +181,12 @@ def grow(
     allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once.
     """
     region = Region(seed, {seed: mapping})
-    _Growth(graph, region, follow, allowed, hopeless).run()
+    growth = _Growth(graph, region, follow, allowed, hopeless)
+    growth.run()
+    growth.hold_small()
     if region.tiled and region.joined is None:
         _add_between(graph, region, follow, allowed)
+        _add_behind_barriers(graph, region, follow)
     return region
 
 
@@ -239,6 +260,36 @@ def _add_between(
     _drop_unread(graph, region, candidates)
 
 
+def _add_behind_barriers(graph: Graph, region: Region, follow: Callable[[int], bool]) -> None:
+    """Add the small ops between what a barrier of the region holds unsplit and the region: weights that are converted.
+
+    They are the same in every tile. Outside they, and all that reads them, would wait for the loop of the barrier.
+    """
+    held = [position for position in region.tiled if isinstance(graph.nodes[position].rule, BarrierRule)]
+    added: list[int] = []
+    queue = [
+        value
+        for position in held
+        for value, mapping in zip(graph.nodes[position].results, region.tiled[position].results, strict=True)
+        if mapping is None
+    ]
+    while queue:
+        for user, _ in graph.tensors[queue.pop()].users:
+            node = graph.nodes[user]
+            if user in region.tiled or user == graph.terminator or len(added) >= _MOST_BETWEEN + 8 * len(region.tiled):
+                continue
+            if not node.traits & (Trait.POINTWISE | Trait.MOVES) or any(map(follow, (*node.operands, *node.results))):
+                continue
+            factor = unsplit(region.high, len(node.operands), len(node.results))
+            region.tiled[user] = TiledOp(user, factor, 1, 0, factor.operands, factor.results)
+            added.append(user)
+            queue += node.results
+    for position in sorted(added, reverse=True):
+        users = (user for value in graph.nodes[position].results for user, _ in graph.tensors[value].users)
+        if not any(user in region.tiled for user in users):
+            del region.tiled[position]
+
+
 def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
     """Take out the added ops that no tiled op reads in slices any more."""
     for position in sorted(candidates, reverse=True):
@@ -254,6 +305,17 @@ def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -
             del region.tiled[position]
             for value in results:
                 region.mappings.pop(value, None)
+
+
+def _extended(
+    node: Node, factor: Factor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
+) -> Factor | None:
+    """The factor with which more of a loop or a barrier is cut, if there is one."""
+    if isinstance(node.rule, BarrierRule):
+        return node.rule.extended(factor, operands, results)
+    if isinstance(node.rule, ControlRule) and isinstance(factor, ControlFactor):
+        return node.rule.extended(factor, operands, results)
+    return None
 
 
 def _from_zero(mappings: Mapping[int, DimMapping]) -> dict[int, DimMapping]:
