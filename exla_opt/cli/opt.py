@@ -48,7 +48,8 @@ reasons on standard error."""
 @click.option(
     "--target",
     metavar="DEVICE",
-    help="Fit into this device (or --memory-limit), by its real compiler: cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
+    help="Fit into this device (or --memory-limit), by its compiler where that is installed: "
+    "cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")

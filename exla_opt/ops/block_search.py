@@ -262,8 +262,27 @@ class BlockSearch:
         if source is not None and source.name == "stablehlo.while":
             self.want_sum(source.operands[ir.OpResult(value).result_number], op)
             return
+        if place is not None and self.add_up(place, value):
+            return
         needed = None if source is None or self.states.get(value) is not None else linear_operands(source, ())
         if not needed or source is None:
             raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
             self.want_sum(source.operands[index], op)
+
+    def add_up(self, place: int, value: ir.Value) -> bool:
+        """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""
+        op = self.ops[place]
+        is_read_once = len(list(value.uses)) == 1 and len(op.results) == 1
+        if place in self.tiles or not is_read_once or Trait.CONTROL_FLOW in traits_of(op.name):
+            return False
+        for factor in self.rules[self.numbers[place]].factors:
+            index = next((index for index, own in enumerate(factor.operands) if own is not None), None)
+            if index is None or factor.size != self.length or not adds_up(op, factor):
+                continue
+            laid = self.lay(factor, index, cast(DimMapping, factor.operands[index]))
+            if laid is not None:
+                self.add_tile(place, op, laid)
+                self.states[value] = Partial.SUM
+                return True
+        return False

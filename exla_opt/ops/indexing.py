@@ -51,9 +51,12 @@ def _dynamic_slice_tile(tile: Tile) -> list[ir.Value]:
     mapping, (low, high) = result_mapping(tile)
     lengths = integers(tile.op, "slice_sizes", [])
     operands = [tile.operands[0], *map(wide_enough, tile.operands[1:])]
+    start = operands[1 + mapping.dim]
     if tile.factor.operands[0] is None:
         last = build.shape_of(operands[0])[mapping.dim] - lengths[mapping.dim]
-        operands[1 + mapping.dim] = _moved_index(tile, operands[1 + mapping.dim], last, (low, high))
+        operands[1 + mapping.dim] = _moved_index(tile, start, last, (low, high))
+    else:  # XLA would add it, wherever it is, to the index at which the tile was cut
+        operands[1 + mapping.dim] = build.zeros(start.type)
     sizes = ir.DenseI64ArrayAttr.get(replaced(lengths, mapping.dim, high - low))
     return replace(tile, operands=operands).clone({"slice_sizes": sizes})
 

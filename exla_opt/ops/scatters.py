@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -30,6 +31,9 @@ def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, 
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     count = len(shapes.results)
     factors = [f for f in by_shardy if f.kind is Kind.INDEPENDENT and f.operands[0] and f.operands[count + 1]]
+    if _index_vectors(op.operands[count], numbers.index_vector_dim) == 1:
+        named = numbers.scattered_dims_to_operand_dims  # see the note on one update
+        factors = [f for f in factors if f.operands[0] and f.operands[0].dim not in named]
     for dim in sorted({*numbers.inserted_window_dims} & {*numbers.scattered_dims_to_operand_dims}):
         size = shapes.results[0][dim]
         if size > 1:
@@ -61,10 +65,46 @@ def _scatter_tile(tile: Tile) -> list[ir.Value]:
     if tile.factor.operands[at] is None and not is_indexed:
         return tile.clone()
     indices = wide_enough(tile.operands[at])
-    if mapping is not None and is_indexed:
-        column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
-        indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
-    return replace(tile, operands=[*tile.operands[:at], indices, *tile.operands[at + 1 :]]).clone()
+    if mapping is None or not is_indexed:
+        return replace(tile, operands=_with(tile, at, indices)).clone()
+    column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
+    indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
+    if _index_vectors(indices, numbers.index_vector_dim) > 1:
+        return replace(tile, operands=_with(tile, at, indices)).clone()
+    return _one_update(tile, indices, numbers.index_vector_dim, column)
+
+
+def _with(tile: Tile, place: int, value: ir.Value) -> list[ir.Value]:
+    """The operands of a tile with another one at `place`."""
+    return [*tile.operands[:place], value, *tile.operands[place + 1 :]]
+
+
+def _index_vectors(indices: ir.Value, vector_dim: int) -> int:
+    return prod(size for dim, size in enumerate(build.shape_of(indices)) if dim != vector_dim)
+
+
+def _one_update(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> list[ir.Value]:
+    """The tile of a scatter of one index vector, of which one entry is counted from where the tile begins.
+
+    NOTE [One update outside of a tile]
+
+    XLA:CPU makes a scatter of one update a read, a choice and a dynamic_update_slice, all at the index that it was
+    given: outside of the operand both are moved inside alike, and nothing changes. But where the operand is a
+    dynamic_slice, the tile of an argument, it reads from the argument at the sum of both indices, without moving the
+    second one inside: another row is written into the tile. So the index is moved inside here, and what is then written
+    there is left out.
+    """
+    place, count = tile.result_ranges[0], len(tile.op.results)
+    assert place is not None
+    several, at = prod(build.shape_of(indices)) > 1, build.scalar_i32(column)
+    entry = build.slice_along(indices, vector_dim, at, 1) if several else indices
+    number = build.with_shape(build.tensor_of(entry), [])
+    nearest = build.clamp(build.zeros(number), entry, build.splat(number, place[1] - place[0] - 1))
+    moved = build.update_along(indices, nearest, vector_dim, at) if several else nearest
+    written = replace(tile, operands=_with(tile, count, moved)).clone()
+    inside = stablehlo.compare(entry, nearest, stablehlo.ComparisonDirectionAttr.get("EQ"))
+    chosen = stablehlo.reshape(build.with_shape(build.tensor_of(inside), []), inside)
+    return [stablehlo.select(chosen, new, old) for new, old in zip(written, tile.operands[:count], strict=True)]
 
 
 def _counted_from(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> ir.Value:

@@ -29,6 +29,7 @@ from exla_opt.remarks import Kind, Reason, Remark
 
 from .choices import Choices
 from .choose import Choice
+from .draws import expand_draws
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from .loops import Refusal
@@ -50,7 +51,11 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         return []
     original = copy_of(module)
     try:
+        expanded = expand_draws(module, options)
         done, missed = _split(module, options)
+        if expanded and not done:
+            _restore(module, original)
+            done, missed = _split(module, options)
     except CannotOrder:  # loops that were planned apart, and each need what another one computes
         _restore(module, original)
         reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
