@@ -9,11 +9,11 @@ from dataclasses import replace
 from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.control_factors import ControlRule
-from exla_opt.ops.factor import unsplit
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
+from .behind_barriers import add_behind_barriers
 from .graph import (
     OUTSIDE,
     TILE_MARK,
@@ -186,7 +186,7 @@ def grow(
     growth.hold_small()
     if region.tiled and region.joined is None:
         _add_between(graph, region, follow, allowed)
-        _add_behind_barriers(graph, region, follow)
+        add_behind_barriers(graph, region, follow)
     return region
 
 
@@ -258,36 +258,6 @@ def _add_between(
             if mapping is not None:
                 region.mappings.setdefault(value, mapping)
     _drop_unread(graph, region, candidates)
-
-
-def _add_behind_barriers(graph: Graph, region: Region, follow: Callable[[int], bool]) -> None:
-    """Add the small ops between what a barrier of the region holds unsplit and the region: weights that are converted.
-
-    They are the same in every tile. Outside they, and all that reads them, would wait for the loop of the barrier.
-    """
-    held = [position for position in region.tiled if isinstance(graph.nodes[position].rule, BarrierRule)]
-    added: list[int] = []
-    queue = [
-        value
-        for position in held
-        for value, mapping in zip(graph.nodes[position].results, region.tiled[position].results, strict=True)
-        if mapping is None
-    ]
-    while queue:
-        for user, _ in graph.tensors[queue.pop()].users:
-            node = graph.nodes[user]
-            if user in region.tiled or user == graph.terminator or len(added) >= _MOST_BETWEEN + 8 * len(region.tiled):
-                continue
-            if not node.traits & (Trait.POINTWISE | Trait.MOVES) or any(map(follow, (*node.operands, *node.results))):
-                continue
-            factor = unsplit(region.high, len(node.operands), len(node.results))
-            region.tiled[user] = TiledOp(user, factor, 1, 0, factor.operands, factor.results)
-            added.append(user)
-            queue += node.results
-    for position in sorted(added, reverse=True):
-        users = (user for value in graph.nodes[position].results for user, _ in graph.tensors[value].users)
-        if not any(user in region.tiled for user in users):
-            del region.tiled[position]
 
 
 def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
