@@ -31,6 +31,8 @@ _SPLITTER = "tensor-splitter"
 _COMPILED = 3
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
+# What a remark with this code is about is not what holds the memory, though both are of one type and line.
+_NEVER_IN_MEMORY = "EX101"
 # Where nothing fits, so much more memory is as good.
 _ABOUT = 1.05
 # More than any tensor takes.
@@ -251,10 +253,20 @@ def _holder(found: _Attempt, names: Sequence[str], remarks: Sequence[Remark], li
     reasons = [
         remark.text
         for remark in remarks
-        if remark.kind is Kind.MISSED and (remark.location, remark.tensor) == (tensor.location, tensor.type)
+        if remark.kind is Kind.MISSED
+        and remark.code != _NEVER_IN_MEMORY
+        and (remark.location, remark.tensor) == (tensor.location, tensor.copy_of or tensor.type)
     ]
+    if tensor.copy_of is not None and tensor.op == "stablehlo.while":
+        reasons = ["made before a loop that reads slices of it"]
     if _SPLITTER not in names:
         reasons = [f"not split: {_SPLITTER} is not among the passes"]
     why = f": {reasons[0]}" if reasons else ""
-    held_too = f"its arguments and results ({format_size(held)}) and " if held > timeline.memory.temp else ""
-    return f"{held_too}{tensor.type} ({format_size(tensor.bytes)}) at {tensor.location}{why}"
+    listed = []
+    if held > tensor.bytes / 2:
+        listed.append(f"its arguments and results ({format_size(held)})")
+    rest = timeline.memory.peak - tensor.bytes - (held if listed else 0)
+    if rest > timeline.memory.peak / 4:
+        listed.append(f"{format_size(rest)} of tensors no larger")
+    listed.append(f"{tensor.name} ({format_size(tensor.bytes)}) at {tensor.location}{why}")
+    return f"{', '.join(listed[:-1])}{' and ' if listed[1:] else ''}{listed[-1]}"

@@ -68,6 +68,7 @@ class Block:
     donated: the tensors returned that are written over an argument, and that argument.
     kept: the tensors that are written although all that reads them could compute them.
     widened: the copy of 32-bit numbers that stands for a tensor of narrower ones, or from which that is rounded.
+    wider: the tensors in wider floats or integers than the program's own, and the element type that those have.
     behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
 
@@ -84,6 +85,7 @@ class Block:
     behind: dict[int, frozenset[int]] = field(default_factory=dict)
     widened: dict[int, int] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)
+    wider: dict[int, str] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -108,6 +110,7 @@ class Block:
             dict(self.behind),
             dict(self.widened),
             set(self.kept),
+            dict(self.wider),
         )
 
 

@@ -124,7 +124,7 @@ class Buffers:
             found = op.operands[1:2]
         elif op.name == "cholesky" or self.sorts_in_place(op):
             # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
-            found = op.operands
+            found = [value for value in op.operands if is_lent or not self.is_scattered(value)]
             if not self.machine.breadth_first:
                 known = () if result in self.block.viewed else op.operands
                 found = [value for value in known if self.has_type_of(value, result)]
@@ -135,7 +135,7 @@ class Buffers:
             found = [
                 value
                 for value, straight in read
-                if straight and self.has_type_of(value, result) and (is_lent or not self.is_one_of_several(value))
+                if straight and self.has_type_of(value, result) and (is_lent or not self.is_kept(value))
             ]
             found = [value for value in found if is_donated or self.is_for_one_result(kernel, value, result)]
         else:
@@ -155,12 +155,23 @@ class Buffers:
         readers = [other for other in others if result in inputs[other] or value in inputs[other]]
         return not readers or (len(readers) == 1 and self.block.ops[readers[0]].name == "reduce")
 
-    def is_one_of_several(self, value: int) -> bool:
-        """Whether an op makes the tensor together with others: only the kernel that picks it out may write over it."""
+    def is_kept(self, value: int) -> bool:
+        """Whether no kernel takes over the buffer of a temporary although it dies there.
+
+        What an op makes together with others only the kernel that picks it out may write over. What a scatter of
+        XLA:CPU has written only what updates it in place may.
+        """
         producer = self.producer(value)
         if not self.machine.breadth_first or producer is None:
             return False
-        return producer.name == "while" or len(producer.results) > 1
+        return producer.name == "while" or len(producer.results) > 1 or self.is_scattered(value)
+
+    def is_scattered(self, value: int) -> bool:
+        """Whether a scatter of XLA:CPU, and then at most what updates in place, has written the tensor."""
+        producer = self.producer(value) if self.machine.breadth_first else None
+        while producer is not None and producer.name == "dynamic_update_slice":
+            producer = self.producer(producer.operands[0])
+        return producer is not None and producer.name == "scatter"
 
     def has_type_of(self, one: int, other: int) -> bool:
         """Whether two tensors have the same shape and element type."""

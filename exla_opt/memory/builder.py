@@ -81,24 +81,28 @@ class Builder:
         self.add(Operation("splat", traits_of("stablehlo.constant"), (), (scalar,)))
         self.add_plain("broadcast_in_dim", (scalar,), (number,))
 
-    def fresh_wide(self, like: int, origin: ir.Value) -> int:
-        """The number of a tensor of 32-bit floats or integers, of the shape of a narrower one."""
+    def fresh_wide(self, like: int, origin: ir.Value, dtype: str = "") -> int:
+        """The number of a tensor of 32-bit floats or integers, or of `dtype`, of the shape of a narrower one."""
         block = self.block
         made = self.fresh(origin, block.shapes[like])
-        block.dtypes[made] = "f32" if "f" in block.dtypes[like] else "i32"
+        block.wider[made] = block.dtypes[like]
+        block.dtypes[made] = dtype or ("f32" if "f" in block.dtypes[like] else "i32")
+        if dtype == "f16":
+            block.sizes[made] //= 2
         return made
 
     def make_wide(self, number: int) -> None:
         """Keep a tensor of narrow floats as float32, as all its readers want it."""
         self.wide.add(number)
+        self.block.wider[number] = self.block.dtypes[number]
         self.block.dtypes[number] = "f32"
         self.block.sizes[number] = 4 * prod(self.block.shapes[number])
 
-    def widened(self, value: int, origin: ir.Value) -> int:
-        """The number of a tensor converted to 32-bit floats or integers; one copy serves all its readers."""
+    def widened(self, value: int, origin: ir.Value, dtype: str = "") -> int:
+        """The number of a tensor converted to 32-bit floats or integers, or to `dtype`; one copy serves all readers."""
         known = self.block.widened
-        if value not in known:
-            known[value] = self.fresh_wide(value, origin)
+        if value not in known or (dtype and self.block.dtypes[known[value]] != dtype):
+            known[value] = self.fresh_wide(value, origin, dtype)
             self.add_plain("convert", (value,), (known[value],))
         return known[value]
 

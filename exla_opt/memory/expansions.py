@@ -19,6 +19,7 @@ from .block import Operation
 from .builder import Builder
 from .dots import copied_order, merged_sides
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
+from .scatters import is_one_window, scatter_of_windows_wide, scatter_wide, update_window
 
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
@@ -57,9 +58,11 @@ def _expansion(
     if made.name == "sort" and is_top_k(op, types):
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
-        return scatter_of_windows
+        return scatter_of_windows_wide
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
         return update_window
+    if made.name == "scatter" and is_cpu and made.narrow:
+        return scatter_wide
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution":
         return _convolve if is_function or not is_cpu else _convolve_as_it_is
@@ -109,36 +112,6 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
         builder.block.sizes[number] = max(read, default=0)
     captures = builder.all_of(captured_values(op))
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
-
-
-def is_one_window(op: ir.Operation, types: Types) -> bool:
-    """Whether a scatter writes at one place only."""
-    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
-    shape = types.of(op.operands[1]).shape
-    return prod(size for dim, size in enumerate(shape) if dim != numbers.index_vector_dim) == 1
-
-
-def update_window(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A scatter at one place is an update of a slice to XLA."""
-    operand, indices, updates = made.operands
-    builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
-
-
-def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA:CPU finds where each window's element is, with a counter for each dimension, and scatters there."""
-    origin, block = op.results[0], builder.block
-    operand, updates, *init = made.operands
-    shape, source = block.shapes[operand], block.shapes[updates]
-    counters = tuple(builder.fresh(origin, shape) for _ in shape)
-    for counter in counters:
-        builder.add_plain("iota", (), (counter,))
-    found = (builder.fresh(origin, source, updates), *(builder.fresh(origin, source) for _ in shape))
-    builder.add_plain("reduce_window", (operand, *counters), found)
-    places = builder.fresh(origin, (prod(source), len(shape)))
-    builder.add_plain("concatenate", found[1:], (places,))
-    start = builder.fresh(origin, shape, made.results[0])
-    builder.add_plain("broadcast_in_dim", tuple(init), (start,))
-    builder.add_plain("scatter", (start, places, updates), made.results)
 
 
 def _is_sum_of_parts(op: ir.Operation) -> bool:

@@ -104,4 +104,6 @@ def _is_constant(block: Block, value: int) -> bool:
 def _like(around: Block, body: Block, value: int) -> int:
     if value in body.values:
         around.values[len(around.shapes)] = body.values[value]
+    if value in body.wider:
+        around.wider[len(around.shapes)] = body.wider[value]
     return around.add_tensor(body.shapes[value], body.sizes[value], body.dtypes[value])

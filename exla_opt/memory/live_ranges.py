@@ -73,7 +73,7 @@ class Run:
             known = self.loops.get(kernel)
             self.inner[step] = [known] if known is not None else [self.run_body(op, body) for body in op.bodies]
             scratch = self.inside(step) if op.bodies else scratch_of(self.buffers, op, step, self.mine)
-            scratch += self.widened_before(op) + op.scratch
+            scratch += sum(self.widened_before(op).values()) + op.scratch
             self.lives.append(self.live)
             self.scratches.append(scratch)
             self.peak = max(self.peak, self.live + scratch)
@@ -196,8 +196,8 @@ class Run:
             self.scratches[step] += self.inside(step) - before
         self.peak = max(map(add, self.lives, self.scratches), default=0)
 
-    def widened_before(self, op: Operation) -> int:
-        """The bytes of what is made wider before a loop that reads slices of it."""
+    def widened_before(self, op: Operation) -> dict[int, int]:
+        """What is made wider before a loop that reads slices of it, with the bytes of the copies."""
         return widened_before(self.buffers, op)
 
 

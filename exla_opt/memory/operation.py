@@ -60,6 +60,10 @@ def read_operation(
         return replace(
             made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow)
         )
+    if name == "scatter" and machine.widens:
+        values = zip(op.operands, operands, strict=True)
+        narrow = (number for value, number in values if widened_type(types.of(value).dtype))
+        return replace(made, narrow=frozenset(narrow))
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
     if name == "transpose":
@@ -92,6 +96,16 @@ def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
     """The operands and results whose numbers have less than 32 bits."""
     values = zip((*op.operands, *op.results), (*made.operands, *made.results), strict=True)
     return frozenset(number for value, number in values if 0 < _bits(element_type(value)) < 32)
+
+
+def widened_type(dtype: str) -> str:
+    """The element type in which XLA:CPU has floats that it has no arithmetic for; "" for all others.
+
+    It widens them whatever an op does with them, be it only to move them.
+    """
+    if dtype == "bf16":
+        return "f32"
+    return "f16" if dtype.startswith("f8") else ""
 
 
 def _computes(op: ir.Operation) -> bool:

@@ -29,7 +29,7 @@ def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
     if result not in product.narrow:
         builder.add(replace(product, operands=operands, narrow=frozenset()))
         return
-    if result == builder.of(origin) and _is_read_wide(origin):
+    if result == builder.of(origin) and is_read_wide(origin):
         builder.make_wide(result)
         builder.add(replace(product, operands=operands, narrow=frozenset()))
         return
@@ -38,10 +38,15 @@ def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
         builder.block.merged.remove(result)
         builder.block.merged.add(own)
     builder.add(replace(product, operands=operands, results=(own,), narrow=frozenset()))
-    builder.add(Operation("convert", _ROUND, (own,), (result,)))
+    add_rounded(builder, own, result)
 
 
-def _is_read_wide(value: ir.Value) -> bool:
+def add_rounded(builder: Builder, wide: int, result: int) -> None:
+    """Append the op that rounds wider floats to narrow ones."""
+    builder.add(Operation("convert", _ROUND, (wide,), (result,)))
+
+
+def is_read_wide(value: ir.Value) -> bool:
     """Whether a tensor is only read as float32."""
     readers = [use.owner.operation for use in value.uses]
     return bool(readers) and all(

@@ -29,6 +29,8 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
         return sum(sizes[value] for value in turned) + workspace
     if op.name == "reduce" and not is_short(op, machine):
         return _partial_sums(buffers, op) + _widened(buffers, op, step, mine)
+    if op.name == "scatter":
+        return _scattered(buffers, op, step, mine)
     if op.name == "triangular_solve":
         if len(buffers.block.shapes[op.operands[0]]) > 2:
             return sizes[op.operands[0]] + sizes[op.results[0]]
@@ -43,14 +45,14 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
     return sum(sizes[value] for value in copied - op.narrow) + _widened(buffers, op, step, mine)
 
 
-def widened_before(buffers: Buffers, op: Operation) -> int:
-    """The bytes of what XLA:CPU widens before a loop that reads slices of it: twice those of the narrow floats."""
+def widened_before(buffers: Buffers, op: Operation) -> dict[int, int]:
+    """What XLA:CPU widens before a loop that reads slices of it, with the bytes of the copies: twice its own."""
     if op.name != "while" or not buffers.machine.widens:
-        return 0
+        return {}
     # What an outer loop captures is widened before that one.
     block = buffers.block
-    own = (value for value in op.narrow if value in buffers.fusion.producer or value in block.arguments)
-    return sum(2 * block.sizes[value] for value in own)
+    own = (value for value in sorted(op.narrow) if value in buffers.fusion.producer or value in block.arguments)
+    return {value: 2 * block.sizes[value] for value in own}
 
 
 def _partial_sums(buffers: Buffers, op: Operation) -> int:
@@ -68,3 +70,13 @@ def _widened(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) 
         in_place = value in mine and (value in op.results or buffers.last.get(value) == step)
         needed += _WIDE * prod(block.shapes[value]) - (block.sizes[value] if in_place else 0)
     return needed
+
+
+def _scattered(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
+    """The bytes of the wider tensors that a scatter into narrow floats works on, which are twice as large.
+
+    Updates that it reads last are made wider where they are made.
+    """
+    sizes, updates = buffers.block.sizes, op.operands[len(op.results) + 1 :]
+    dying = {value for value in updates if value in mine and buffers.last.get(value) == step}
+    return sum(2 * sizes[value] - (sizes[value] if value in dying else 0) for value in op.narrow)

@@ -17,6 +17,7 @@ from exla_opt.ir.walk import main_function
 from .block import Operation
 from .live_ranges import Run, is_branch
 from .machine import CPU, Machine
+from .operation import widened_type
 from .peak import Memory, memory_of
 from .reading import read_block
 from .schedule import run_block
@@ -43,7 +44,8 @@ class LiveTensor:
     """One tensor in temporary memory.
 
     type: as in `2x3xf32`. op, location: those of the op that makes it. first, last: the points from and to which it
-    is alive.
+    is alive. copy_of: the type in the program, as in `2x3xbf16`, of a tensor that the compiler has in a wider one; None
+    for all others.
     """
 
     type: str
@@ -52,6 +54,12 @@ class LiveTensor:
     location: str
     first: int
     last: int
+    copy_of: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is: its type, or of what it is a wider copy."""
+        return self.type if self.copy_of is None else f"a copy of {self.copy_of} in {self.type.rpartition('x')[2]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +114,14 @@ class _Collected:
         for step, kernel in enumerate(run.order):
             op = run.block.ops[kernel]
             start = len(self.points)
-            taken = around + run.lives[step] + run.widened_before(op)
+            taken = around + run.lives[step] + sum(run.widened_before(op).values())
             scratch = 0 if op.bodies else run.scratches[step]
             self.points.append(Point(*_origin(run, op), depth, max(taken + scratch, 0)))
             for inner in run.inner[step]:
                 self.add(inner, depth + (op.name == _LOOP), taken - run.made_inside(op))
             spans.append((start, len(self.points) - 1))
+            for value, size in run.widened_before(op).items():
+                self.add_widened(run, op, value, size, *spans[-1])
         for value, born in run.born.items():
             died = run.died.get(value, len(spans) - 1)
             first, last = spans[born][0], spans[died][1] if died >= born else -1
@@ -122,9 +132,19 @@ class _Collected:
 
     def add_tensor(self, run: Run, value: int, first: int, last: int) -> None:
         block = run.block
-        kind = "x".join([*map(str, block.shapes[value]), block.dtypes[value]])
+        lengths = [*map(str, block.shapes[value])]
+        kind = "x".join([*lengths, block.dtypes[value]])
+        copy_of = "x".join([*lengths, block.wider[value]]) if value in block.wider else None
         origin = _place(block.values[value], "copy")
-        self.tensors.append(LiveTensor(kind, block.sizes[value], *origin, first, last))
+        self.tensors.append(LiveTensor(kind, block.sizes[value], *origin, first, last, copy_of))
+
+    def add_widened(self, run: Run, loop: Operation, value: int, size: int, first: int, last: int) -> None:
+        """Add the wider copy of a tensor of which a loop reads slices; the loop's place is its own."""
+        block = run.block
+        lengths = [*map(str, block.shapes[value])]
+        narrow = block.dtypes[value]
+        kind = "x".join([*lengths, widened_type(narrow)])
+        self.tensors.append(LiveTensor(kind, size, *_origin(run, loop), first, last, "x".join([*lengths, narrow])))
 
 
 def _origin(run: Run, op: Operation) -> tuple[str, str]:

@@ -6,9 +6,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.walk import terminator
 
-from .definition import BY_BLOCKS, NONE, SAME_OP, OpDefinition
-from .factor import Factor, Shapes
-from .pointwise import pointwise_factors
+from .definition import BY_BLOCKS, BY_PAIRS, NONE, SAME_OP, OpDefinition
 from .tie import Site, Spoken, tie, tie_pairs
 
 OPS: dict[str, OpDefinition] = {}
@@ -67,16 +65,11 @@ OPS["func.return"] = _RETURN
 OPS["stablehlo.return"] = _RETURN
 
 
-def _barrier_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Pointwise with one operand; with more, no factor is in all results."""
-    return pointwise_factors(op, shapes) if len(shapes.operands) == 1 else ()
-
-
 OPS["stablehlo.optimization_barrier"] = OpDefinition(
-    factors=_barrier_factors,
+    factors=BY_PAIRS,
     tile=SAME_OP,
     ties=tie_pairs,
     resize=NONE,
     combination=NONE,
-    reason="stablehlo.optimization_barrier holds several tensors together",
+    reason="stablehlo.optimization_barrier holds tensors that are cut in different ways",
 )

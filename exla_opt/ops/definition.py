@@ -21,7 +21,8 @@ class Stated(Enum):
     """What stands in the place of a rule.
 
     NONE: there is none. BY_TARGET: by the function that a custom_call calls. SAME_OP: the tile is the op itself on
-    slices. BY_FACTORS: what one factor fills is of one size. BY_BLOCKS: as the ops of its blocks say.
+    slices. BY_FACTORS: what one factor fills is of one size. BY_BLOCKS: as the ops of its blocks say. BY_PAIRS: each
+    operand with its result, whatever happens to the others.
     """
 
     NONE = "none"
@@ -29,6 +30,7 @@ class Stated(Enum):
     SAME_OP = "same op"
     BY_FACTORS = "by factors"
     BY_BLOCKS = "by blocks"
+    BY_PAIRS = "by pairs"
 
 
 _None = Literal[Stated.NONE]
@@ -37,6 +39,7 @@ BY_TARGET: Literal[Stated.BY_TARGET] = Stated.BY_TARGET
 SAME_OP: Literal[Stated.SAME_OP] = Stated.SAME_OP
 BY_FACTORS: Literal[Stated.BY_FACTORS] = Stated.BY_FACTORS
 BY_BLOCKS: Literal[Stated.BY_BLOCKS] = Stated.BY_BLOCKS
+BY_PAIRS: Literal[Stated.BY_PAIRS] = Stated.BY_PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class OpDefinition:
     factors: (
         Callable[[ir.Operation, Shapes], tuple[Factor, ...]]
         | ByShardy
-        | Literal[Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS]
+        | Literal[Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS, Stated.BY_PAIRS]
     )
     tile: Callable[[Tile], list[ir.Value]] | Literal[Stated.NONE, Stated.SAME_OP, Stated.BY_BLOCKS]
     ties: Callable[[Site], Iterable[int]] | Literal[Stated.NONE, Stated.BY_FACTORS]

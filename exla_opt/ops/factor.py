@@ -65,6 +65,15 @@ class Factor:
         """Whether a result is the same in every slice."""
         return self.kind is Kind.INDEPENDENT and self.results[index] is None and index not in self.summed
 
+    def is_unsplit(self) -> bool:
+        """Whether each tile has all of the op."""
+        return not any((*self.operands, *self.results))
+
+
+def unsplit(size: int, operands: int, results: int) -> Factor:
+    """The factor of an op that is the same in every tile. operands, results: how many it has."""
+    return Factor(Kind.INDEPENDENT, size, (None,) * operands, (None,) * results)
+
 
 @dataclass(frozen=True, slots=True)
 class LaidFactor:

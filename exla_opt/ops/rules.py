@@ -32,8 +32,9 @@ from . import (
     scatters,
     windows,
 )
+from .barriers import BarrierRule
 from .control_factors import ControlRule
-from .definition import BY_BLOCKS, BY_TARGET, NONE, ByShardy, OpDefinition
+from .definition import BY_BLOCKS, BY_PAIRS, BY_TARGET, NONE, ByShardy, OpDefinition
 from .effects import CUSTOM_CALL, has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_uncut
 from .shardy import RULE, RuleReader, annotated_copy
@@ -143,7 +144,10 @@ class _Reader:
         factors = NONE if definition is None else definition.factors
         if factors is BY_TARGET:
             return self.call(op, annotated, shapes)
-        if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS:
+        if factors is BY_PAIRS and shapes is not None and definition is not None:
+            own = pointwise.pointwise_factors(op, shapes) if len(shapes.operands) == 1 else ()
+            return BarrierRule(own, Reason("EX201", definition.reason), shapes.operands)
+        if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS or factors is BY_PAIRS:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
             return _rule(name, shapes, factors(op, shapes), definition.reason)

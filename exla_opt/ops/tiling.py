@@ -49,6 +49,8 @@ def build_tile(
     if factor.kind is Kind.REDUCING and (widens or _combination(op).converts):
         types = state_types(op, factor)
     tile = Tile(op, factor, operands, start, operand_ranges, result_ranges, tuple(types))
+    if factor.is_unsplit():
+        return tile.clone()
     rule = OPS[op.name].tile
     if rule is BY_BLOCKS:
         return build_control(tile, build_tile)

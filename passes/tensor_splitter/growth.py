@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
+from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.control_factors import ControlRule
-from exla_opt.ops.rules import DimMapping, Factor, Kind
+from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
+from .behind_barriers import add_behind_barriers
+from .between import add_between
 from .graph import (
     OUTSIDE,
     TILE_MARK,
@@ -25,10 +27,6 @@ from .graph import (
     updates_in_place,
 )
 from .region import Region
-
-# What lies directly between the big tensors of a region is near them: the search goes no further than this many
-# ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
-_MOST_BETWEEN = 64
 
 
 class _Growth:
@@ -95,20 +93,22 @@ class _Growth:
                 self.queue.append(value)
 
     def extend(self, node: Node) -> None:
-        """Cut more of a loop that is cut already: what the region has cut since, and the loop does not."""
+        """Cut more of a loop or a barrier that is cut already: what the region has cut since, and the op does not."""
+        if isinstance(node.rule, (BarrierRule, ControlRule)):
+            self.extend_by(node, self.region.mappings, self.region.mappings)
+
+    def extend_by(self, node: Node, reads: Mapping[int, DimMapping], makes: Mapping[int, DimMapping]) -> None:
+        """Cut more of a loop or a barrier. reads, makes: how operands and results are wanted, by tensor."""
         tiled = self.region.tiled[node.position]
-        if not isinstance(node.rule, ControlRule) or not isinstance(tiled.factor, ControlFactor):
-            return
-        wanted = self.region.mappings
         operands = {
-            index: wanted[value]
+            index: reads[value]
             for index, value in enumerate(node.operands)
-            if value in wanted and tiled.operands[index] is None and index not in tiled.factor.summed
+            if value in reads and tiled.operands[index] is None and index not in tiled.factor.summed
         }
         results = {
-            index: wanted[value]
+            index: makes[value]
             for index, value in enumerate(node.results)
-            if value in wanted and tiled.factor.is_same(index)
+            if value in makes and tiled.factor.is_same(index)
         }
         if any(mapping.low != -tiled.offset for mapping in (*operands.values(), *results.values())):
             return
@@ -129,12 +129,9 @@ class _Growth:
             shape = self.graph.tensors[value].type.shape
             if not tiled.factor.is_same(index) or value in self.region.mappings or not self.follow(value):
                 continue
-            for dim in sorted(range(len(shape)), key=lambda dim: dim != own.dim):
-                more = (
-                    self.extended(node, tiled, {}, {index: replace(own, dim=dim)})
-                    if shape[dim] == own.length * own.inner
-                    else None
-                )
+            dims = [dim for dim, size in enumerate(shape) if size == own.length * own.inner]
+            for dim in sorted(dims, key=lambda dim: dim != own.dim):
+                more = self.extended(node, tiled, {}, {index: replace(own, dim=dim)})
                 if more is not None:
                     tiled = more
                     break
@@ -143,13 +140,26 @@ class _Growth:
     def extended(
         self, node: Node, tiled: TiledOp, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
     ) -> TiledOp | None:
-        """A loop that is cut, cut in more operands and results; None where it cannot be."""
-        assert isinstance(node.rule, ControlRule) and isinstance(tiled.factor, ControlFactor)
-        found = node.rule.extended(tiled.factor, _from_zero(operands), _from_zero(results))
+        """A loop or a barrier that is cut, cut in more operands and results; None where it cannot be."""
+        found = _extended(node, tiled.factor, _from_zero(operands), _from_zero(results))
         if found is None or not self.allowed(node, found):
             return None
         [own, *_] = filter(None, (*found.operands, *found.results))
         return self.checked(node, lay_op(node, found, own, replace(own, low=-tiled.offset)))
+
+    def hold_small(self) -> None:
+        """Cut also what barriers hold that is small, where all of the region's ops read it in the same slices."""
+        for position in sorted(self.region.tiled, reverse=True):
+            node, tiled = self.graph.nodes[position], self.region.tiled[position]
+            if not isinstance(node.rule, BarrierRule):
+                continue
+            wanted = {}
+            for index, value in enumerate(node.results):
+                users = self.graph.tensors[value].users if tiled.results[index] is None else ()
+                forms = {read.operands[place] for user, place in users if (read := self.region.tiled.get(user))}
+                if len(forms) == 1 and (mapping := forms.pop()) is not None:
+                    wanted[value] = mapping
+            self.extend_by(node, {}, wanted)
 
     def choose(self, node: Node) -> TiledOp | None:
         mappings = self.region.mappings
@@ -190,97 +200,24 @@ def grow(
     allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once.
     """
     region = Region(seed, {seed: mapping})
-    _Growth(graph, region, follow, allowed, hopeless).run()
+    growth = _Growth(graph, region, follow, allowed, hopeless)
+    growth.run()
+    growth.hold_small()
     if region.tiled and region.joined is None:
-        _add_between(graph, region, follow, allowed)
+        add_between(graph, region, follow, allowed)
+        add_behind_barriers(graph, region, follow)
     return region
 
 
-def _wanted_slices(region: Region, nodes: Iterable[int], graph: Graph) -> dict[int, DimMapping]:
-    """The tensors that `nodes` read in slices and nobody in the region makes."""
-    wanted: dict[int, DimMapping] = {}
-    for position in nodes:
-        tiled = region.tiled[position]
-        for value, mapping in zip(graph.nodes[position].operands, tiled.operands, strict=True):
-            if mapping is not None and value not in region.mappings:
-                wanted.setdefault(value, mapping)
-    return wanted
-
-
-def _add_between(
-    graph: Graph, region: Region, follow: Callable[[int], bool], allowed: Callable[[Node, Factor], bool]
-) -> None:
-    """Add the small ops that lead from the region back into it, and the cheap ones that feed it.
-
-    Walking back from what tiled ops read in slices finds the candidates; a walk forward over them keeps
-    those that a tiled op feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
-    """
-    first = min(region.tiled)
-    wanted = _wanted_slices(region, sorted(region.tiled), graph)
-    candidates: dict[int, TiledOp] = {}
-    queue = deque(wanted)
-    most = _MOST_BETWEEN + 8 * len(region.tiled)
-    while queue and len(candidates) < most:
-        value = queue.popleft()
-        tensor = graph.tensors[value]
-        position = tensor.producer
-        if position == OUTSIDE or position in region.tiled or position in candidates:
-            continue
-        node = graph.nodes[position]
-        if position < first and Trait.CHEAP not in node.traits:
-            continue
-        if any(follow(other) for other in (*node.operands, *node.results)):
-            continue  # another region's big tensor: this one ends here
-        tiled = tiled_from_result(node, tensor.result_index, wanted[value])
-        if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or not allowed(node, tiled.factor):
-            continue
-        if tiled.factor.summed or TILE_MARK in node.op.attributes:
-            continue
-        if any(wanted.get(v, s) != s for v, s in zip(node.results, tiled.results, strict=True)):
-            continue
-        candidates[position] = tiled
-        for operand, mapping in zip(node.operands, tiled.operands, strict=True):
-            if mapping is not None and operand not in wanted and operand not in region.mappings:
-                wanted[operand] = mapping
-                queue.append(operand)
-
-    # What depends on the region. A cheap op that does not feeds nobody: its small readers are there before the loop.
-    from_region: dict[int, DimMapping | None] = {}
-    for position, tiled in sorted((region.tiled | candidates).items()):
-        node = graph.nodes[position]
-        fed = position in region.tiled or any(
-            mapping is not None and from_region.get(value) == mapping
-            for value, mapping in zip(node.operands, tiled.operands, strict=True)
-        )
-        if fed:
-            from_region.update(zip(node.results, tiled.results, strict=True))
-        if fed or Trait.CHEAP in node.traits:
-            region.tiled[position] = tiled
-    for position in candidates:
-        if position not in region.tiled:
-            continue
-        tiled = region.tiled[position]
-        for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
-            if mapping is not None:
-                region.mappings.setdefault(value, mapping)
-    _drop_unread(graph, region, candidates)
-
-
-def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
-    """Take out the added ops that no tiled op reads in slices any more."""
-    for position in sorted(candidates, reverse=True):
-        if position not in region.tiled:
-            continue
-        results = graph.nodes[position].results
-        read = any(
-            user in region.tiled and index >= 0 and region.tiled[user].operands[index] == region.mappings.get(value)
-            for value in results
-            for user, index in graph.tensors[value].users
-        )
-        if not read:
-            del region.tiled[position]
-            for value in results:
-                region.mappings.pop(value, None)
+def _extended(
+    node: Node, factor: Factor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
+) -> Factor | None:
+    """The factor with which more of a loop or a barrier is cut, if there is one."""
+    if isinstance(node.rule, BarrierRule):
+        return node.rule.extended(factor, operands, results)
+    if isinstance(node.rule, ControlRule) and isinstance(factor, ControlFactor):
+        return node.rule.extended(factor, operands, results)
+    return None
 
 
 def _from_zero(mappings: Mapping[int, DimMapping]) -> dict[int, DimMapping]:

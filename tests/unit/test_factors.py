@@ -955,7 +955,7 @@ REFUSALS = [
         ),
         "custom_call @lapack_dgetrf_ffi needs its dimensions 0 and 1 whole",
     ),
-    (Row("stablehlo.optimization_barrier", "6x4xf32 6x4xf32", "6x4xf32 6x4xf32", ""), "holds several tensors together"),
+    (Row("stablehlo.optimization_barrier", "6x4xf32 6x4xf32", "6x4xf32 6x4xf32", ""), "holds tensors that are cut in different ways"),
     (Row("stablehlo.unary_einsum", "6x4xf32", "6xf32", "", 'einsum_config = "ij->i"'), "no splitting rule for stablehlo.unary_einsum"),
     (Row("stablehlo.torch_index_select", "6x4xf32 5xi32", "5x4xf32", "", "dim = 0 : i64, batch_dims = 0 : i64"), "torch_index_select"),
     (Row("stablehlo.add", "f32 f32", "f32", ""), "stablehlo.add has nothing else to cut"),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
@@ -302,3 +306,55 @@ def test_the_last_bytes_are_not_bought_with_tiny_slices() -> None:
     least = min(peak for _, peak in tried)
     about = [sizes.slice_bytes for sizes, peak in tried if peak <= 1.05 * least]
     assert not found.fits and found.options.slice_bytes == max(about) > min(about)
+
+
+def held(
+    function: Callable[..., Any],
+    *arguments: jax.ShapeDtypeStruct,
+    limit: int,
+    names: Sequence[str] = DEFAULT_PASSES,
+) -> str:
+    """What holds up a limit that a function of JAX does not meet."""
+    text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
+    module = parse_module("function", text.encode(), new_context()).module
+    found = fit(module, names, Options(), limit)
+    assert not found.fits
+    return found.held_by
+
+
+def test_a_wider_copy_that_holds_up_a_limit_is_named() -> None:
+    table = jax.ShapeDtypeStruct((10_000, 64), jnp.bfloat16)
+    indices, updates = jax.ShapeDtypeStruct((100,), jnp.int32), jax.ShapeDtypeStruct((100, 64), jnp.bfloat16)
+    text = held(lambda t, i, u: t.at[i].add(u), table, indices, updates, limit=4 * 10**6)
+    assert text.startswith("its arguments and results (2.57MB) and a copy of 10000x64xbf16 in f32 (2.56MB) at ")
+
+
+def test_what_is_never_in_memory_holds_up_nothing() -> None:
+    text = """
+func.func @main(%x: tensor<65536xf32>) -> tensor<f32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.multiply %x, %x : tensor<65536xf32> loc("one line")
+  %1 = stablehlo.add %0, %x : tensor<65536xf32> loc("another")
+  %2 = "stablehlo.sort"(%1) <{dimension = 0 : i64}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %4 = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %4 : tensor<i1>
+  }) : (tensor<65536xf32>) -> tensor<65536xf32> loc("one line")
+  %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0] :
+    (tensor<65536xf32>, tensor<f32>) -> tensor<f32>
+  return %3 : tensor<f32>
+}"""
+    found = fit(parse_module("m.mlir", text.encode(), new_context()).module, DEFAULT_PASSES, Options(), 300_000)
+    assert "65536xf32 (262KB) at one line: not split: " in found.held_by
+    assert "never in memory" not in found.held_by
+
+
+def test_equal_tensors_that_hold_up_a_limit_together_are_counted() -> None:
+    def function(x: jax.Array) -> jax.Array:
+        a = x @ x
+        b = a @ a
+        c = b @ b
+        return ((c @ b) @ a).sum()
+
+    text = held(function, jax.ShapeDtypeStruct((500, 500), jnp.float32), limit=2 * 10**6, names=("normalise",))
+    assert text.startswith("its arguments and results (1MB), 3MB of tensors no larger and 500x500xf32 (1MB) at ")

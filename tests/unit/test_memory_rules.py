@@ -12,13 +12,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from exla_opt.ir.context import new_context
-from exla_opt.ir.read import parse_module
-from exla_opt.ir.write import serialise
-from exla_opt.memory.peak import Memory, predict
-from exla_opt.options import Options
-from exla_opt.pipeline import run_pipeline
-from exla_opt.runtime.memory import measure_memory
+from tests.predictions import cpu_memories
 
 SIZE = 320
 
@@ -265,20 +259,9 @@ _NEWER = {
 EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else _NEWER
 
 
-def memories(name: str) -> tuple[Memory, Memory]:
-    """What is predicted for an idiom, and what XLA plans."""
-    function, arguments = IDIOMS[name]
-    jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
-    text = str(jitted.lower(*arguments).compiler_ir("stablehlo"))
-    with new_context() as context:
-        module = parse_module(name, text.encode(), context).module
-        run_pipeline(module, ("normalise",), Options())
-        return predict(module), measure_memory(serialise(module, "bytecode"))
-
-
 @pytest.mark.parametrize("name", IDIOMS)
 def test_idiom(name: str) -> None:
-    memory, true = memories(name)
+    memory, true = cpu_memories(name, *IDIOMS[name])
     assert not memory.unknown
     assert (memory.arguments, memory.results) == (true.arguments, true.results)
     assert abs(memory.temp - true.temp) <= EXCEPTIONS.get(name, NEAR) * true.peak + 4096, (memory.temp, true.temp)

@@ -28,7 +28,7 @@ NO_ROW = {
     "stablehlo.set_dimension_size": "its result has no fixed shape",
 }
 ALLOWED = {
-    "factors": (Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS),
+    "factors": (Stated.NONE, Stated.BY_TARGET, Stated.BY_BLOCKS, Stated.BY_PAIRS),
     "tile": (Stated.NONE, Stated.SAME_OP, Stated.BY_BLOCKS),
     "ties": (Stated.NONE, Stated.BY_FACTORS),
     "resize": (Stated.NONE,),

@@ -99,6 +99,7 @@ def test_data(tmp_path: Path) -> None:
         "location": f"{source}:3:10",
         "first": 0,
         "last": 1,
+        "copy_of": None,
     }
     assert {point["depth"] for point in after["points"]} == {0, 1}
 

@@ -18,14 +18,8 @@ from exla_opt.ops.traits import Trait
 from ..block import Block, Operation
 from ..builder import Builder
 from ..dots import copied_order
-from ..expansions import (
-    SCANNED_AT_ONCE,
-    is_long_scan,
-    is_one_window,
-    make_dot,
-    scatter_of_windows,
-    update_window,
-)
+from ..expansions import SCANNED_AT_ONCE, is_long_scan, make_dot
+from ..scatters import is_one_window, scatter_of_windows, update_window
 from .convolutions import is_written_in, make_convolution
 from .dots import is_vector_product, make_vector_product
 from .libraries import call_library

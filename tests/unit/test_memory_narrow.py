@@ -1,0 +1,82 @@
+"""The predicted memory of floats that XLA:CPU widens, and of what a scatter has written, against what it plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from tests.predictions import cpu_memories
+
+ROWS, COLUMNS, UPDATED = 20_000, 64, 800
+NEAR = 0.05
+
+
+def of(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def table(dtype: Any = jnp.float32) -> tuple[Any, ...]:
+    """A table, the rows of it that are updated, and the updates."""
+    return of(ROWS, COLUMNS, dtype=dtype), of(UPDATED, dtype=jnp.int32), of(UPDATED, COLUMNS, dtype=dtype)
+
+
+def add(t: Any, i: Any, u: Any) -> Any:
+    return t.at[i].add(u)
+
+
+def add_step_by_step(start: Any, i: Any, u: Any) -> Any:
+    return lax.fori_loop(0, 4, lambda k, t: add(t, i + k, u), start)
+
+
+def gradient_of_rows(t: Any, i: Any, y: Any) -> Any:
+    return jax.grad(lambda t: (t[i].astype(jnp.float32).sum(1) * y).sum())(t)
+
+
+BF16, F16, F8 = jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "bf16 added": (add, table(BF16)),
+    "bf16 added in place": (jax.jit(add, donate_argnums=0), table(BF16)),
+    "bf16 only written": (lambda t, i, u: t.at[i].set(u), table(BF16)),
+    "bf16, the larger": (lambda t, i, u: t.at[i].max(u), table(BF16)),
+    "bf16 at places that differ": (lambda t, i, u: t.at[i].add(u, unique_indices=True), table(BF16)),
+    "bf16 added to zeros": (lambda t, i, u: add(jnp.zeros_like(t), i, u), table(BF16)),
+    "bf16 added twice": (lambda t, i, u: add(add(t, i, u), i + 1, u), table(BF16)),
+    "bf16 added and read as f32": (lambda t, i, u: jnp.sin(add(t, i, u).astype(jnp.float32)), table(BF16)),
+    "bf16 added and summed": (lambda t, i, u: add(t, i, u).sum(0), table(BF16)),
+    "bf16 added in a loop": (add_step_by_step, table(BF16)),
+    "a gradient in bf16": (gradient_of_rows, (*table(BF16)[:2], of(UPDATED))),
+    "a step along a gradient in bf16": (
+        lambda t, i, y: t - BF16(0.1) * gradient_of_rows(t, i, y),
+        (*table(BF16)[:2], of(UPDATED)),
+    ),
+    "bf16 at one place": (lambda t, i, u: t.at[i[0]].add(u[0]), table(BF16)),
+    "f16 added": (add, table(F16)),
+    "f16 added in a loop": (add_step_by_step, table(F16)),
+    "f8 added": (add, table(F8)),
+    "f8 only written": (lambda t, i, u: t.at[i].set(u), table(F8)),
+    "int16 added": (add, table(jnp.int16)),
+    "elementwise behind a scatter": (lambda t, i, u: jnp.sin(add(2 * t, i, u)).sum(0), table()),
+    "a product of two scatters": (lambda t, i, u: (add(2 * t, i, u) * add(3 * t, i + 1, u)).sum(0), table()),
+    "a sort behind a scatter": (lambda t, i, u: jnp.sort(add(2 * t, i, u), axis=0).sum(0), table()),
+    "an update behind a scatter": (
+        lambda t, i, u: jnp.sin(lax.dynamic_update_slice(add(2 * t, i, u), u, (i[0], 0))).sum(0),
+        table(),
+    ),
+    "elementwise behind a scatter, returned": (lambda t, i, u: jnp.sin(add(2 * t, i, u)), table()),
+    "elementwise behind a scatter in a loop": (
+        lambda t, i, u: lax.map(lambda k: jnp.sin(add(t * k, i, u)).sum(0), jnp.arange(4.0)),
+        table(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    memory, true = cpu_memories(name, *PROGRAMS[name])
+    assert not memory.unknown
+    assert abs(memory.temp - true.temp) <= NEAR * true.peak + 4096, (memory.temp, true.temp)
