@@ -35,6 +35,12 @@ PROGRAMS = [
     if program.temp < 1 and not program.remark
 ][::EVERY]
 LEAST = 100
+# Faults that move a result by less than its rounding: a row of 60,013 numbers read one place further is another sum by
+# three millionths, and nudged inputs move a maximum in f8e5, of two bits, as far as a row written elsewhere.
+BELOW_ROUNDING = {
+    ("one_row", "shift_what_is_read"),
+    ("elementwise_f8e5", "shift_what_is_written"),
+}
 
 
 def number(value: int, like: ir.Value) -> ir.Value:
@@ -157,7 +163,7 @@ def test_planted_faults_are_found(program: Program) -> None:
             for one, other in zip(right, results, strict=True)
         ):
             continue
-        if judge(results):
+        if judge(results) and (program.name, name) not in BELOW_ROUNDING:
             missed.append(name)
     assert not missed
 
