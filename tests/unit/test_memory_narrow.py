@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ from jax import lax
 
 from tests.predictions import cpu_memories
 
+# Newer releases scatter into bf16 as it is, and widen the result.
+FITTED = version("jaxlib").startswith("0.10.")
 ROWS, COLUMNS, UPDATED = 20_000, 64, 800
 NEAR = 0.05
 
@@ -75,6 +78,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.skipif(not FITTED, reason="the model is fitted to jaxlib 0.10 here")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     memory, true = cpu_memories(name, *PROGRAMS[name])
