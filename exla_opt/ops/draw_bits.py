@@ -15,21 +15,14 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 
+# The default is Philox where XLA expands the op, on CPUs and GPUs.
+_PHILOX = ("PHILOX", "DEFAULT")
 _PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)
 _PHILOX_ROUNDS = 10
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY = 0x1BD11BDA
 _WIDTHS = (8, 16, 32, 64)
-
-
-def algorithm_of(op: ir.Operation) -> str:
-    """The generator of an rng_bit_generator: PHILOX, THREE_FRY, or "" for one that is not known.
-
-    The default is Philox where XLA expands the op, on CPUs and GPUs.
-    """
-    name = stablehlo.RngAlgorithmAttr(op.attributes["rng_algorithm"]).value
-    return {"DEFAULT": "PHILOX"}.get(name, name)
 
 
 def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
@@ -40,22 +33,19 @@ def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     """
     if op.name != "stablehlo.rng_bit_generator":
         return None
-    algorithm = algorithm_of(op)
+    algorithm = stablehlo.RngAlgorithmAttr(op.attributes["rng_algorithm"]).value
     kind, state = build.tensor_of(op.results[1]), op.operands[0]
-    element, states = ir.IntegerType(kind.element_type) if _is_integer(kind) else None, build.shape_of(state)
-    if element is None or element.width not in _WIDTHS or str(build.tensor_of(state).element_type) != "ui64":
+    states = build.shape_of(state)
+    if not isinstance(kind.element_type, ir.IntegerType) or str(build.tensor_of(state).element_type) != "ui64":
         return None
-    if not kind.rank or not prod(kind.shape):
+    element = ir.IntegerType(kind.element_type)
+    if element.width not in _WIDTHS or not kind.rank or not prod(kind.shape):
         return None
-    if algorithm == "PHILOX" and states in ([2], [3]):
+    if algorithm in _PHILOX and states in ([2], [3]):
         return _philox(state, kind, element)
     if algorithm == "THREE_FRY" and states == [2]:
         return _threefry(state, kind, element)
     return None
-
-
-def _is_integer(kind: ir.RankedTensorType) -> bool:
-    return isinstance(kind.element_type, ir.IntegerType)
 
 
 def _philox(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value] | None:
@@ -134,15 +124,11 @@ def _vector(numbers: Sequence[ir.Value]) -> ir.Value:
 def _index(shape: Sequence[int]) -> ir.Value:
     """The place of every element in the order of memory, in ui64."""
     kind = ir.RankedTensorType.get(list(shape), _unsigned(64))
-    total: ir.Value | None = None
-    for dim, size in enumerate(shape):
-        if size == 1 and not (total is None and dim == len(shape) - 1):
-            continue
-        stride = prod(shape[dim + 1 :])
-        own = stablehlo.iota(kind, dim)
-        own = own if stride == 1 else stablehlo.multiply(own, build.splat(kind, stride))
-        total = own if total is None else stablehlo.add(total, own)
-    assert total is not None
+    total = stablehlo.iota(kind, len(shape) - 1)
+    for dim, size in enumerate(shape[:-1]):
+        if size > 1:
+            stride = build.splat(kind, prod(shape[dim + 1 :]))
+            total = stablehlo.add(stablehlo.multiply(stablehlo.iota(kind, dim), stride), total)
     return total
 
 

@@ -15,7 +15,7 @@ from .factor import DimMapping, Factor, Kind, Shapes, independent
 from .indexing import tie_indices, wide_enough
 from .reducers import body_of, componentwise, rounds
 from .tie import Site, Spoken, all_same, tie, tie_part
-from .tile import Tile
+from .tile import Tile, replaced
 
 OPS: dict[str, OpDefinition] = {}
 
@@ -66,17 +66,12 @@ def _scatter_tile(tile: Tile) -> list[ir.Value]:
         return tile.clone()
     indices = wide_enough(tile.operands[at])
     if mapping is None or not is_indexed:
-        return replace(tile, operands=_with(tile, at, indices)).clone()
+        return replace(tile, operands=replaced(tile.operands, at, indices)).clone()
     column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
     indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
     if _index_vectors(indices, numbers.index_vector_dim) > 1:
-        return replace(tile, operands=_with(tile, at, indices)).clone()
+        return replace(tile, operands=replaced(tile.operands, at, indices)).clone()
     return _one_update(tile, indices, numbers.index_vector_dim, column)
-
-
-def _with(tile: Tile, place: int, value: ir.Value) -> list[ir.Value]:
-    """The operands of a tile with another one at `place`."""
-    return [*tile.operands[:place], value, *tile.operands[place + 1 :]]
 
 
 def _index_vectors(indices: ir.Value, vector_dim: int) -> int:
@@ -101,7 +96,7 @@ def _one_update(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> 
     number = build.with_shape(build.tensor_of(entry), [])
     nearest = build.clamp(build.zeros(number), entry, build.splat(number, place[1] - place[0] - 1))
     moved = build.update_along(indices, nearest, vector_dim, at) if several else nearest
-    written = replace(tile, operands=_with(tile, count, moved)).clone()
+    written = replace(tile, operands=replaced(tile.operands, count, moved)).clone()
     inside = stablehlo.compare(entry, nearest, stablehlo.ComparisonDirectionAttr.get("EQ"))
     chosen = stablehlo.reshape(build.with_shape(build.tensor_of(inside), []), inside)
     return [stablehlo.select(chosen, new, old) for new, old in zip(written, tile.operands[:count], strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -14,6 +15,7 @@ from .factor import DimMapping, Factor
 from .shardy import RULE
 
 Range = tuple[int, int]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,9 @@ def result_mapping(tile: Tile) -> tuple[DimMapping, Range]:
     return mapping, place
 
 
-def replaced(numbers: Sequence[int], dim: int, number: int) -> list[int]:
-    """The numbers with another one at `dim`."""
-    return [*numbers[:dim], number, *numbers[dim + 1 :]]
+def replaced(items: Sequence[_Item], place: int, item: _Item) -> list[_Item]:
+    """The items, sizes or operands say, with another one at `place`."""
+    return [*items[:place], item, *items[place + 1 :]]
 
 
 def read_padded(
