@@ -94,12 +94,17 @@ class _Growth:
 
     def extend(self, node: Node) -> None:
         """Cut more of a loop or a barrier that is cut already: what the region has cut since, and the op does not."""
-        if isinstance(node.rule, (BarrierRule, ControlRule)):
-            self.extend_by(node, self.region.mappings, self.region.mappings)
-
-    def extend_by(self, node: Node, reads: Mapping[int, DimMapping], makes: Mapping[int, DimMapping]) -> None:
-        """Cut more of a loop or a barrier. reads, makes: how operands and results are wanted, by tensor."""
         tiled = self.region.tiled[node.position]
+        more = self.extended_by(node, tiled, self.region.mappings, self.region.mappings)
+        if more is not tiled:
+            self.take(node, more)
+
+    def extended_by(
+        self, node: Node, tiled: TiledOp, reads: Mapping[int, DimMapping], makes: Mapping[int, DimMapping]
+    ) -> TiledOp:
+        """A loop or a barrier with more of it cut, if that can be. reads, makes: what is wanted how, by tensor."""
+        if not isinstance(node.rule, (BarrierRule, ControlRule)):
+            return tiled
         operands = {
             index: reads[value]
             for index, value in enumerate(node.operands)
@@ -111,14 +116,12 @@ class _Growth:
             if value in makes and tiled.factor.is_same(index)
         }
         if any(mapping.low != -tiled.offset for mapping in (*operands.values(), *results.values())):
-            return
+            return tiled
         for more, after in ((operands, results), ({}, results), (operands, {})):
-            if not more and not after:
-                continue
-            laid = self.extended(node, tiled, more, after)
+            laid = self.extended(node, tiled, more, after) if more or after else None
             if laid is not None:
-                self.take(node, laid)
-                return
+                return laid
+        return tiled
 
     def with_other_results(self, node: Node, tiled: TiledOp) -> TiledOp:
         """A loop that is cut, with those of its big results cut as well of which every tile would compute all."""
@@ -159,13 +162,16 @@ class _Growth:
                 forms = {read.operands[place] for user, place in users if (read := self.region.tiled.get(user))}
                 if len(forms) == 1 and (mapping := forms.pop()) is not None:
                     wanted[value] = mapping
-            self.extend_by(node, {}, wanted)
+            more = self.extended_by(node, tiled, {}, wanted)
+            if more is not tiled:
+                self.take(node, more)
 
     def choose(self, node: Node) -> TiledOp | None:
         mappings = self.region.mappings
         for index, value in enumerate(node.results):
             if value in mappings:
-                return self.checked(node, tiled_from_result(node, index, mappings[value]))
+                tiled = tiled_from_result(node, index, mappings[value])
+                return self.checked(node, tiled and self.extended_by(node, tiled, mappings, mappings))
         for index, value in enumerate(node.operands):
             tiled = tiled_from_operand(node, index, mappings[value]) if value in mappings else None
             if tiled := self.checked(node, tiled):
@@ -173,7 +179,7 @@ class _Growth:
         return None
 
     def checked(self, node: Node, tiled: TiledOp | None) -> TiledOp | None:
-        """The tiled op op, unless one of its results is already cut in another way."""
+        """The tiled op, unless one of its results is already cut in another way."""
         if tiled is None:
             return None
         for value, mapping in zip(node.results, tiled.results, strict=True):
