@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from jaxlib.mlir import ir
@@ -18,8 +19,10 @@ from exla_opt.ops.traits import Trait, traits_of
 from .block import Operation
 from .builder import Builder
 from .dots import copied_order, merged_sides
+from .machine import Machine
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
-from .scatters import is_one_window, scatter_of_windows_wide, scatter_wide, update_window
+from .scatters import is_one_window, scatter_of_windows, update_window
+from .widening import Append, add_widened, is_widened
 
 # A sort of which so small a part is read is a top-k to XLA.
 _TOP_PART = 4
@@ -27,12 +30,15 @@ _TOP_PART = 4
 SCANNED_AT_ONCE = 16
 
 
-def expand(builder: Builder, op: ir.Operation, made: Operation, is_cpu: bool, is_function: bool) -> bool:
+def expand(builder: Builder, op: ir.Operation, made: Operation, machine: Machine, is_function: bool) -> bool:
     """Append what XLA makes of an op; False, and nothing is appended, if that is the op itself.
 
     made: the op as it stands. is_function: whether it stands in a function, not in a body of control flow.
     """
-    found = _expansion(op, made, builder.types, is_cpu, is_function)
+    found = _expansion(op, made, builder.types, machine, is_function)
+    if is_widened(builder, made, machine) and found is not update_window:
+        add_widened(builder, op, made, machine, found or _add)
+        return True
     if found is not None:
         found(builder, op, made)
     return found is not None
@@ -49,20 +55,22 @@ def _product(builder: Builder, op: ir.Operation, made: Operation) -> None:
         add_wide(builder, builder.block.ops.pop(), op.results[0])
 
 
-def _expansion(
-    op: ir.Operation, made: Operation, types: Types, is_cpu: bool, is_function: bool
-) -> Callable[[Builder, ir.Operation, Operation], None] | None:
+def _add(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """The op as it is."""
+    builder.add(made)
+
+
+def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine, is_function: bool) -> Append | None:
     """The function that appends what XLA makes of an op."""
-    if made.name == "top_k" and not any(True for _ in op.results[1].uses):
+    is_cpu = machine.kind == "cpu"
+    if made.name == "top_k" and (not any(True for _ in op.results[1].uses) or (is_cpu and not _has_top_k(op, types))):
         return _sort_all
     if made.name == "sort" and is_top_k(op, types):
         return _take_top
     if made.name == "select_and_scatter" and is_cpu:
-        return scatter_of_windows_wide
+        return partial(_scatter_windows, machine)
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
         return update_window
-    if made.name == "scatter" and is_cpu and made.narrow:
-        return scatter_wide
     # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
     if made.name == "convolution":
         return _convolve if is_function or not is_cpu else _convolve_as_it_is
@@ -75,6 +83,21 @@ def _expansion(
     if made.name == "dot_general" and is_cpu:
         return _product
     return None
+
+
+def _has_top_k(op: ir.Operation, types: Types) -> bool:
+    """Whether XLA:CPU has a library for the largest elements: of float32."""
+    return types.of(op.operands[0]).dtype == "f32"
+
+
+def _scatter_windows(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """The scatter at the places that windows choose, into wider floats where XLA:CPU wants those."""
+    scatter_of_windows(builder, op, made)
+    scatter = builder.block.ops.pop()
+    if is_widened(builder, scatter, machine):
+        add_widened(builder, op, scatter, machine, _add)
+    else:
+        builder.add(scatter)
 
 
 def is_top_k(op: ir.Operation, types: Types) -> bool:
@@ -98,10 +121,17 @@ def is_long_scan(op: ir.Operation, types: Types) -> bool:
 
 
 def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """Of a top_k only whose values are read XLA makes a sort of all of them."""
+    """XLA makes a sort of a top_k only whose values are read, and, with their places, of one it has no library for."""
     [operand] = made.operands
-    found = builder.fresh(op.results[0], builder.block.shapes[operand], operand)
-    builder.add_plain("sort", (operand,), (found,))
+    shape = builder.block.shapes[operand]
+    found = builder.fresh(op.results[0], shape, operand)
+    if not any(True for _ in op.results[1].uses):
+        builder.add_plain("sort", (operand,), (found,))
+    else:
+        places, sorted_places = builder.fresh(op.results[1], shape), builder.fresh(op.results[1], shape)
+        builder.add_plain("iota", (), (places,))
+        builder.add_plain("sort", (operand, places), (found, sorted_places))
+        builder.add_plain("slice", (sorted_places,), made.results[1:])
     builder.add_plain("slice", (found,), made.results[:1])
 
 
@@ -109,7 +139,9 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """Of a sort with its places, of which only the first few are read, XLA makes a top_k."""
     for value, number in zip(op.results, made.results, strict=True):
         read = [builder.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
-        builder.block.sizes[number] = max(read, default=0)
+        builder.block.sizes[number] = (
+            max(read, default=0) * builder.block.sizes[number] // builder.types.of(value).bytes
+        )
     captures = builder.all_of(captured_values(op))
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 

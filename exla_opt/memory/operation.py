@@ -60,9 +60,9 @@ def read_operation(
         return replace(
             made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow)
         )
-    if name == "scatter" and machine.widens:
+    if name == "scatter":
         values = zip(op.operands, operands, strict=True)
-        narrow = (number for value, number in values if widened_type(types.of(value).dtype))
+        narrow = (number for value, number in values if moved_type(types.of(value).dtype, machine))
         return replace(made, narrow=frozenset(narrow))
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
@@ -99,13 +99,15 @@ def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
 
 
 def widened_type(dtype: str) -> str:
-    """The element type in which XLA:CPU has floats that it has no arithmetic for; "" for all others.
-
-    It widens them whatever an op does with them, be it only to move them.
-    """
+    """The element type in which XLA:CPU has floats that it has no arithmetic for; "" for all others."""
     if dtype == "bf16":
         return "f32"
     return "f16" if dtype.startswith("f8") else ""
+
+
+def moved_type(dtype: str, machine: Machine) -> str:
+    """The element type in which a machine has floats that it only moves; "" for those that it moves as they are."""
+    return "" if not machine.widens or dtype in machine.moves else widened_type(dtype)
 
 
 def _computes(op: ir.Operation) -> bool:
@@ -137,9 +139,9 @@ def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: 
     return name, operands, barriers, attributes, kinds
 
 
-def widened_before(loop: ir.Operation) -> set[ir.Value]:
+def widened_before(loop: ir.Operation, types: Types, machine: Machine) -> set[ir.Value]:
     """What a loop captures and reads slices of, in a type that XLA:CPU cannot slice: it widens all of it beforehand."""
-    narrow = {value for value in captured_values(loop) if _is_bfloat16(value) or float_bits(element_type(value)) == 8}
+    narrow = {value for value in captured_values(loop) if moved_type(types.of(value).dtype, machine)}
     read: set[ir.Value] = set()
     stack = [block for region in loop.regions for block in region.blocks] if narrow else []
     while stack:

@@ -206,7 +206,7 @@ class _Reader:
                     last = write_turned(builder, op, last)
                     self.products[last.results[0]] = product_of(builder, op, last)
                 return
-        elif expand(builder, op, made, self.is_cpu, self.is_function):
+        elif expand(builder, op, made, self.machine, self.is_function):
             return
         if len(op.regions):
             made = replace(made, captures=builder.all_of(captured_values(op)))
@@ -292,6 +292,6 @@ class _Reader:
             outside=tuple(
                 {inner: there[value] for value, inner in numbers.items() if value in there} for _, numbers in read
             ),
-            narrow=frozenset(builder.all_of(widened_before(op))) if is_loop else frozenset(),
+            narrow=frozenset(builder.all_of(widened_before(op, self.types, self.machine))) if is_loop else frozenset(),
             trips=(trip_count(op) or 1) if is_loop else 1,
         )

@@ -1,20 +1,16 @@
-"""Scatters that XLA writes otherwise: at one place, of windows, and into floats that XLA:CPU cannot add up."""
+"""Scatters that XLA writes otherwise: at one place, and of windows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import captured_values
 
 from .block import Operation
 from .builder import Builder
-from .operation import widened_type
-from .products import add_rounded, is_read_wide
 
 
 def is_one_window(op: ir.Operation, types: Types) -> bool:
@@ -45,40 +41,3 @@ def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> N
     start = builder.fresh(origin, shape, made.results[0])
     builder.add_plain("broadcast_in_dim", tuple(init), (start,))
     builder.add_plain("scatter", (start, places, updates), made.results)
-
-
-def scatter_of_windows_wide(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """As `scatter_of_windows`, into wider floats where XLA:CPU wants those."""
-    scatter_of_windows(builder, op, made)
-    scatter = builder.block.ops.pop()
-    if widened_type(builder.block.dtypes[scatter.results[0]]):
-        scatter_wide(builder, op, scatter)
-    else:
-        builder.add(scatter)
-
-
-def scatter_wide(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA:CPU widens all of the tensor that a scatter writes into, scatters wider updates, and rounds all of it."""
-    block = builder.block
-    count = len(made.results)
-    operands = list(made.operands)
-    results = list(made.results)
-    for side, result in enumerate(made.results):
-        dtype = widened_type(block.dtypes[result])
-        if not dtype:
-            continue
-        if dtype == "f32" and result == builder.of(op.results[side]) and is_read_wide(op.results[side]):
-            builder.make_wide(result)  # nothing is rounded in between
-        else:
-            results[side] = builder.fresh_wide(result, op.results[side], dtype)
-        for place in (side, count + 1 + side):
-            narrow = operands[place]
-            operands[place] = builder.widened(narrow, op.results[side], dtype)
-            if narrow in builder.viewed:  # it is the copy that is read in another shape
-                builder.viewed.add(operands[place])
-                builder.plain.add(narrow)
-    captures = builder.all_of(captured_values(op))
-    builder.add(replace(made, operands=tuple(operands), results=tuple(results), captures=captures, narrow=frozenset()))
-    for wide, result in zip(results, made.results, strict=True):
-        if wide != result:
-            add_rounded(builder, wide, result)

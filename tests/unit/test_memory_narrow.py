@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -13,8 +12,6 @@ from jax import lax
 
 from tests.predictions import cpu_memories
 
-# Newer releases scatter into bf16 as it is, and widen the result.
-FITTED = version("jaxlib").startswith("0.10.")
 ROWS, COLUMNS, UPDATED = 20_000, 64, 800
 NEAR = 0.05
 
@@ -40,7 +37,17 @@ def gradient_of_rows(t: Any, i: Any, y: Any) -> Any:
     return jax.grad(lambda t: (t[i].astype(jnp.float32).sum(1) * y).sum())(t)
 
 
+def turned_halves(t: Any, c: Any, s: Any) -> Any:
+    a, b = jnp.split(t, 2, 1)
+    return t * c + jnp.concatenate([-b, a], 1) * s
+
+
+def joined_in_a_loop(t: Any) -> Any:
+    return lax.map(lambda r: jnp.concatenate([r, jnp.sin(r)], 1)[:, ::-1].max(1), t)
+
+
 BF16, F16, F8 = jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn
+WIDE = of(4000, 1000, dtype=BF16)
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bf16 added": (add, table(BF16)),
     "bf16 added in place": (jax.jit(add, donate_argnums=0), table(BF16)),
@@ -75,10 +82,23 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda t, i, u: lax.map(lambda k: jnp.sin(add(t * k, i, u)).sum(0), jnp.arange(4.0)),
         table(),
     ),
+    "bf16 sorted": (lambda t: jnp.sort(t, axis=1), (WIDE,)),
+    "bf16 sorted, and its places": (lambda t: jnp.argsort(t, axis=1), (WIDE,)),
+    "bf16 sorted with others": (lambda t: lax.sort((t, 2 * t), dimension=1, num_keys=1)[1], (WIDE,)),
+    "f8 sorted": (lambda t: jnp.sort(t, axis=1), (of(4000, 1000, dtype=F8),)),
+    "the largest of int32": (lambda t: lax.top_k(t, 8), (of(4000, 1000, dtype=jnp.int32),)),
+    "f16 sorted": (lambda t: jnp.sort(t, axis=1), (of(4000, 1000, dtype=F16),)),
+    "bf16 summed up": (lambda t: jnp.cumsum(jnp.sin(t), axis=0).sum(1), (WIDE,)),
+    "the median of bf16": (lambda t: jnp.median(t, axis=1), (WIDE,)),
+    "windows of bf16": (lambda t: lax.reduce_window(t, BF16(0), lax.add, (1, 4), (1, 1), "SAME"), (WIDE,)),
+    "bf16 joined": (lambda t: jnp.concatenate([t, jnp.sin(t)], 1)[:, ::-1], (WIDE,)),
+    "bf16 rolled": (lambda t: jnp.roll(t, 3, 1) + t, (WIDE,)),
+    "halves of bf16 turned": (turned_halves, (WIDE, WIDE, WIDE)),
+    "a scan of bf16": (lambda t: lax.scan(lambda c, r: (c * r, c + r), t[0], t), (WIDE,)),
+    "bf16 joined in a loop": (joined_in_a_loop, (of(4, 1000, 1000, dtype=BF16),)),
 }
 
 
-@pytest.mark.skipif(not FITTED, reason="the model is fitted to jaxlib 0.10 here")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     memory, true = cpu_memories(name, *PROGRAMS[name])
