@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from jaxlib.version import __version__ as _RELEASE
-
 Kind = Literal["cpu", "gpu", "tpu"]
 _MIB = 2**20
-_JAXLIB = tuple(int(part) for part in _RELEASE.split(".")[:2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,8 @@ class Machine:
     cheap: ops that others compute once and that this one computes for each reader.
     breadth_first: whether kernels run in the order in which they become ready; in program order if not.
     widens: whether it multiplies narrow floats as float32, and sums bfloat16 so.
-    moves: the narrow floats that it sorts, scatters, joins, and slices in loops as they are, not as wider ones.
+    moves: the narrow floats that it sorts, scatters, joins, and slices in loops as they are, not as wider ones, each
+    with the first jaxlib in which it does.
     workspace: bytes that a product of matrices is given for its own use; a GPU without it multiplies with Triton.
     sorts_in_place: whether a sort writes over what it sorts.
     unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least". What has
@@ -54,7 +52,7 @@ class Machine:
     cheap: frozenset[str]
     breadth_first: bool
     widens: bool
-    moves: frozenset[str]
+    moves: tuple[tuple[str, tuple[int, int]], ...]
     workspace: int
     sorts_in_place: bool
     unknown: frozenset[str]
@@ -83,7 +81,7 @@ CPU = Machine(
     cheap=frozenset(),
     breadth_first=True,
     widens=True,
-    moves=frozenset(("bf16",) if _JAXLIB >= (0, 11) else ()),
+    moves=(("bf16", (0, 11)),),
     workspace=0,
     sorts_in_place=True,
     unknown=frozenset("rng rng_bit_generator custom_call".split()),
@@ -109,7 +107,7 @@ _H200 = Machine(
     cheap=frozenset("sqrt rsqrt cbrt divide remainder gather reduce".split()),
     breadth_first=False,
     widens=False,
-    moves=frozenset(),
+    moves=(),
     workspace=4 * _MIB,
     sorts_in_place=True,
     unknown=frozenset("cholesky convolution custom_call fft rng rng_bit_generator triangular_solve".split()),

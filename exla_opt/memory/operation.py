@@ -8,6 +8,7 @@ from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.version import __version__ as jaxlib_release
 
 from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
@@ -21,6 +22,7 @@ from .block import Operation
 from .dots import copied_sides, dot_dims, is_folded, is_outer_product
 from .machine import CPU, Machine
 
+_JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
 _MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
 # Real numbers only: of complex ones they are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
@@ -93,7 +95,10 @@ def _pointwise_traits(op: ir.Operation, traits: Trait) -> Trait:
 
 
 def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
-    """The operands and results whose numbers have less than 32 bits."""
+    """The operands and results whose numbers have less than 32 bits; none of integers that stay as narrow."""
+    made_of = element_type(op.results[0])
+    if isinstance(made_of, ir.IntegerType) and made_of.width < 32:
+        return frozenset()
     values = zip((*op.operands, *op.results), (*made.operands, *made.results), strict=True)
     return frozenset(number for value, number in values if 0 < _bits(element_type(value)) < 32)
 
@@ -107,7 +112,8 @@ def widened_type(dtype: str) -> str:
 
 def moved_type(dtype: str, machine: Machine) -> str:
     """The element type in which a machine has floats that it only moves; "" for those that it moves as they are."""
-    return "" if not machine.widens or dtype in machine.moves else widened_type(dtype)
+    moved = any(dtype == narrow and since <= _JAXLIB for narrow, since in machine.moves)
+    return "" if moved or not machine.widens else widened_type(dtype)
 
 
 def _computes(op: ir.Operation) -> bool:

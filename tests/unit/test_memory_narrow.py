@@ -87,6 +87,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bf16 sorted with others": (lambda t: lax.sort((t, 2 * t), dimension=1, num_keys=1)[1], (WIDE,)),
     "f8 sorted": (lambda t: jnp.sort(t, axis=1), (of(4000, 1000, dtype=F8),)),
     "the largest of int32": (lambda t: lax.top_k(t, 8), (of(4000, 1000, dtype=jnp.int32),)),
+    "products of int8 that stay int8": (
+        lambda a, b: a @ b,
+        (of(4000, 1000, dtype=jnp.int8), of(1000, 64, dtype=jnp.int8)),
+    ),
+    "a convolution of int16": (
+        lambda a, b: lax.conv(a, b, (1, 1), "SAME"),
+        (of(8, 32, 64, 64, dtype=jnp.int16), of(64, 32, 3, 3, dtype=jnp.int16)),
+    ),
     "f16 sorted": (lambda t: jnp.sort(t, axis=1), (of(4000, 1000, dtype=F16),)),
     "bf16 summed up": (lambda t: jnp.cumsum(jnp.sin(t), axis=0).sum(1), (WIDE,)),
     "the median of bf16": (lambda t: jnp.median(t, axis=1), (WIDE,)),
