@@ -66,7 +66,8 @@ class Choices:
     def text_of(self, block: ir.Block, texts: dict[ir.Block, tuple[int, int]]) -> tuple[int, int]:
         """Numbers that stand for the text of a block, with what is known of the values that it captures.
 
-        The second leaves out what is in its loops and branches. texts: of blocks inside, as far as they are known.
+        The second leaves out what is in its loops and branches, but for what they capture. texts: of blocks inside, as
+        far as they are known.
         """
         if block in texts:
             return texts[block]
@@ -87,8 +88,9 @@ class Choices:
             words.append((op.name, read, _attributes(op), tuple([value.type for value in op.results])))
             if len(op.regions):
                 blocks = tuple([self.text_of(inner, texts)[0] for region in op.regions for inner in region.blocks])
-                captured = tuple([number(value) for value in captured_values(op)])
-                (inside if op.name in CONTROL_FLOW else words).append((captured, blocks))
+                # A graph numbers what it reads, be it in a loop, where it is read first.
+                words.append(tuple([number(value) for value in captured_values(op)]))
+                (inside if op.name in CONTROL_FLOW else words).append(blocks)
             for value in op.results:
                 numbers[value] = len(numbers)
         outline = self.texts.setdefault(tuple(words), len(self.texts))

@@ -103,3 +103,15 @@ def test_what_is_known_of_a_captured_value_counts(module: ir.Module) -> None:
     )
     one.operation.attributes["value"] = value
     assert choices.text_of(inner, {}) != before
+
+
+def test_other_captures_are_a_reason_to_look_again(module: ir.Module) -> None:
+    """The tensors of a block are numbered where they are read first, in its loops too: a choice names others then."""
+    choices = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
+    outer, inner = _bodies(module)
+    places = {graph.block: place for place, graph in enumerate(_graphs(module))}
+    before = choices.of(_graphs(module))
+    *_, addition, _ = (view.operation for view in inner.operations)
+    addition.operands[0] = outer.arguments[0]
+    quick = choices.of(_graphs(module), thorough=False)
+    assert quick[places[outer]] is not before[places[outer]]
