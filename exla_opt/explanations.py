@@ -43,6 +43,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "stored: the reader computes its own step of it, from the carry of that step, which is stored instead or was "
         "already. This is what jax.checkpoint on the body of the scan does.",
     ),
+    "EX006": Explanation(
+        "made by each step that reads it",
+        "The tensor was made for all steps of a loop at once, and each step read its own slice: a matrix that is "
+        "repeated for every step of a scan, an elementwise function of its inputs. Now each step makes its slice.",
+    ),
+    "EX007": Explanation(
+        "reduced step by step by the loop that makes it",
+        "A loop stored the tensor step by step, and all that was read of it was a sum over the steps, or a product, a "
+        "maximum, a minimum. Now the loop carries that, and the tensor is not stored.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

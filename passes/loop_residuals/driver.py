@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,8 @@ from .build import build_plan
 from .choose import Plan, choose
 from .indices import Indices
 from .nest import build_segments
-from .origin import origin_of
+from .origin import remark
+from .prepare import prepare
 from .readers import Obstacle, obstacle, step_readers
 from .segments import Segments, choose_segments
 from .shifts import are_shifted
@@ -33,7 +35,6 @@ from .sink import sink_slices
 from .stacks import Stack, read_stack, updates
 from .steps import Step
 
-NAME = "loop-residuals"
 # Stacks of this part of the threshold are left alone: a loop has many, and they are stored and read together.
 _LIGHT = 16
 # A loop whose steps are recomputed shows what the loops in it stack for each other: a round for each loop around.
@@ -51,7 +52,7 @@ class _Found:
 
 def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     """Replace what loops stack for others by what those compute for themselves; the module stays if that needs more."""
-    if devices_of(module) > 1 or not _has_big_stack(module, options.size_threshold):
+    if devices_of(module) > 1 or not _has_big_steps(module, options.size_threshold):
         return []
     original = copy_of(module)
     done: list[Remark] = []
@@ -101,19 +102,19 @@ def drop_dead(module: ir.Module) -> None:
             clean_up(module)
 
 
-def _has_big_stack(module: ir.Module, threshold: int) -> bool:
-    """Whether a loop of the module carries more than the threshold, which is cheap to see."""
+def _has_big_steps(module: ir.Module, threshold: int) -> bool:
+    """Whether there is a loop, and more than the threshold that it carries or may read, which is cheap to see."""
     types = Types()
-    found = False
+    loops = big = False
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        if op.name == "stablehlo.while":
-            found = found or sum(types.of(value).bytes for value in op.results) > threshold
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+        nonlocal loops, big
+        loops = loops or op.name == "stablehlo.while"
+        big = big or sum(types.of(value).bytes for value in op.results) > threshold
+        return ir.WalkResult.INTERRUPT if loops and big else ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return loops and big
 
 
 def _loops_of(block: ir.Block) -> list[ir.Operation]:
@@ -125,6 +126,7 @@ class _Rewriter:
         self.module = module
         self.threshold = options.size_threshold
         self.light = options.size_threshold // _LIGHT
+        self.options = options
         self.on_cpu = options.machine.kind == "cpu"
         self.types = Types()
         self.indices = Indices()
@@ -133,22 +135,35 @@ class _Rewriter:
         self.moved = False
 
     def run(self) -> list[Remark]:
+        for block in self.blocks():
+            self.remarks += prepare(block, self.options, self.light, self.types)
+        if not self.remarks:  # what the loops stacked for sums is dead, and goes before anything is recomputed
+            for block in self.blocks():
+                self.recompute(block)
+        return list(dict.fromkeys(self.remarks))
+
+    def blocks(self) -> Iterator[ir.Block]:
+        """The blocks of functions and of control flow, outer ones first; each may change before the next is found."""
         functions = [view.operation for view in self.module.body.operations if len(view.operation.regions)]
         stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
         while stack:
             block = stack.pop()
-            if sink_slices(block, self.light, self.indices, self.types):
-                self.moved = True
-            loops, place = _loops_of(block), 0
-            while place < len(loops):
-                replaced = self.rewrite(loops[place])
-                place += 1
-                if replaced is not None:
-                    replaced.erase()
-                    loops = _loops_of(block)  # those that took its place stand behind the one at hand
+            yield block
             inner = [view.operation for view in block.operations if view.operation.name in CONTROL_FLOW]
             stack += [block for op in reversed(inner) for region in op.regions for block in region.blocks]
-        return list(dict.fromkeys(self.remarks))
+
+    def recompute(self, block: ir.Block) -> None:
+        """Recompute what loops of the block stack."""
+        if sink_slices(block, self.light, self.indices, self.types):
+            self.moved = True
+            self.forget()
+        loops, place = _loops_of(block), 0
+        while place < len(loops):
+            replaced = self.rewrite(loops[place])
+            place += 1
+            if replaced is not None:
+                replaced.erase()
+                loops = _loops_of(block)  # those that took its place stand behind the one at hand
 
     def rewrite(self, loop: ir.Operation) -> ir.Operation | None:
         """Recompute what one loop stacks, where that is legal and worthwhile.
@@ -239,22 +254,17 @@ class _Rewriter:
 
     def passed(self, loop: ir.Operation, stack: Stack) -> Remark:
         message = f"recomputed by each step that reads it: {stack.last - stack.first + 1} steps are not stored"
-        return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
+        return remark(self.types, loop, stack.carry, Kind.PASSED, Reason("EX005", message))
 
     def in_segments(self, loop: ir.Operation, stack: Stack, plan: Segments) -> Remark:
         steps = stack.last - stack.first + 1
         message = f"recomputed in segments: {plan.length} of {steps} steps are stored at once"
-        return self.remark(loop, stack.carry, Kind.PASSED, Reason("EX005", message))
+        return remark(self.types, loop, stack.carry, Kind.PASSED, Reason("EX005", message))
 
     def missed(self, loop: ir.Operation, carry: int, why: Obstacle) -> Remark:
         reason = Reason(why.reason.code, f"not recomputed: {why.reason.text}")
-        remark = self.remark(loop, carry, Kind.MISSED, reason)
-        return remark if why.op is None else replace(remark, stopped_by=why.op.name, stopped_at=describe(why.op))
-
-    def remark(self, loop: ir.Operation, carry: int, kind: Kind, reason: Reason) -> Remark:
-        tensor = self.types.of(loop.results[carry])
-        where = describe(origin_of(loop, carry))
-        return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, where, reason.text)
+        found = remark(self.types, loop, carry, Kind.MISSED, reason)
+        return found if why.op is None else replace(found, stopped_by=why.op.name, stopped_at=describe(why.op))
 
 
 def _as_missed(remark: Remark, reason: Reason) -> Remark:

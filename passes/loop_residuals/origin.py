@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.locations import describe
+from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.remarks import Kind, Reason, Remark
 
 from .stacks import updates
 
+NAME = "loop-residuals"
 # Carries may hand each other on in a circle.
 _MOST_OPS = 64
 
@@ -40,3 +44,9 @@ def origin_of(loop: ir.Operation, carry: int) -> ir.Operation:
         else:
             break
     return op
+
+
+def remark(types: Types, loop: ir.Operation, carry: int, kind: Kind, reason: Reason) -> Remark:
+    """What is said of a carry that is stored, at the line that computes it."""
+    tensor = types.of(loop.results[carry])
+    return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, describe(origin_of(loop, carry)), reason.text)

@@ -21,7 +21,7 @@ class Recipe:
     """What a loop is made of.
 
     choices, sources: the ops of a step, and the places in its pool of what each of them reads. stacked: the places of
-    what every step returns. second: how a second loop reads that.
+    what every step returns. second: how a second loop reads that. prepared: what is made of the inputs beforehand.
     """
 
     rows: int
@@ -36,6 +36,7 @@ class Recipe:
     unroll: int
     checkpointed: bool
     mapped: bool
+    prepared: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,16 @@ def _recipe(rng: Random) -> Recipe:
         unroll=rng.choice((1, 1, 1, 2)),
         checkpointed=rng.random() < 0.15,
         mapped=rng.random() < 0.2,
+        prepared=rng.choice(("no", "no", "elementwise", "one for all")),
     )
 
 
 def _loss(recipe: Recipe, parameters: Any, start: Array, inputs: Array, flags: Array, key: Array) -> Array:
     weights, vector = parameters
+    if recipe.prepared == "elementwise":
+        inputs = jnp.sin(inputs) * vector
+    elif recipe.prepared == "one for all":
+        inputs = jnp.broadcast_to(jnp.tanh(inputs[0]) * vector, inputs.shape)
 
     def step(carry: Any, now: Any) -> Any:
         h, total = carry
