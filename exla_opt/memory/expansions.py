@@ -139,9 +139,8 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """Of a sort with its places, of which only the first few are read, XLA makes a top_k."""
     for value, number in zip(op.results, made.results, strict=True):
         read = [builder.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
-        builder.block.sizes[number] = (
-            max(read, default=0) * builder.block.sizes[number] // builder.types.of(value).bytes
-        )
+        wider = builder.block.sizes[number] // max(builder.types.of(value).bytes, 1)
+        builder.block.sizes[number] = max(read, default=0) * wider
     captures = builder.all_of(captured_values(op))
     builder.add(replace(made, name="top_k", operands=made.operands[:1], captures=captures))
 

@@ -54,6 +54,7 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     """Replace what loops stack for others by what those compute for themselves; the module stays if that needs more."""
     if devices_of(module) > 1 or not _has_big_steps(module, options.size_threshold):
         return []
+    prepared = _prepare(module, options)
     original = copy_of(module)
     done: list[Remark] = []
     for _ in range(_MOST_ROUNDS):
@@ -67,16 +68,37 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
                 _restore(module, before)
             break
         done += passed
-        clean_up(module)
-        drop_dead(module)
-        while apply_patterns(module, rce.PATTERNS):  # a slice has the shape that its stack had
-            clean_up(module)
-    remarks = list(dict.fromkeys(done + missed))
+        _tidy(module)
+    remarks = list(dict.fromkeys(prepared + done + missed))
     if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
     _restore(module, original)
     reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
-    return [_as_missed(remark, reason) if remark.kind is Kind.PASSED else remark for remark in remarks]
+    return [_as_missed(remark, reason) if remark in done else remark for remark in remarks]
+
+
+def _prepare(module: ir.Module, options: Options) -> list[Remark]:
+    """Let loops make their inputs and sums step by step; the module stays if that needs more."""
+    original = copy_of(module)
+    done: list[Remark] = []
+    for _ in range(_MOST_ROUNDS):
+        found = prepare(_blocks(module), options, options.size_threshold // _LIGHT)
+        if not found:
+            break
+        done += found
+        _tidy(module)
+    if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
+        return list(dict.fromkeys(done))
+    _restore(module, original)
+    return []
+
+
+def _tidy(module: ir.Module) -> None:
+    """Take away what nothing reads any more, and reshapes: a slice has the shape that its stack had."""
+    clean_up(module)
+    drop_dead(module)
+    while apply_patterns(module, rce.PATTERNS):
+        clean_up(module)
 
 
 def _restore(module: ir.Module, original: ir.Module) -> None:
@@ -117,6 +139,17 @@ def _has_big_steps(module: ir.Module, threshold: int) -> bool:
     return loops and big
 
 
+def _blocks(module: ir.Module) -> Iterator[ir.Block]:
+    """The blocks of functions and of control flow, the outer ones first; each may change before the next is found."""
+    functions = [view.operation for view in module.body.operations if len(view.operation.regions)]
+    stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
+    while stack:
+        block = stack.pop()
+        yield block
+        inner = [view.operation for view in block.operations if view.operation.name in CONTROL_FLOW]
+        stack += [block for op in reversed(inner) for region in op.regions for block in region.blocks]
+
+
 def _loops_of(block: ir.Block) -> list[ir.Operation]:
     return [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]
 
@@ -126,7 +159,6 @@ class _Rewriter:
         self.module = module
         self.threshold = options.size_threshold
         self.light = options.size_threshold // _LIGHT
-        self.options = options
         self.on_cpu = options.machine.kind == "cpu"
         self.types = Types()
         self.indices = Indices()
@@ -135,22 +167,9 @@ class _Rewriter:
         self.moved = False
 
     def run(self) -> list[Remark]:
-        for block in self.blocks():
-            self.remarks += prepare(block, self.options, self.light, self.types)
-        if not self.remarks:  # what the loops stacked for sums is dead, and goes before anything is recomputed
-            for block in self.blocks():
-                self.recompute(block)
+        for block in _blocks(self.module):
+            self.recompute(block)
         return list(dict.fromkeys(self.remarks))
-
-    def blocks(self) -> Iterator[ir.Block]:
-        """The blocks of functions and of control flow, outer ones first; each may change before the next is found."""
-        functions = [view.operation for view in self.module.body.operations if len(view.operation.regions)]
-        stack = [block for op in reversed(functions) for region in op.regions for block in region.blocks]
-        while stack:
-            block = stack.pop()
-            yield block
-            inner = [view.operation for view in block.operations if view.operation.name in CONTROL_FLOW]
-            stack += [block for op in reversed(inner) for region in op.regions for block in region.blocks]
 
     def recompute(self, block: ir.Block) -> None:
         """Recompute what loops of the block stack."""

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxlib.mlir import ir
 
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import splat_value
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .indices import Indices
+from .inputs import InputSearch, build_inputs
 from .origin import NAME, remark
-from .sink import sink, step_inputs
 from .stacks import Stack, read_stack, updates
 from .sums import Sums, build_sums, find_sums
 
 
-def prepare(block: ir.Block, options: Options, light: int, types: Types) -> list[Remark]:
-    """Change the loops of a block so; returns what is said of each tensor that is gone.
+def prepare(blocks: Iterable[ir.Block], options: Options, light: int) -> list[Remark]:
+    """Change the loops of blocks so; returns what is said of each tensor that is gone.
 
-    light: bytes of a tensor that is no matter.
+    blocks: the outer ones first. light: bytes of a tensor that is no matter.
     """
+    types = Types()
     remarks: list[Remark] = []
-    for op in step_inputs(block, options.size_threshold, light, Indices(), types):
-        if splat_value(op.results[0]) is None:  # one number everywhere is never in memory
-            remarks.append(_made_by_step(op, types))
-        sink(op, types)
-    for loop in [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]:
-        remarks += _sum_up(loop, options, types)
+    for block in blocks:
+        inputs = InputSearch(options.size_threshold, light, types).of(block)
+        if inputs is not None:
+            remarks += [_made_by_step(op, types) for op in inputs.ops.values()]
+            build_inputs(inputs, types)
+        for loop in [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]:
+            remarks += _sum_up(loop, options, types)
     return remarks
 
 

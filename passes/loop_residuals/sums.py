@@ -27,10 +27,11 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.loops import add_carries
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import has_discardable_attributes, splat_value
+from exla_opt.ops.comparisons import asks_about
 from exla_opt.ops.reducers import body_of, counts_once, is_orderless, monoid_of, run_body
 
 from .build import reshaped
-from .sink import clone_on, is_by_step, part_of
+from .slices import can_be_moved, clone_on, is_by_step, made_of_slices, slice_at
 from .stacks import Stack, updates
 
 # Sums must take less than this part of the stack that they are of.
@@ -46,7 +47,7 @@ _MANY = 256
 class Sums:
     """A stack that is only read to be reduced over its steps.
 
-    between: what ops by step make of it. reductions: the ops that read it, or that, and reduce; in program order.
+    between: the ops by step that lead from it to the reductions, by their results. reductions: in program order.
     """
 
     stack: Stack
@@ -62,7 +63,7 @@ def find_sums(
     others: the stacks of the loop, this one among them. reassociates: whether sums may be added up in another order.
     """
     shape = types.of(loop.results[stack.carry]).shape
-    if stack.first != 0 or stack.last != shape[0] - 1:
+    if stack.first != 0 or stack.last != shape[0] - 1 or not can_be_moved(updates(loop)[stack.carry].operands[2]):
         return None
     written_alike = {
         loop.results[each.carry] for each in others if (each.sign, each.offset) == (stack.sign, stack.offset)
@@ -73,7 +74,7 @@ def find_sums(
     while queue:
         for use in queue.pop().uses:
             op = use.owner.operation
-            if len(op.results) != 1 or len(between) > _MOST_OPS:
+            if len(op.results) != 1 or op.block != loop.block or len(between) > _MOST_OPS:
                 return None
             result = op.results[0]
             if result in between or result in reductions:
@@ -85,13 +86,15 @@ def find_sums(
                 reductions[result] = op
             else:
                 return None
-    given = [value for op in between.values() for value in op.operands if value not in between]
-    given = [value for value in given if value not in written_alike]
-    given += [op.operands[1] for op in reductions.values()]
-    size = sum(types.of(value).bytes for value in reductions)
-    if size > _WORTHWHILE * stack.bytes or not all(_is_before(value, loop) for value in given):
+    size = sum(_bytes(op, stack, types) for op in reductions.values())
+    if not reductions or size > _WORTHWHILE * stack.bytes:
         return None
-    if not reductions:
+    given = {value for op in between.values() for value in op.operands} - between.keys() - written_alike
+    given |= {op.operands[1] for op in reductions.values()}
+    if not all(_is_before(value, loop) for value in given):
+        return None
+    # What is largest is asked for among what it was taken of, which would be computed a second time.
+    if any(asks_about(value, loop.block) for value, op in reductions.items() if monoid_of(op) not in _ROUNDING):
         return None
     ops = (view.operation for view in loop.block.operations)
     return Sums(stack, between, tuple(op for op in ops if len(op.results) == 1 and op.results[0] in reductions))
@@ -113,11 +116,17 @@ def _is_narrow(op: ir.Operation) -> bool:
 
 
 def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
-    """Whether a tensor is there before a loop begins: what is one number everywhere always is."""
+    """Whether what an op of the loop's block reads is there before the loop: one number everywhere always is."""
     if splat_value(value) is not None or isinstance(value.owner, ir.Block):
         return True
     op = value.owner.operation
     return op.block != loop.block or op.is_before_in_block(loop)
+
+
+def _bytes(op: ir.Operation, stack: Stack, types: Types) -> int:
+    """The bytes that a loop carries for a reduction."""
+    size = types.of(op.results[0]).bytes
+    return _count(op, stack.last + 1) * size * (4 if _is_narrow(op) else 1)
 
 
 def build_sums(loop: ir.Operation, sums: Sums, others: Sequence[Stack], types: Types) -> ir.Operation:
@@ -152,17 +161,22 @@ def build_sums(loop: ir.Operation, sums: Sums, others: Sequence[Stack], types: T
 
 def _count(op: ir.Operation, steps: int) -> int:
     """How many carries a reduction takes: see the note."""
-    is_float = float_bits(element_type(op.results[0])) > 0 or isinstance(element_type(op.results[0]), ir.ComplexType)
-    return 2 if steps > _MANY and is_float and monoid_of(op) == "add" else 1
+    is_sum = float_bits(element_type(op.results[0])) > 0 and monoid_of(op) == "add"
+    return 2 if is_sum and steps > _MANY else 1
 
 
 def _start(op: ir.Operation) -> ir.Value:
-    """What a reduction starts with, as wide as its result."""
-    number = splat_value(op.operands[1])
-    init = op.operands[1] if number is None else build.splat(op.operands[1].type, number)
+    """What the total of a reduction starts with."""
+    init = _init(op)
     if _is_narrow(op):
         init = build.convert(init, build.wide_float())
     return build.broadcast(init, build.shape_of(op.results[0]))
+
+
+def _init(op: ir.Operation) -> ir.Value:
+    """What a reduction starts with: made anew where it is a constant, which may stand behind the loop."""
+    number = splat_value(op.operands[1])
+    return op.operands[1] if number is None else build.splat(op.operands[1].type, number)
 
 
 class _Step:
@@ -208,14 +222,8 @@ class _Step:
         if narrow:
             part = build.convert(part, build.wide_float())
         if dims == [0]:
-            part = stablehlo.reshape(total.type, part)
-        elif narrow:
-            part = build.sum_along(part, dims)
-        else:
-            number = splat_value(op.operands[1])
-            init = op.operands[1] if number is None else build.splat(op.operands[1].type, number)
-            part = clone_on(op, [part, init], total.type)
-        return part
+            return reshaped(part, total.type)
+        return build.sum_along(part, dims) if narrow else clone_on(op, [part, _init(op)], total.type)
 
     def slice_of(self, value: ir.Value) -> ir.Value:
         """The slice of one step; the tensors between are at most a few, one after the other."""
@@ -229,7 +237,7 @@ class _Step:
         if value in self.values:
             return reshaped(self.values[value], kind)
         if value not in self.between:
-            return part_of(value, self.index, 0, self.types)
+            return slice_at(value, self.index, self.types)
         op = self.between[value]
         with op.location:
-            return clone_on(op, [self.slice_of(operand) for operand in op.operands], kind)
+            return made_of_slices(op, [self.slice_of(operand) for operand in op.operands])

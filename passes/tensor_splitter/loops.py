@@ -62,6 +62,8 @@ def find_loops(
     if not region.tiled:
         producer = graph.nodes[graph.tensors[region.seed].producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.why()), producer.position)
+    if (partly := region.partly_cut(graph)) is not None:
+        return Refusal(Reason("EX301", f"{graph.nodes[partly].name} would have nothing in some of its slices"), partly)
     if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
         return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"))
     producers = find_producers(graph, region)
@@ -135,8 +137,7 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
 
 def _used_whole(region: Region, node: Node) -> Reason:
     """Why the blocks of control flow read a tensor unsplit."""
-    text = f"the body of {node.name} uses it whole"
-    blocked = region.blocked.get(node.position)
+    text, blocked = f"the body of {node.name} uses it whole", region.blocked.get(node.position)
     _, _, why = blocked.text.partition(": ") if blocked else ("", "", "")
     if blocked is None or not why:
         return Reason("EX303", text)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.tiling import starts_anew
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from .graph import Graph, TiledOp
@@ -39,6 +40,18 @@ class Region:
     def high(self) -> int:
         """One past the largest region index of any tensor."""
         return max(mapping.low + mapping.length for mapping in self.mappings.values())
+
+    def partly_cut(self, graph: Graph) -> int | None:
+        """The first loop or branch that has nothing in some of the region's slices: no tile of it can be empty."""
+        low, high = self.low, self.high
+        for position in sorted(self.tiled):
+            tiled = self.tiled[position]
+            held = [mapping for mapping in (*tiled.operands, *tiled.results) if mapping is not None]
+            if Trait.CONTROL_FLOW in graph.nodes[position].traits and any(
+                mapping.low > low or mapping.low + mapping.length < high for mapping in held
+            ):
+                return position
+        return None
 
 
 Producers = dict[int, tuple[int | None, ...]]

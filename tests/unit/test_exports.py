@@ -27,7 +27,7 @@ from tests.execute import random_arguments, run_module
 
 SAMPLE = """
     jax.lax.conv_general_dilated jax.lax.scan jax.nn.softmax jax.numpy.cumsum jax.numpy.einsum jax.numpy.median
-    jax.numpy.linalg.qr jax.numpy.take_along_axis jax.ops.segment_max jax.scipy.signal.convolve2d
+    jax.numpy.linalg.qr jax.numpy.take_along_axis jax.ops.segment_max jax.scipy.signal.convolve2d jax.scipy.signal.istft
 """.split()
 NAMES = sorted(public_functions()) if os.environ.get("EXLA_OPT_CORPUS") == "all" else SAMPLE
 

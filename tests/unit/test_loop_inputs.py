@@ -107,15 +107,41 @@ def in_a_square(x: Any, h: Any) -> Any:
     return lax.scan(lambda h, now: (jnp.tanh(h + now[0] + now[1].sum(0)), None), h, (jnp.sin(a), b))[0]
 
 
+def moved_in_two_loops(x: Any, h: Any) -> Any:
+    xs = x.reshape(STEPS, 64)[::-1]
+    return scanned(xs, h)[0] - scanned(xs, h + 1, reverse=True)[0]
+
+
+def clamped(xs: Any, h: Any) -> Any:
+    """The last trips read the last step: another one, where a slice stands between."""
+    return lax.fori_loop(0, STEPS + 20, lambda i, h: jnp.tanh(h + lax.dynamic_index_in_dim(xs, i, 0, False)), h)
+
+
+def chained(x: Any, h: Any) -> Any:
+    """Each value is used twice: it is computed once all the same."""
+    for _ in range(12):
+        x = jnp.sin(x) * 1.01 + jnp.cos(x)
+    return scanned(x, h)[0]
+
+
+def compared_with_the_last(x: Any, h: Any) -> Any:
+    xs = jnp.cos(x) * 3 + 1
+    return lax.scan(lambda c, row: ((row, c[1] + (row == c[0])), None), (h, h), xs)[0][1]
+
+
+def in_a_window(xs: Any, h: Any) -> Any:
+    return lax.fori_loop(1, STEPS, lambda i, h: jnp.tanh(h + xs[i] - xs[i - 1]), h)
+
+
 # The codes of the remarks, or none where the program is left alone.
 INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "one matrix for all steps": (one_matrix, (of(STEPS, 8), of(8, 8)), "EX006"),
     "the gradient of one matrix for all steps": (one_matrix_gradient, (of(STEPS, 8), of(8, 8)), "EX007"),
-    "elementwise": (lambda x, y, h: scanned(jnp.cos(x) * y + 3, h)[0], (of(STEPS, 16),) * 2 + (of(16),), "EX006"),
-    "backwards": (lambda x, h: scanned(jnp.cos(x), h, reverse=True)[0], (of(STEPS, 16), of(16)), "EX006"),
-    "shifted": (lambda x, h: scanned(jnp.cos(x)[1:], h)[0], (of(STEPS + 1, 16), of(16)), "EX006"),
-    "turned around": (lambda x, h: scanned(jnp.cos(x)[::-1], h)[0], (of(STEPS, 16), of(16)), "EX006"),
-    "converted": (lambda x, h: scanned(x.astype(jnp.float32), h)[0], (of(STEPS, 32, dtype=BF16), of(32)), "EX006"),
+    "elementwise": (lambda x, y, h: scanned(jnp.cos(x) * y + 3, h)[0], (of(STEPS, 64),) * 2 + (of(64),), "EX006"),
+    "backwards": (lambda x, h: scanned(jnp.cos(x), h, reverse=True)[0], (of(STEPS, 64), of(64)), "EX006"),
+    "shifted": (lambda x, h: scanned(jnp.cos(x)[1:], h)[0], (of(STEPS + 1, 64), of(64)), "EX006"),
+    "turned around": (lambda x, h: scanned(jnp.cos(x)[::-1], h)[0], (of(STEPS, 64), of(64)), "EX006"),
+    "converted": (lambda x, h: scanned(x.astype(jnp.float32), h)[0], (of(STEPS, 64, dtype=BF16), of(64)), "EX006"),
     "rows repeated": (
         lambda x, h: scanned(jnp.broadcast_to(x[:, :, None], (STEPS, 6, 4)), h)[0],
         (of(STEPS, 6), of(6, 4)),
@@ -124,21 +150,27 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "repeated and sliced": (in_a_square, (of(STEPS, STEPS), of(STEPS)), "EX006"),
     "a step and a loop": (
         lambda x, h: (lambda xs: scanned(xs, h)[0] + xs[3])(jnp.cos(x)),
-        (of(STEPS, 16), of(16)),
-        "EX006",
-    ),
-    "two loops": (in_two_loops, (of(STEPS, 16), of(16)), "EX006"),
-    "two loops that ask": (asked_in_two_loops, (of(STEPS, 16), of(16)), ""),
-    "each step twice": (read_twice, (of(STEPS, 16), of(16)), ""),
-    "an inner loop": (in_an_inner_loop, (of(STEPS, 16), of(16)), ""),
-    "a loop that runs again": (in_a_loop_that_runs_again, (of(STEPS, 16), of(16)), ""),
-    "counted": (
-        lambda x, h: scanned(jnp.arange(STEPS * 16.0).reshape(STEPS, 16) + x, h)[0],
-        (of(STEPS, 16), of(16)),
+        (of(STEPS, 64), of(64)),
         "",
     ),
-    "read whole as well": (lambda x, h: scanned(jnp.cos(x), h)[0] + jnp.cos(x).sum(0), (of(STEPS, 16), of(16)), ""),
-    "of a temporary": (with_a_temporary, (of(STEPS, 8), of(8, 16), of(16)), ""),
+    "two loops": (in_two_loops, (of(STEPS, 64), of(64)), ""),
+    "two loops that ask": (asked_in_two_loops, (of(STEPS, 64), of(64)), ""),
+    "each step twice": (read_twice, (of(STEPS, 64), of(64)), ""),
+    "an inner loop": (in_an_inner_loop, (of(STEPS, 64), of(64)), ""),
+    "a loop that runs again": (in_a_loop_that_runs_again, (of(STEPS, 64), of(64)), ""),
+    "counted": (
+        lambda x, h: scanned(jnp.arange(STEPS * 64.0).reshape(STEPS, 64) + x, h)[0],
+        (of(STEPS, 64), of(64)),
+        "",
+    ),
+    "read whole as well": (lambda x, h: scanned(jnp.cos(x), h)[0] + jnp.cos(x).sum(0), (of(STEPS, 64), of(64)), ""),
+    "two loops that only move": (moved_in_two_loops, (of(STEPS, 8, 8), of(64)), "EX006"),
+    "small steps": (lambda x, h: scanned(jnp.cos(x), h)[0], (of(4 * STEPS, 16), of(16)), ""),
+    "clamped": (lambda x, h: clamped(jnp.cos(x[:STEPS]), h), (of(STEPS + 20, 64), of(64)), ""),
+    "a chain": (chained, (of(STEPS, 64), of(64)), "EX006"),
+    "what was before": (compared_with_the_last, (of(STEPS, 64), of(64)), ""),
+    "a window": (lambda x, h: in_a_window(jnp.cos(x) * 3 + 1, h), (of(STEPS, 64), of(64)), ""),
+    "of a temporary": (with_a_temporary, (of(STEPS, 8), of(8, 64), of(64)), ""),
 }
 
 
@@ -196,6 +228,13 @@ SUMS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
         (of(STEPS, 16, dtype=jnp.int32), of(16, dtype=jnp.int32)),
         "EX007",
     ),
+    "in a branch": (
+        stacked(lambda ys, x: lax.cond(x[0, 0] > 0, lambda: ys.sum(0), lambda: ys[0])),
+        ROWS,
+        "",
+    ),
+    "asked about": (stacked(lambda ys, x: (ys[3] * 2 + 1 == (ys * 2 + 1).max(0)).sum()), ROWS, ""),
+    "of many steps": (stacked(lambda ys, x: ys.sum(0)), (of(1000, 16), of(16)), "EX007"),
     "weighted by the end": (weighted_by_the_end, ROWS, ""),
     "not over steps": (stacked(lambda ys, x: ys.sum(1)), ROWS, ""),
     "returned as well": (stacked(lambda ys, x: (ys, ys.sum(0))), ROWS, ""),

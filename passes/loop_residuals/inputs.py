@@ -1,0 +1,172 @@
+"""Lets a loop make for itself, step by step, what is made for all of its steps at once and read one step at a time.
+
+    dynamic_slice(cos(x) * y, i)     ->   cos(dynamic_slice(x, i)) * dynamic_slice(y, i)
+    dynamic_slice(broadcast(x), i)   ->   broadcast(x)     one matrix for all steps, as a scan may be given it
+
+Applies above the threshold, where nothing else reads what stands between, so that it is gone. What computes is read by
+one op alone: nothing is computed twice, so nothing is slower for it, and no two answers can differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ir.walk import walk
+from exla_opt.ops.comparisons import asks, asks_about
+from exla_opt.ops.traits import Trait, has_trait
+
+from .indices import Indices
+from .readers import Reader, step_readers
+from .slices import can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
+
+# So many ops of a block follow in one go.
+_MOST_OPS = 64
+# What must stay, to be sliced, takes less than this part of what is gone.
+_LEFT = 0.5
+# What moves elements may be moved by so many readers.
+_MOST_READERS = 4
+_MOST_INDICES = 2**31 - 1
+# A step of fewer elements is all overhead if it computes, where all steps at once are computed many at a time.
+_LEAST_ELEMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """ops: those that follow the slices, by their results, the last first. readers: the slices, the first first."""
+
+    ops: dict[ir.Value, ir.Operation]
+    readers: tuple[Reader, ...]
+
+
+# By the result of a slice, and those of the ops by which its index is moved on the way: the slice.
+_Readings = dict[tuple[ir.Value, tuple[ir.Value, ...]], Reader]
+
+
+class InputSearch:
+    """Looks for the inputs of the loops in blocks. asking: what is known of bodies that ask for equality."""
+
+    def __init__(self, threshold: int, light: int, types: Types):
+        self.threshold = threshold
+        self.light = light
+        self.types = types
+        self.indices = Indices()
+        self.asking: dict[ir.Block, bool] = {}
+
+    def of(self, block: ir.Block) -> Inputs | None:
+        """What loops of the block can make for themselves; None if that gains nothing."""
+        ops: dict[ir.Value, ir.Operation] = {}
+        readings: dict[ir.Value, _Readings] = {}  # of each tensor, be it through ops that follow
+        roots: list[Reader] = []
+        gone = 0
+        for value in self.candidates(block):
+            op, readers = defining_op(value), step_readers(value, self.types)
+            known = {(each.op.results[0], ()): each for each in readers} | readings.get(value, {})
+            if op is None or not known or len(ops) == _MOST_OPS or not self.can_follow(op, list(known.values())):
+                continue
+            own = {each.op.results[0] for each in readers}
+            if not all(self.is_done(use.owner.operation, own, ops) for use in value.uses):
+                continue
+            if not all(self.reads_own_steps(each, block) for each in readers):
+                continue
+            ops[value] = op
+            roots += readers
+            moved = (value,) if op.name in ("stablehlo.slice", "stablehlo.reverse") else ()
+            for operand in () if repeats(op, self.types) else op.operands:
+                through = {(result, (*moves, *moved)): reader for (result, moves), reader in known.items()}
+                readings.setdefault(operand, {}).update(through)
+            gone += self.types.of(value).bytes if readers else 0
+        left = sum(self.types.of(value).bytes for value in readings if value not in ops and self.would_stay(value))
+        if gone <= self.threshold or left > _LEFT * gone:
+            return None
+        return Inputs(ops, _in_order(roots))
+
+    def candidates(self, block: ir.Block) -> list[ir.Value]:
+        """What ops of the block make that is a matter, the last first."""
+        made = (view.operation for view in block.operations if not len(view.operation.regions))
+        values = [value for op in made for value in op.results if self.types.of(value).bytes > self.light]
+        return [value for value in reversed(values) if splat_value(value) is None]
+
+    def can_follow(self, op: ir.Operation, readers: Sequence[Reader]) -> bool:
+        """Whether an op gives the same of slices, and may be where these read."""
+        if repeats(op, self.types):
+            return len(readers) <= _MOST_READERS
+        if not is_by_step(op, self.types) or any(defining_op(each, "stablehlo.iota") for each in op.operands):
+            return False  # what counts is never in memory until somebody reads slices of it
+        if any(self.types.of(each).shape[0] > _MOST_INDICES for each in op.operands):
+            return False
+        if has_trait(op, Trait.MOVES):
+            return len(readers) <= _MOST_READERS
+        if len(readers) > 1 or prod(self.types.of(op.results[0]).shape[1:]) < _LEAST_ELEMENTS:
+            return False
+        [reader] = readers
+        body = reader.op.block
+        if body not in self.asking:
+            self.asking[body] = any(map(asks, walk(body)))
+        return not (self.asking[body] and asks_about(reader.op.results[0], body))
+
+    def is_done(self, reader: ir.Operation, own: set[ir.Value], ops: dict[ir.Value, ir.Operation]) -> bool:
+        """Whether a reader of a tensor reads one step, or follows the slices and is no op that repeats all of it."""
+        if len(reader.results) != 1:
+            return False
+        result = reader.results[0]
+        return result in own or (result in ops and not repeats(reader, self.types))
+
+    def reads_own_steps(self, reader: Reader, block: ir.Block) -> bool:
+        """Whether each trip of a loop of the block reads its own step, by an index that is never out of range."""
+        if isinstance(reader.index, int) or has_discardable_attributes(reader.op):
+            return False
+        index, body = self.indices.of(reader.index), reader.op.block
+        if index is None or index.body != body or body.owner.operation.block != block:
+            return False
+        numbers, length = index.numbers, self.types.of(reader.op.operands[0]).shape[0]
+        if not can_be_moved(reader.index) or not numbers.size:
+            return False
+        in_range = numbers.min() >= 0 and numbers.max() < length
+        return bool(in_range) and len(np.unique(numbers)) == len(numbers)
+
+    def would_stay(self, value: ir.Value) -> bool:
+        """Whether a tensor would be kept for the slices: one that is given is there anyway."""
+        op = defining_op(value)
+        return op is not None and splat_value(value) is None and not repeats(op, self.types)
+
+
+def _in_order(readers: Sequence[Reader]) -> tuple[Reader, ...]:
+    """The readers of each block in its order."""
+    blocks = {reader.op.block: None for reader in readers}
+    found = {reader.op.results[0]: reader for reader in readers}
+    results = (view.operation.results for block in blocks for view in block.operations)
+    return tuple(found[result[0]] for result in results if len(result) == 1 and result[0] in found)
+
+
+def build_inputs(inputs: Inputs, types: Types) -> None:
+    """Let every reader have its step made of slices; what made all of the steps is dead then."""
+    made: dict[tuple[ir.Block, ir.Value], dict[ir.Value, ir.Value]] = {}
+
+    def of(value: ir.Value, index: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+        if value not in known:
+            op = inputs.ops.get(value)
+            known[value] = slice_at(value, index, types) if op is None else behind(op, index, known)
+        return known[value]
+
+    def behind(op: ir.Operation, index: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+        with op.location:
+            if repeats(op, types):
+                return made_of_slices(op, list(op.operands))
+            moved = moved_index(op, index)
+            inner = known if moved == index else {}
+            return made_of_slices(op, [of(operand, moved, inner) for operand in op.operands])
+
+    for reader in inputs.readers:
+        assert isinstance(reader.index, ir.Value)
+        with ir.InsertionPoint(reader.op), reader.op.location:
+            known = made.setdefault((reader.op.block, reader.index), {})
+            value = of(reader.op.operands[0], reader.index, known)
+        reader.op.results[0].replace_all_uses_with(value)
+        reader.op.erase()
