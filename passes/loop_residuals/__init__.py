@@ -6,10 +6,10 @@
 Applies to loops of a known number of steps, the gradient of a scan above all, whose stacks take more than the threshold
 together and are read one step at a time. What is stored instead is a smallest cut through the step (`choose.py`): the
 carries as a rule, as with jax.checkpoint, and what is small and dear. Where that is above the threshold too, many steps
-are cut into segments (`segments.py`). What is made for all steps at once is made by the step that reads it (`inputs.py`),
-and what is stacked only to be summed up is summed up in the loop (`sums.py`). Refuses, with a remark, what is read in
-another way, what must not run twice, what would gain nothing. Leaves the module as it came where it would need more
-memory.
+are cut into segments (`segments.py`). What is made for all steps at once is made by the step that reads it
+(`inputs.py`), and what is stacked only to be summed is summed in the loop (`sums.py`). Refuses, with a remark, what is
+read in another way, what must not run twice, what would gain nothing. Leaves the module as it came where it would need
+more memory.
 """
 
 from __future__ import annotations
