@@ -123,7 +123,7 @@ class InputSearch:
         if isinstance(reader.index, int) or has_discardable_attributes(reader.op):
             return False
         index, body = self.indices.of(reader.index), reader.op.block
-        if index is None or index.body != body or body.owner.operation.block != block:
+        if index is None or index.body is None or index.body != body or body.owner.operation.block != block:
             return False
         numbers, length = index.numbers, self.types.of(reader.op.operands[0]).shape[0]
         if not can_be_moved(reader.index) or not numbers.size:

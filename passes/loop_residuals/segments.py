@@ -118,7 +118,7 @@ def _only_reader(
         if each.op.block != body or isinstance(each.index, int):
             return None
         index = indices.of(each.index)
-        if index is None or index.body != body:
+        if index is None or index.body is None or index.body != body:
             return None
         steps = stack.sign * (index.numbers - stack.offset) - step.counting.start
         orders.add(0 if np.array_equal(steps, forwards) else 1 if np.array_equal(steps, forwards[::-1]) else 2)

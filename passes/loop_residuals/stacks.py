@@ -71,7 +71,7 @@ def read_stack(
     if not shape or part != (1, *shape[1:]):
         return Reason("EX606", "a step does not write exactly one slice along its first dimension")
     index = indices.of(update.operands[2])
-    if index is None or index.body != body:
+    if index is None or index.body is None or index.body != body:
         return Reason("EX606", "where a step writes is no number that its loop counts")
     written = index.numbers
     sign = 1 if len(written) < 2 or written[1] > written[0] else -1

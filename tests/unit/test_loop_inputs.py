@@ -117,6 +117,13 @@ def clamped(xs: Any, h: Any) -> Any:
     return lax.fori_loop(0, STEPS + 20, lambda i, h: jnp.tanh(h + lax.dynamic_index_in_dim(xs, i, 0, False)), h)
 
 
+def always_one_step(xs: Any, h: Any) -> Any:
+    def step(_: Any, h: Any) -> Any:
+        return jnp.tanh(h + lax.dynamic_index_in_dim(xs, jnp.minimum(7, 9), 0, False))
+
+    return lax.fori_loop(0, STEPS, step, h)
+
+
 def chained(x: Any, h: Any) -> Any:
     """Each value is used twice: it is computed once all the same."""
     for _ in range(12):
@@ -167,6 +174,7 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "two loops that only move": (moved_in_two_loops, (of(STEPS, 8, 8), of(64)), "EX006"),
     "small steps": (lambda x, h: scanned(jnp.cos(x), h)[0], (of(4 * STEPS, 16), of(16)), ""),
     "clamped": (lambda x, h: clamped(jnp.cos(x[:STEPS]), h), (of(STEPS + 20, 64), of(64)), ""),
+    "the same step always": (lambda x, h: always_one_step(jnp.cos(x), h), (of(STEPS, 64), of(64)), ""),
     "a chain": (chained, (of(STEPS, 64), of(64)), "EX006"),
     "what was before": (compared_with_the_last, (of(STEPS, 64), of(64)), ""),
     "a window": (lambda x, h: in_a_window(jnp.cos(x) * 3 + 1, h), (of(STEPS, 64), of(64)), ""),
@@ -191,6 +199,15 @@ def pair(x: Any, h: Any) -> Any:
 def weighted_by_the_end(x: Any, h: Any) -> Any:
     last, ys = scanned(x, h)
     return (ys * last).sum(0)
+
+
+def written_at_one_place(x: Any, h: Any) -> Any:
+    def step(i: Any, carried: Any) -> Any:
+        h, ys = carried
+        h = jnp.tanh(h + x[i])
+        return h, lax.dynamic_update_index_in_dim(ys, h, jnp.minimum(7, 9), 0)
+
+    return lax.fori_loop(0, STEPS, step, (h, x))[1].sum(0)
 
 
 def rounded(x: Any, h: Any) -> Any:
@@ -235,6 +252,7 @@ SUMS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     ),
     "asked about": (stacked(lambda ys, x: (ys[3] * 2 + 1 == (ys * 2 + 1).max(0)).sum()), ROWS, ""),
     "of many steps": (stacked(lambda ys, x: ys.sum(0)), (of(1000, 16), of(16)), "EX007"),
+    "always at one place": (written_at_one_place, ROWS, ""),
     "weighted by the end": (weighted_by_the_end, ROWS, ""),
     "not over steps": (stacked(lambda ys, x: ys.sum(1)), ROWS, ""),
     "returned as well": (stacked(lambda ys, x: (ys, ys.sum(0))), ROWS, ""),
