@@ -66,12 +66,12 @@ class Choices:
     def text_of(self, block: ir.Block, texts: dict[ir.Block, tuple[int, int]]) -> tuple[int, int]:
         """Numbers that stand for the text of a block, with what is known of the values that it captures.
 
-        The second leaves out what is in its loops and branches, but for what they capture. texts: of blocks inside, as
-        far as they are known.
+        The second leaves out what is in its loops and branches. texts: of blocks inside, as far as they are known.
         """
         if block in texts:
             return texts[block]
-        numbers: dict[ir.Value, int] = {value: index for index, value in enumerate(block.arguments)}
+        places = {value: place for place, value in enumerate(block.arguments)}
+        numbers: dict[ir.Value, int] = {}
         # What is said of a block names places in the program: of blocks that only look alike there are others.
         words: list[Hashable] = [describe(block.owner.operation), *(value.type for value in block.arguments)]
         inside: list[Hashable] = []
@@ -79,7 +79,8 @@ class Choices:
         def number(value: ir.Value) -> int:
             if value not in numbers:
                 numbers[value] = len(numbers)
-                words.append((value.type, splat_value(value)))
+                # A graph numbers what it reads, be it in a loop, where it is read first: so does the outline.
+                words.append(places[value] if value in places else (value.type, splat_value(value)))
             return numbers[value]
 
         for view in block.operations:
@@ -88,9 +89,8 @@ class Choices:
             words.append((op.name, read, _attributes(op), tuple([value.type for value in op.results])))
             if len(op.regions):
                 blocks = tuple([self.text_of(inner, texts)[0] for region in op.regions for inner in region.blocks])
-                # A graph numbers what it reads, be it in a loop, where it is read first.
-                words.append(tuple([number(value) for value in captured_values(op)]))
-                (inside if op.name in CONTROL_FLOW else words).append(blocks)
+                captured = tuple([number(value) for value in captured_values(op)])
+                (inside if op.name in CONTROL_FLOW else words).append((captured, blocks))
             for value in op.results:
                 numbers[value] = len(numbers)
         outline = self.texts.setdefault(tuple(words), len(self.texts))
