@@ -70,7 +70,7 @@ class Choices:
         """
         if block in texts:
             return texts[block]
-        places = {value: place for place, value in enumerate(block.arguments)}
+        places: dict[ir.Value, int] = {value: place for place, value in enumerate(block.arguments)}
         numbers: dict[ir.Value, int] = {}
         # What is said of a block names places in the program: of blocks that only look alike there are others.
         words: list[Hashable] = [describe(block.owner.operation), *(value.type for value in block.arguments)]
