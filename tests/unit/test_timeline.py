@@ -168,23 +168,23 @@ def test_the_peak_is_the_one_that_is_predicted(path: Path) -> None:
 
 def test_a_wider_copy_has_the_type_that_it_is_a_copy_of() -> None:
     found = timeline("""
-func.func @main(%t: tensor<1000x64xbf16>, %i: tensor<9x1xi32>, %u: tensor<9x64xbf16>) -> tensor<1000x64xbf16> {
+func.func @main(%t: tensor<1000x64xf8E4M3FN>, %i: tensor<9x1xi32>, %u: tensor<9x64xf8E4M3FN>) -> tensor<1000x64xf8E4M3FN> {
   %0 = "stablehlo.scatter"(%t, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
     inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
-  ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
-    %1 = stablehlo.add %a, %b : tensor<bf16>
-    stablehlo.return %1 : tensor<bf16>
-  }) : (tensor<1000x64xbf16>, tensor<9x1xi32>, tensor<9x64xbf16>) -> tensor<1000x64xbf16>
-  return %0 : tensor<1000x64xbf16>
+  ^bb0(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>):
+    %1 = stablehlo.add %a, %b : tensor<f8E4M3FN>
+    stablehlo.return %1 : tensor<f8E4M3FN>
+  }) : (tensor<1000x64xf8E4M3FN>, tensor<9x1xi32>, tensor<9x64xf8E4M3FN>) -> tensor<1000x64xf8E4M3FN>
+  return %0 : tensor<1000x64xf8E4M3FN>
 }""")
     assert found.peak is not None
     largest = found.alive_at(found.peak)[0]
-    assert (largest.name, largest.bytes) == ("a copy of 1000x64xbf16 in f32", 1000 * 64 * 4)
+    assert (largest.name, largest.bytes) == ("a copy of 1000x64xf8E4M3FN in f16", 1000 * 64 * 2)
 
 
 def test_what_is_widened_before_a_loop_is_a_tensor() -> None:
     found = timeline("""
-func.func @main(%t: tensor<64x64xbf16>) -> tensor<64xf32> {
+func.func @main(%t: tensor<64x64xf8E4M3FN>) -> tensor<64xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %many = stablehlo.constant dense<64> : tensor<i32>
@@ -195,8 +195,8 @@ func.func @main(%t: tensor<64x64xbf16>) -> tensor<64xf32> {
     stablehlo.return %1 : tensor<i1>
   } do {
     %1 = stablehlo.dynamic_slice %t, %i, %zero, sizes = [1, 64] :
-      (tensor<64x64xbf16>, tensor<i32>, tensor<i32>) -> tensor<1x64xbf16>
-    %2 = stablehlo.convert %1 : (tensor<1x64xbf16>) -> tensor<1x64xf32>
+      (tensor<64x64xf8E4M3FN>, tensor<i32>, tensor<i32>) -> tensor<1x64xf8E4M3FN>
+    %2 = stablehlo.convert %1 : (tensor<1x64xf8E4M3FN>) -> tensor<1x64xf32>
     %3 = stablehlo.reshape %2 : (tensor<1x64xf32>) -> tensor<64xf32>
     %4 = stablehlo.add %sum, %3 : tensor<64xf32>
     %5 = stablehlo.add %i, %one : tensor<i32>
@@ -206,5 +206,5 @@ func.func @main(%t: tensor<64x64xbf16>) -> tensor<64xf32> {
 }""")
     assert found.peak is not None
     [point, largest] = found.points[found.peak], found.alive_at(found.peak)[0]
-    assert (largest.name, largest.bytes) == ("a copy of 64x64xbf16 in f32", SQUARE_BYTES)
+    assert (largest.name, largest.bytes) == ("a copy of 64x64xf8E4M3FN in f16", SQUARE_BYTES // 2)
     assert point.bytes >= sum(tensor.bytes for tensor in found.alive_at(found.peak))
