@@ -15,6 +15,7 @@ from exla_opt.ir.walk import operands_of, operations_of, walk_regions
 from .block_flow import BlockFlow, ControlFactor
 from .factor import DimMapping, Factor, LaidFactor
 from .tile import Range, Tile
+from .traits import Trait, has_trait
 
 _LOOP = "stablehlo.while"
 
@@ -122,6 +123,9 @@ class _Values:
             return [self.of(value, mapping) for value, mapping in zip(last.operands, flow.returned, strict=True)]
 
     def tile(self, op: ir.Operation, laid: LaidFactor) -> None:
+        if has_trait(op, Trait.CONTROL_FLOW) and laid.factor.is_unsplit():
+            self.clone(op)  # the same in every tile, with what its blocks capture
+            return
         operands = [self.of(value, mapping) for value, mapping in zip(operands_of(op), laid.operands, strict=True)]
         place = (0, self.length * laid.scale)
         results = self.build_tile(
