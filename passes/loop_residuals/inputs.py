@@ -24,7 +24,7 @@ from exla_opt.ops.traits import Trait, has_trait
 
 from .indices import Indices
 from .readers import Reader, step_readers
-from .slices import can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
+from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
 
 # So many ops of a block follow in one go.
 _MOST_OPS = 64
@@ -77,7 +77,7 @@ class InputSearch:
                 continue
             ops[value] = op
             roots += readers
-            moved = (value,) if op.name in ("stablehlo.slice", "stablehlo.reverse") else ()
+            moved = (value,) if op.name in SHIFTS else ()
             for operand in () if repeats(op, self.types) else op.operands:
                 through = {(result, (*moves, *moved)): reader for (result, moves), reader in known.items()}
                 readings.setdefault(operand, {}).update(through)

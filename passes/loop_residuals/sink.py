@@ -20,7 +20,7 @@ from exla_opt.ir.values import defining_op
 
 from .indices import Indices
 from .readers import Reader, step_readers
-from .slices import can_be_moved, clone_on, is_by_step
+from .slices import SHIFTS, can_be_moved, clone_on, is_by_step
 
 # So far a stack is looked for from a reader.
 _MOST_OPS = 64
@@ -50,7 +50,7 @@ def sink_slices(block: ir.Block, light: int, indices: Indices, types: Types) -> 
             _is_in_range(each, types.of(value).shape[0], indices) for each in readers
         ):
             continue
-        moves = op.name in ("stablehlo.slice", "stablehlo.reverse")
+        moves = op.name in SHIFTS
         if moves and not all(isinstance(each.index, int) or can_be_moved(each.index) for each in readers):
             continue
         for reader in _merged(readers):
@@ -113,7 +113,7 @@ def _sink(op: ir.Operation, reader: Reader) -> None:
             index = last - index if isinstance(index, int) else _mirrored(index, last)
         slices = {value: _slice(value, index, shift) for value in op.operands}
         parts = [slices[value] for value in op.operands]
-        moves = op.name in ("stablehlo.slice", "stablehlo.reverse")
+        moves = op.name in SHIFTS
         made = parts[0] if moves else clone_on(op, parts, result.type)
     result.replace_all_uses_with(made)
     reader.op.erase()

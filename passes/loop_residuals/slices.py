@@ -13,6 +13,9 @@ from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.ops.traits import Trait, has_trait
 
+# By step, the result at one index is the operand at another.
+SHIFTS = ("stablehlo.slice", "stablehlo.reverse")
+
 
 def is_by_step(op: ir.Operation, types: Types) -> bool:
     """Whether each step along the first dimension of the result comes from one step of each operand."""
@@ -62,7 +65,7 @@ def moved_index(op: ir.Operation, index: ir.Value) -> ir.Value:
 
 def made_of_slices(op: ir.Operation, parts: Sequence[ir.Value]) -> ir.Value:
     """The slice of one step of what an op makes, of those of its operands, or of what it repeats."""
-    if op.name in ("stablehlo.slice", "stablehlo.reverse"):
+    if op.name in SHIFTS:
         return parts[0]
     shape = build.shape_of(op.results[0])
     return clone_on(op, parts, build.with_shape(build.tensor_of(op.results[0]), [1, *shape[1:]]))

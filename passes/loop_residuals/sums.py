@@ -31,7 +31,7 @@ from exla_opt.ops.comparisons import asks_about
 from exla_opt.ops.reducers import body_of, counts_once, is_orderless, monoid_of, run_body
 
 from .build import reshaped
-from .slices import can_be_moved, clone_on, is_by_step, made_of_slices, slice_at
+from .slices import SHIFTS, can_be_moved, clone_on, is_by_step, made_of_slices, slice_at
 from .stacks import Stack, updates
 
 # Sums must take less than this part of the stack that they are of.
@@ -79,7 +79,7 @@ def find_sums(
             result = op.results[0]
             if result in between or result in reductions:
                 continue
-            if is_by_step(op, types) and op.name not in ("stablehlo.slice", "stablehlo.reverse"):
+            if is_by_step(op, types) and op.name not in SHIFTS:
                 between[result] = op
                 queue.append(result)
             elif use.operand_number == 0 and _reduces_steps(op, reassociates):
