@@ -64,17 +64,19 @@ def add_between(
                 wanted[operand] = mapping
                 queue.append(operand)
 
-    # What depends on the region. A cheap op that does not feeds nobody: its small readers are there before the loop.
-    from_region: dict[int, DimMapping | None] = {}
+    made: dict[int, DimMapping | None] = {}
+    from_region: set[int] = set()
     for position, tiled in sorted((region.tiled | candidates).items()):
         node = graph.nodes[position]
-        fed = position in region.tiled or any(
-            mapping is not None and from_region.get(value) == mapping
+        read = [
+            value
             for value, mapping in zip(node.operands, tiled.operands, strict=True)
-        )
-        if fed:
-            from_region.update(zip(node.results, tiled.results, strict=True))
-        if fed or Trait.CHEAP in node.traits:
+            if mapping is not None and made.get(value) == mapping
+        ]
+        if position in region.tiled or not from_region.isdisjoint(read):
+            from_region.update(node.results)
+        if position in region.tiled or read or Trait.CHEAP in node.traits:
+            made.update(zip(node.results, tiled.results, strict=True))
             region.tiled[position] = tiled
     for position in candidates:
         if position not in region.tiled:
@@ -83,21 +85,25 @@ def add_between(
         for value, mapping in zip(graph.nodes[position].results, tiled.results, strict=True):
             if mapping is not None:
                 region.mappings.setdefault(value, mapping)
-    _drop_unread(graph, region, candidates)
+    _drop_unread(graph, region, candidates, from_region)
 
 
-def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp]) -> None:
-    """Take out the added ops that no tiled op reads in slices any more."""
+def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp], from_region: set[int]) -> None:
+    """Take out the added ops that no tiled op reads in slices any more, and what is made before the loops for others.
+
+    What depends on no op of the region can be there before its loops. Whoever reads all of it would wait for a loop.
+    """
     for position in sorted(candidates, reverse=True):
         if position not in region.tiled:
             continue
-        results = graph.nodes[position].results
-        read = any(
+        node = graph.nodes[position]
+        reads = [
             user in region.tiled and index >= 0 and region.tiled[user].operands[index] == region.mappings.get(value)
-            for value in results
+            for value in node.results
             for user, index in graph.tensors[value].users
-        )
-        if not read:
+        ]
+        before = Trait.CHEAP not in node.traits and from_region.isdisjoint(node.results)
+        if not (all(reads) if before else any(reads)):
             del region.tiled[position]
-            for value in results:
+            for value in node.results:
                 region.mappings.pop(value, None)

@@ -21,7 +21,8 @@ from .growth import grow, is_free
 from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
 from .region import Region
-from .selection import Selection, block_peak, candidate_mappings, find_twins, join_plans
+from .selection import Selection, block_peak, candidate_mappings, join_plans
+from .twins import find_twins
 
 # A split must promise at least this much less memory: the prediction misses small harms.
 _LEAST_GAIN = 1.1

@@ -9,7 +9,7 @@ shrinks with it. Which is better is decided by the predicted peak of the block.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -22,7 +22,7 @@ from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
 from .body import PlannedBlock, bodies_of
-from .graph import OUTSIDE, Graph
+from .graph import Graph
 from .plan import LoopPlan, Plan
 
 
@@ -57,45 +57,6 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     return mappings
 
 
-def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
-    """The floats below the threshold that are converted to or from floats over it, and those computed with them.
-
-    The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
-    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it too.
-    """
-    twins: set[int] = set()
-    for node in graph.nodes:
-        if Trait.POINTWISE | Trait.CHEAP not in node.traits or len(node.operands) != 1:
-            continue
-        pair = (node.operands[0], node.results[0])
-        if all(_is_float(graph, value) for value in pair) and any(map(is_over, pair)):
-            twins.update(value for value in pair if not is_over(value))
-    queue = list(twins)
-    while queue:
-        shape = graph.tensors[value := queue.pop()].type.shape
-        for other in _computed_with(graph, value):
-            alike = graph.tensors[other].type.shape == shape and _is_float(graph, other)
-            if alike and other not in twins and not is_over(other):
-                twins.add(other)
-                queue.append(other)
-    return frozenset(twins)
-
-
-def _is_float(graph: Graph, value: int) -> bool:
-    return graph.tensors[value].type.dtype.startswith(("f", "bf"))
-
-
-def _computed_with(graph: Graph, value: int) -> list[int]:
-    """What an elementwise op makes of a tensor, or what it makes the tensor of."""
-    tensor = graph.tensors[value]
-    found: list[int] = []
-    for position in {tensor.producer, *(user for user, _ in tensor.users)} - {OUTSIDE}:
-        node = graph.nodes[position]
-        if Trait.POINTWISE in node.traits:
-            found += [*node.operands, *node.results]
-    return found
-
-
 Interval = tuple[int, int]
 
 
@@ -112,11 +73,12 @@ class Selection:
     def add(self, plan: Plan) -> bool:
         """Take one more plan if it can be built in the same round as those before; returns whether it was.
 
-        A plan that runs all the ops of an earlier one, and leaves nothing whole that is gone with it, takes its place.
+        A plan with which all is gone that is gone with an earlier one, by the same ops, takes its place. What else
+        the earlier one computed in its loops, as what is small and made of arguments alone, is computed before them.
         """
         computes = _computes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
-        others = [rival for rival in rivals if not (_computes(rival) <= computes and rival.vanished <= plan.vanished)]
+        others = [each for each in rivals if not _covers(self.graph, plan, each)]
         # Two loops that make the same value could answer a question for equality differently.
         if any(self._asks(op) for rival in others for op in computes | _computes(rival)):
             return False
@@ -187,6 +149,16 @@ def _owners(plans: Sequence[Plan]) -> dict[int, int]:
 def _computes(plan: Plan) -> frozenset[int]:
     """The positions of the ops that the loops of a plan run in the place of the originals."""
     return frozenset(op for loop in plan.loops for op in loop.stage.nodes) - plan.copies
+
+
+def _covers(graph: Graph, plan: Plan, rival: Plan) -> bool:
+    """Whether with a plan all is gone that is gone with another, by the same ops."""
+    gone = rival.vanished
+    if not gone <= plan.vanished:
+        return False
+    ops = _computes(rival)
+    handled = {op for op in ops if not gone.isdisjoint((*graph.nodes[op].operands, *graph.nodes[op].results))}
+    return handled.issubset(op for loop in plan.loops for op in loop.stage.nodes)
 
 
 def _intervals(plan: Plan) -> list[Interval]:

@@ -204,6 +204,22 @@ def test_a_small_op_that_depends_on_no_big_tensor_stays_before_the_loop() -> Non
     assert len(stages_of(graph, region)) == 1
 
 
+def test_a_small_op_that_only_tiles_read_is_computed_tile_by_tile() -> None:
+    """Twice the rows before a product: computed before the loop they would all be alive in it."""
+    graph = graph_of(
+        EXP,
+        "%two = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<64xf32>",
+        "%twice = stablehlo.multiply %r, %two : tensor<64xf32>",
+        f"%t = stablehlo.broadcast_in_dim %twice, dims = [0] : (tensor<64xf32>) -> {MATRIX}",
+        f"%v = stablehlo.multiply %x, %t : {MATRIX}",
+        f"%y = stablehlo.dot_general %r, %v, contracting_dims = [0] x [0] : (tensor<64xf32>, {MATRIX}) -> tensor<32xf32>",
+        returns="tensor<32xf32>",
+    )
+    region = region_of(graph, 1, 0)
+    twice = next(node.position for node in graph.nodes if node.name == "stablehlo.multiply")
+    assert twice in region.tiled
+
+
 def test_slices_of_one_tensor_are_laid_on_the_same_index() -> None:
     graph = graph_of(
         EXP,

@@ -43,8 +43,14 @@ def _asks(graph: Graph) -> bool:
 
 
 def _plan(
-    graph: Graph, nodes: set[int], outputs: set[int], copies: Collection[int] = (), vanished: Collection[int] = ()
+    graph: Graph,
+    nodes: set[int],
+    outputs: set[int],
+    copies: Collection[int] = (),
+    vanished: Collection[int] | None = None,
 ) -> Plan:
+    if vanished is None:
+        vanished = {value for node in nodes - outputs - set(copies) for value in graph.nodes[node].results}
     mapping = DimMapping(0, 8, 1)
     stage = Stage(0, tuple(sorted(nodes)), tuple(Output(node, 0, mapping) for node in sorted(outputs)))
     seed = graph.nodes[max(nodes)].results[0]
@@ -68,11 +74,21 @@ def test_a_plan_that_makes_all_of_another_takes_its_place(graph: Graph) -> None:
     assert list(selected.plans.values()) == [larger]
 
 
+def test_a_plan_with_which_all_is_gone_computes_small_things_before_its_loops(graph: Graph) -> None:
+    """The earlier one computes op 0 in slices, where the later one takes it for something small."""
+    selected = Selection(graph)
+    first, second = (graph.nodes[node].results[0] for node in (3, 4))
+    larger = _plan(graph, {3, 4, 5}, {5}, vanished={first, second})
+    assert selected.add(_plan(graph, {0, 3, 4}, {4}, vanished={first}))
+    assert selected.add(larger)
+    assert list(selected.plans.values()) == [larger]
+
+
 def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Graph) -> None:
     selected = Selection(graph)
     [value] = graph.nodes[1].results
     assert selected.add(_plan(graph, {0, 1}, {0}, vanished={value}))
-    selected.add(_plan(graph, {0, 1, 3}, {3}))
+    selected.add(_plan(graph, {0, 1, 3}, {3}, vanished=()))
     assert value in selected.plans
 
 
