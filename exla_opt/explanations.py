@@ -159,11 +159,6 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A slice of a sharded tensor would be sharded as well.",
         "Split the module of one device.",
     ),
-    "EX312": Explanation(
-        "it has more indices along that dimension than 32 bits can count",
-        "Loops count in 32 bits; an offset into a dimension of 2,147,483,648 or more would wrap around.",
-        "Keep the dimensions that were merged into it apart.",
-    ),
     "EX401": Explanation(
         "not multiplied out: it is no plain sum",
         "Only sums that start from zero become dots: no maximum, no product, no other start.",

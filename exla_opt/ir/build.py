@@ -30,6 +30,11 @@ def scalar_i32(number: int) -> ir.Value:
     return splat(ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)), number)
 
 
+def scalar_like(index: ir.Value, number: int) -> ir.Value:
+    """A constant of the type of another index, a 0-d tensor of integers."""
+    return splat(index.type, number)
+
+
 def splat(kind: ir.Type, number: Number) -> ir.Value:
     """A constant of the tensor type `kind` that is `number` everywhere; of a complex type, the real part is.
 

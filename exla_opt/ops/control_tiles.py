@@ -106,7 +106,7 @@ class _Values:
         return self.cut[key]
 
     def offset(self, scale: int) -> ir.Value:
-        return self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_i32(scale))
+        return self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_like(self.start, scale))
 
     def run(self, block: ir.Block, flow: BlockFlow) -> list[ir.Value]:
         """Make the block's ops for one tile; what it returns."""

@@ -91,14 +91,13 @@ def _made_ties(site: Site) -> Spoken:
 
 
 def _iota_tile(tile: Tile) -> list[ir.Value]:
-    """Shifted by where the tile begins; counted in i32 and converted last: a narrow float could not hold the sum."""
+    """Shifted by where the tile begins; converted last: a narrow float could not hold the sum."""
     mapping, place = result_mapping(tile)
     if integer(tile.op, "iota_dimension") != mapping.dim:
         return tile.clone()
     kind = ir.RankedTensorType(tile.types[0])
-    counting = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
-    counted = stablehlo.iota(counting, mapping.dim)
-    begin = build.broadcast(tile.begin(place, counting.element_type), kind.shape)
+    counted = stablehlo.iota(build.with_shape(build.tensor_of(tile.start), kind.shape), mapping.dim)
+    begin = build.broadcast(tile.begin(place), kind.shape)
     return [build.convert(stablehlo.add(counted, begin), kind.element_type)]
 
 

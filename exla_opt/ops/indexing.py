@@ -20,13 +20,13 @@ from .tile import Range, Tile, replaced, result_mapping
 OPS: dict[str, OpDefinition] = {}
 
 
-def wide_enough(index: ir.Value) -> ir.Value:
-    """The index in a type that holds every place of the tile: one of 8 or 16 bits would overflow.
+def wide_enough(index: ir.Value, start: ir.Value) -> ir.Value:
+    """The index in a type that holds every place of the tile: one of fewer bits than its start would overflow.
 
     XLA:CPU also clamps it by the last place that there is, which the index's own type may not hold.
     """
-    element = ir.IntegerType(build.tensor_of(index).element_type)
-    return index if element.width >= 32 else build.convert(index, ir.IntegerType.get_signless(32))
+    element, counting = (ir.IntegerType(build.tensor_of(value).element_type) for value in (index, start))
+    return index if element.width >= counting.width else build.convert(index, counting)
 
 
 def _moved_index(tile: Tile, index: ir.Value, last: int, place: Range | None) -> ir.Value:
@@ -50,7 +50,7 @@ def _dynamic_slice_factors(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...
 def _dynamic_slice_tile(tile: Tile) -> list[ir.Value]:
     mapping, (low, high) = result_mapping(tile)
     lengths = integers(tile.op, "slice_sizes", [])
-    operands = [tile.operands[0], *map(wide_enough, tile.operands[1:])]
+    operands = [tile.operands[0], *(wide_enough(index, tile.start) for index in tile.operands[1:])]
     start = operands[1 + mapping.dim]
     if tile.factor.operands[0] is None:
         last = build.shape_of(operands[0])[mapping.dim] - lengths[mapping.dim]
@@ -95,7 +95,7 @@ def _dynamic_update_slice_factors(_: ir.Operation, shapes: Shapes) -> tuple[Fact
 
 
 def _dynamic_update_slice_tile(tile: Tile) -> list[ir.Value]:
-    operands = [*tile.operands[:2], *map(wide_enough, tile.operands[2:])]
+    operands = [*tile.operands[:2], *(wide_enough(index, tile.start) for index in tile.operands[2:])]
     if tile.factor.kind is not Kind.CHAIN:
         return replace(tile, operands=operands).clone()
     mapping = tile.factor.operands[1]
@@ -150,7 +150,7 @@ def _gather_tile(tile: Tile) -> list[ir.Value]:
     if tile.factor.operands[0] is None:
         last = build.shape_of(operands[0])[dim] - lengths[dim]
         column = numbers.start_index_map.index(dim)
-        indices = wide_enough(operands[1])
+        indices = wide_enough(operands[1], tile.start)
         operands[1] = _moved_column(tile, indices, numbers.index_vector_dim, column, last, (low, high))
     sizes = ir.DenseI64ArrayAttr.get(replaced(lengths, dim, high - low))
     return replace(tile, operands=operands).clone({"slice_sizes": sizes})

@@ -94,8 +94,7 @@ def _reverse_tile(tile: Tile) -> list[ir.Value]:
     if tile.factor.operands[0] is not None:
         return tile.clone()
     length = place[1] - place[0]
-    begin = tile.begin(place, ir.IntegerType.get_signless(32))
-    from_end = stablehlo.subtract(build.scalar_i32(mapping.length - length), begin)
+    from_end = stablehlo.subtract(build.scalar_like(tile.start, mapping.length - length), tile.begin(place))
     part = build.slice_along(tile.operands[0], mapping.dim, from_end, length)
     return replace(tile, operands=[part]).clone()
 

@@ -51,8 +51,8 @@ def _slice_tile(tile: Tile) -> list[ir.Value]:
     operands = list(tile.operands)
     spanned = (high - low - 1) * stride + 1
     if source is None:
-        place = stablehlo.multiply(tile.begin((low, high), ir.IntegerType.get_signless(32)), build.scalar_i32(stride))
-        first = stablehlo.add(place, build.scalar_i32(starts[mapping.dim]))
+        place = stablehlo.multiply(tile.begin((low, high)), build.scalar_like(tile.start, stride))
+        first = stablehlo.add(place, build.scalar_like(tile.start, starts[mapping.dim]))
         operands[0] = build.slice_along(operands[0], mapping.dim, first, spanned)
     begin = 0 if source is None else (low - source[0]) * stride + starts[mapping.dim] % stride
     limits = integers(tile.op, "limit_indices", [])
@@ -151,7 +151,7 @@ def _pad_tile_of_unsplit(tile: Tile, below: list[int], above: list[int]) -> list
     mapping, place = result_mapping(tile)
     interior = integers(tile.op, "interior_padding", [])
     value, fill = tile.operands
-    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    start = tile.begin(place)
     padding = (below[mapping.dim], above[mapping.dim], interior[mapping.dim])
     read = read_padded(value, mapping.dim, start, place[1] - place[0], padding, fill)
     names = {"edge_padding_low": below, "edge_padding_high": above, "interior_padding": interior}

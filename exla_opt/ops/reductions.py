@@ -243,7 +243,7 @@ def _top_k_combine(
     merged = [best.results[0], build.take_along_last(joined[1], best.results[1])]
     if build.shape_of(partial[0]) != list(kinds[0].shape):
         return merged  # a short tile, never the first
-    first = build.equal(start, build.scalar_i32(0))
+    first = build.equal(start, build.scalar_like(start, 0))
     return [stablehlo.select(first, new, old) for new, old in zip(partial, merged, strict=True)]
 
 

@@ -64,7 +64,7 @@ def _scatter_tile(tile: Tile) -> list[ir.Value]:
     is_indexed = mapping is not None and mapping.dim in numbers.inserted_window_dims
     if tile.factor.operands[at] is None and not is_indexed:
         return tile.clone()
-    indices = wide_enough(tile.operands[at])
+    indices = wide_enough(tile.operands[at], tile.start)
     if mapping is None or not is_indexed:
         return replace(tile, operands=replaced(tile.operands, at, indices)).clone()
     column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)

@@ -44,11 +44,11 @@ class Tile:
             made.attributes[name] = attribute
         return list(made.results)
 
-    def begin(self, place: Range | None, element: ir.Type) -> ir.Value:
-        """The factor's index at which a range begins, as a 0-d tensor of integers."""
+    def begin(self, place: Range | None, element: ir.Type | None = None) -> ir.Value:
+        """The factor's index at which a range begins, as a 0-d tensor; of the start's own type if no other is given."""
         low = place[0] if place else 0
-        shifted = stablehlo.add(self.start, build.scalar_i32(low)) if low else self.start
-        return build.convert(shifted, element)
+        shifted = stablehlo.add(self.start, build.scalar_like(self.start, low)) if low else self.start
+        return shifted if element is None else build.convert(shifted, element)
 
 
 def result_mapping(tile: Tile) -> tuple[DimMapping, Range]:
@@ -68,8 +68,8 @@ def read_padded(
 ) -> ir.Value:
     """Elements [start, start + length) of dimension `dim` of pad(value), without making pad(value).
 
-    start: tensor<i32>, counted in pad(value). padding: low, high and interior. What is read of `value` is a slice that
-    is moved inward where it would lie beyond an end; it is padded by enough that the elements stand in it.
+    start: a 0-d tensor of integers, counted in pad(value). padding: low, high and interior. What is read of `value` is
+    a slice that is moved inward where it would lie beyond an end; it is padded by enough that the elements stand in it.
     """
     low, high, interior = padding
     step = interior + 1
@@ -78,12 +78,12 @@ def read_padded(
         return build.slice_along(value, dim, start, length)
     read = min(size, -(-(length + interior - 1) // step) + 1)
     # Division rounds towards zero, and every negative place is moved to zero anyway.
-    place = start if low == 0 else stablehlo.subtract(start, build.scalar_i32(low))
-    index = place if step == 1 else stablehlo.divide(place, build.scalar_i32(step))
-    begin = build.clamp(build.scalar_i32(0), index, build.scalar_i32(size - read))
+    place = start if low == 0 else stablehlo.subtract(start, build.scalar_like(start, low))
+    index = place if step == 1 else stablehlo.divide(place, build.scalar_like(start, step))
+    begin = build.clamp(build.scalar_like(start, 0), index, build.scalar_like(start, size - read))
     part = build.slice_along(value, dim, begin, read)
-    begins = begin if step == 1 else stablehlo.multiply(begin, build.scalar_i32(step))
-    inside = stablehlo.add(stablehlo.subtract(place, begins), build.scalar_i32(max(low, 0)))
+    begins = begin if step == 1 else stablehlo.multiply(begin, build.scalar_like(start, step))
+    inside = stablehlo.add(stablehlo.subtract(place, begins), build.scalar_like(start, max(low, 0)))
     return build.slice_along(_pad_along(part, dim, (max(low, 0), max(high, 0), interior), fill), dim, inside, length)
 
 

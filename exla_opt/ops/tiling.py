@@ -36,8 +36,8 @@ def build_tile(
     """Make the op for one tile at the current insertion point, and return its results.
 
     operands: for each mapping of the factor the slice, for the others the unsplit one; for a chained one the value so
-    far. start: tensor<i32>, an index of the factor. operand_ranges, result_ranges: the indices of the tile in each
-    tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
+    far. start: a 0-d tensor of integers, an index of the factor. operand_ranges, result_ranges: the indices of the tile
+    in each tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
     range is empty, and what stands in its place is not read.
     A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
     widens: whether that holds of ops that could have narrow results as well: inside a loop that is cut they do.
@@ -152,7 +152,7 @@ def combine(
 ) -> list[ir.Value]:
     """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial.
 
-    start: tensor<i32>, the factor's index at which the tile begins; what the state holds at 0 may count for nothing.
+    start: the factor's index at which the tile begins; what the state holds at 0 may count for nothing.
     """
     if factor.kind is Kind.CHAIN:
         return list(partial)

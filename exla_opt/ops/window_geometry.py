@@ -92,7 +92,7 @@ def is_running(window: Window, large: int, small: int) -> bool:
 
 def spanned(value: ir.Value, dim: int, window: Window, start: ir.Value, count: int, fill: ir.Value) -> ir.Value:
     """What `count` windows from number `start` on span of the padded operand."""
-    first = start if window.stride == 1 else stablehlo.multiply(start, build.scalar_i32(window.stride))
+    first = start if window.stride == 1 else stablehlo.multiply(start, build.scalar_like(start, window.stride))
     length = (count - 1) * window.stride + window.reach
     return read_padded(value, dim, first, length, (window.low, window.high, window.base - 1), fill)
 

@@ -71,7 +71,7 @@ def _reduce_window_tile(tile: Tile) -> list[ir.Value]:
         return tile.clone(_running(tile.op, mapping.dim, count))
     if tile.factor.operands[0] is not None:
         return tile.clone()
-    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    start = tile.begin(place)
     inits = tile.operands[results:]
     read = [
         spanned(value, mapping.dim, window, start, count, init)
@@ -214,7 +214,7 @@ def _rows_of_convolution(tile: Tile, numbers: stablehlo.ConvDimensionNumbers) ->
     sizes = [build.shape_of(kernel)[dim] for dim in numbers.kernel_spatial_dimensions]
     index = list(numbers.output_spatial_dimensions).index(mapping.dim)
     dim = numbers.input_spatial_dimensions[index]
-    start = tile.begin(place, ir.IntegerType.get_signless(32))
+    start = tile.begin(place)
     zero = build.zeros(build.with_shape(build.tensor_of(left), []))
     read = spanned(left, dim, windows_of(tile.op, sizes)[index], start, place[1] - place[0], zero)
     return replace(tile, operands=[read, kernel]).clone(unpadded(tile.op, index, "lhs_dilation"))

@@ -16,7 +16,10 @@ from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
 from .last_input import find_depths, last_input
-from .plan import LoopPlan, Plan, TileRun
+from .plan import LoopPlan, Plan
+from .runs import TileRun
+
+_MOST_I32 = 2**31 - 1
 
 
 class _Tiles:
@@ -42,8 +45,8 @@ class _Tiles:
         """start * scale + shift, made once."""
         key = (scale, shift)
         if key not in self.offsets:
-            scaled = self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_i32(scale))
-            self.offsets[key] = scaled if shift == 0 else stablehlo.add(scaled, build.scalar_i32(shift))
+            scaled = self.start if scale == 1 else _times(self.start, scale)
+            self.offsets[key] = scaled if shift == 0 else stablehlo.add(scaled, build.scalar_like(scaled, shift))
         return self.offsets[key]
 
     def position_in(self, mapping: DimMapping) -> ir.Value:
@@ -190,10 +193,23 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
     return {position: [next(remaining) for _ in states[position]] for position in sorted(states)}
 
 
+def _index_type(graph: Graph, loop: LoopPlan) -> ir.RankedTensorType:
+    """A 0-d integer tensor that can be an index of all that the loop reads and makes: i32, as XLA does best, or i64."""
+    nodes = [graph.nodes[position] for position in loop.stage.nodes]
+    shapes = [graph.tensors[value].type.shape for node in nodes for value in (*node.operands, *node.results)]
+    wide = any(size > _MOST_I32 for shape in shapes for size in shape)
+    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(64 if wide else 32))
+
+
+def _times(index: ir.Value, number: int) -> ir.Value:
+    return stablehlo.multiply(index, build.scalar_like(index, number))
+
+
 def _build_while(
     graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, states: dict[int, list[ir.Value]]
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
     """The loop over one run of tiles. Returns its final counter and states."""
+    index = _index_type(graph, loop)
     initial = [build.scalar_i32(0), *_flatten(states)]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial)
@@ -203,9 +219,9 @@ def _build_while(
         stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(run.trips))])
     with ir.InsertionPoint(body):
         counter, *carried = body.arguments
-        start = stablehlo.multiply(counter, build.scalar_i32(run.tile))
+        start = _times(build.convert(counter, index.element_type), run.tile)
         if run.start:
-            start = stablehlo.add(start, build.scalar_i32(run.start))
+            start = stablehlo.add(start, build.splat(index, run.start))
         after = _Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
@@ -218,16 +234,17 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop, depths)
         counter: ir.Value | None = None
+        index = _index_type(graph, loop)
         for run in loop.runs:
             if run.trips > 1:
                 counter, states = _build_while(graph, plan, loop, run, states)
                 ended = run
                 continue
-            start = build.scalar_i32(run.start)
+            start = build.splat(index, run.start)
             if counter is not None:
                 # Counted from where the loop ended: XLA must not run this tile while the loop runs.
-                reached = stablehlo.multiply(counter, build.scalar_i32(ended.tile))
-                start = stablehlo.add(reached, build.scalar_i32(run.start - ended.tile * ended.trips))
+                reached = _times(build.convert(counter, index.element_type), ended.tile)
+                start = stablehlo.add(reached, build.splat(index, run.start - ended.tile * ended.trips))
             states = _Tiles(graph, plan, loop, run, start).emit(states)
         for position, state in states.items():
             _replace_results(graph, plan, loop, position, state)

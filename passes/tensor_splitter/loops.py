@@ -22,8 +22,6 @@ from .region import Output, Producers, Region, Stage, Work, find_producers
 # Eleven loops do that each of which computes all that is before it.
 _MOST_RECOMPUTED = 6.0
 TOO_MANY_LOOPS = "EX308"
-# Loops count in i32, as XLA does best.
-_MOST_INDICES = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,6 @@ def find_loops(
         return Refusal(region.blocked.get(producer.position, producer.rule.why()), producer.position)
     if (partly := region.partly_cut(graph)) is not None:
         return Refusal(Reason("EX301", f"{graph.nodes[partly].name} would have nothing in some of its slices"), partly)
-    if any(graph.tensors[value].type.shape[mapping.dim] > _MOST_INDICES for value, mapping in region.mappings.items()):
-        return Refusal(Reason("EX312", "it has more indices along that dimension than 32 bits can count"))
     producers = find_producers(graph, region)
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)

@@ -5,9 +5,8 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import log2
 
 from exla_opt.memory.machine import Machine
@@ -32,19 +31,11 @@ from .graph import OUTSIDE, Graph, TiledOp
 from .loops import Loops, Refusal
 from .overwrite import Overwritten, find_overwritten
 from .region import Output, Region, Stage
+from .runs import TileRun, cut_runs, find_borders
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times what it did.
 _MOST_REPEATED = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class TileRun:
-    """A run of equal tiles: region indices [start, start + tile * trips); one trip is straight-line code."""
-
-    start: int
-    tile: int
-    trips: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,43 +249,3 @@ def _too_short(region: Region, loop: LoopPlan) -> int | None:
         if own[0].tile * tiled.scale < least or len(own) > 2:
             return position
     return None
-
-
-def balanced_tile(extent: int, longest: int) -> int:
-    """The tile length for `extent` indices of which at most `longest` fit: few trips, and even ones.
-
-    A divisor of the extent when one is near, else a multiple of 16 that leaves a shorter last tile.
-    """
-    if longest >= extent:
-        return extent
-    trips = -(-extent // longest)
-    for more in range(trips, 2 * trips + 1):
-        if extent % more == 0:
-            return extent // more
-    even = -(-extent // trips)
-    rounded = -(-even // 16) * 16
-    return rounded if rounded <= longest else longest
-
-
-def cut_runs(borders: list[int], longest: int) -> tuple[TileRun, ...]:
-    """The tiles between consecutive borders, equal ones as one run."""
-    runs = []
-    for start, stop in pairwise(borders):
-        tile = balanced_tile(stop - start, longest)
-        trips, rest = divmod(stop - start, tile)
-        runs.append(TileRun(start, tile, trips))
-        if rest:
-            runs.append(TileRun(stop - rest, rest, 1))
-    return tuple(runs)
-
-
-def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
-    """The region indices at which some tensor begins or ends; between two of them all ops look alike."""
-    low, high = region.low, region.high
-    borders = {low, high}
-    for position in nodes:
-        tiled = region.tiled[position]
-        for mapping in (*tiled.operands, *tiled.results):
-            if mapping is not None:
-                borders |= {min(max(mapping.low, low), high), min(max(mapping.low + mapping.length, low), high)}
-    return sorted(borders)

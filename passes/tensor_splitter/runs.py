@@ -1,0 +1,63 @@
+"""The tiles of a loop: where they begin, how long they are, how many of them are alike. Analysis only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .region import Region
+
+# A loop counts its trips in i32, as XLA does best.
+_MOST_TRIPS = 2**31 - 1
+# So many more trips are tried for equal tiles.
+_MOST_TRIED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class TileRun:
+    """A run of equal tiles: region indices [start, start + tile * trips); one trip is straight-line code."""
+
+    start: int
+    tile: int
+    trips: int
+
+
+def balanced_tile(extent: int, longest: int) -> int:
+    """The tile length for `extent` indices of which at most `longest` fit: few trips, and even ones.
+
+    A divisor of the extent when one is near, else a multiple of 16 that leaves a shorter last tile.
+    """
+    if longest >= extent:
+        return extent
+    trips = -(-extent // longest)
+    for more in range(trips, trips + min(trips, _MOST_TRIED) + 1):
+        if extent % more == 0:
+            return extent // more
+    even = -(-extent // trips)
+    rounded = -(-even // 16) * 16
+    return rounded if rounded <= longest else longest
+
+
+def cut_runs(borders: list[int], longest: int) -> tuple[TileRun, ...]:
+    """The tiles between consecutive borders, equal ones as one run."""
+    runs = []
+    for start, stop in pairwise(borders):
+        tile = balanced_tile(stop - start, max(longest, -(-(stop - start) // _MOST_TRIPS)))
+        trips, rest = divmod(stop - start, tile)
+        runs.append(TileRun(start, tile, trips))
+        if rest:
+            runs.append(TileRun(stop - rest, rest, 1))
+    return tuple(runs)
+
+
+def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
+    """The region indices at which some tensor begins or ends; between two of them all ops look alike."""
+    low, high = region.low, region.high
+    borders = {low, high}
+    for position in nodes:
+        tiled = region.tiled[position]
+        for mapping in (*tiled.operands, *tiled.results):
+            if mapping is not None:
+                borders |= {min(max(mapping.low, low), high), min(max(mapping.low + mapping.length, low), high)}
+    return sorted(borders)
