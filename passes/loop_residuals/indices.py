@@ -7,20 +7,18 @@ they are run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from jaxlib.mlir import ir
 
 from exla_opt.ir.loops import Counting, counting, step_of
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import splat_value
 from exla_opt.ir.walk import terminator
-from exla_opt.ops.comparisons import direction_of
+from exla_opt.ops.integers import Numbers, fits, run_integers
 
-Numbers = npt.NDArray[np.int64]
 # An index is a few ops on a counter.
 _MOST_OPS = 64
 # Loops of more trips are not looked at: their numbers would take longer to work out than the rest of the module.
@@ -33,36 +31,6 @@ class Index:
 
     body: ir.Block | None
     numbers: Numbers
-
-
-def _divide(left: Numbers, right: Numbers) -> Numbers:
-    quotient: Numbers = (np.sign(left) * np.sign(right)) * (np.abs(left) // np.abs(right))
-    return quotient
-
-
-_BINARY: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
-    "stablehlo.add": np.add,
-    "stablehlo.subtract": np.subtract,
-    "stablehlo.multiply": np.multiply,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
-    "stablehlo.divide": _divide,
-    "stablehlo.remainder": np.fmod,
-}
-_ON_TRUTH: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
-    "stablehlo.and": np.bitwise_and,
-    "stablehlo.or": np.bitwise_or,
-    "stablehlo.xor": np.bitwise_xor,
-}
-_COMPARED: dict[str, Callable[[Numbers, Numbers], npt.NDArray[np.bool_]]] = {
-    "LT": np.less,
-    "LE": np.less_equal,
-    "GT": np.greater,
-    "GE": np.greater_equal,
-    "EQ": np.equal,
-    "NE": np.not_equal,
-}
-_DIVIDES = ("stablehlo.divide", "stablehlo.remainder")
 
 
 class Indices:
@@ -107,7 +75,7 @@ class Indices:
             found = self._of_carry(value, value.owner)
         else:
             found = self._of_op(value.owner.operation)
-        return found if found is not None and _fits(found.numbers, kind) else None
+        return found if found is not None and fits(found.numbers, kind) else None
 
     def _of_carry(self, value: ir.Value, block: ir.Block) -> Index | None:
         """A carry that grows by a constant from a constant."""
@@ -129,7 +97,7 @@ class Indices:
         bodies = {each.body for each in known if each.body is not None}
         if len(bodies) > 1:
             return None
-        numbers = _run(op, [each.numbers for each in known])
+        numbers = run_integers(op, [each.numbers for each in known])
         return None if numbers is None else Index(next(iter(bodies), None), numbers)
 
 
@@ -137,35 +105,3 @@ def _scalar_operands(value: ir.Value) -> Sequence[ir.Value]:
     if isinstance(value.owner, ir.Block) or len(value.owner.operation.regions):
         return ()
     return tuple(value.owner.operation.operands)
-
-
-def _fits(numbers: Numbers, kind: ir.IntegerType) -> bool:
-    """Whether nothing wraps around, in the type or in what it is worked out with here."""
-    bits = min(kind.width, 31)
-    low, high = (0, 2**bits) if kind.is_unsigned or kind.width == 1 else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-    if kind.width > 31:
-        low, high = (0 if kind.is_unsigned else -(2**31)), 2**31
-    return not numbers.size or bool(numbers.min() >= low and numbers.max() < high)
-
-
-def _run(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:
-    """What a scalar op makes of integers; None where it is none of those that stand in an index."""
-    name = op.name
-    if name in _BINARY and not (name in _DIVIDES and not operands[1].all()):
-        return _BINARY[name](*operands)
-    if name in _ON_TRUTH and str(element_type(op.results[0])) == "i1":
-        return _ON_TRUTH[name](*operands)
-    if name in ("stablehlo.convert", "stablehlo.reshape"):
-        return operands[0]
-    if name == "stablehlo.negate":
-        return -operands[0]
-    if name == "stablehlo.not" and str(element_type(op.results[0])) == "i1":
-        return 1 - operands[0]
-    if name == "stablehlo.compare" and direction_of(op) in _COMPARED:
-        return _COMPARED[direction_of(op)](*operands).astype(np.int64)
-    if name == "stablehlo.select":
-        return np.where(operands[0] != 0, operands[1], operands[2])
-    if name == "stablehlo.clamp":
-        low, number, high = operands
-        return np.minimum(np.maximum(number, low), high)
-    return None

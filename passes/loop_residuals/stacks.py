@@ -15,10 +15,11 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
+from exla_opt.ops.integers import Numbers
 from exla_opt.ops.views import is_view
 from exla_opt.remarks import Reason
 
-from .indices import Indices, Numbers
+from .indices import Indices
 
 _UPDATE = "stablehlo.dynamic_update_slice"
 

@@ -12,6 +12,7 @@ from exla_opt.ir.loops import after_input
 from exla_opt.ir.types import Types, element_type
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.stack_sums import add_in_place
 from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
@@ -151,7 +152,7 @@ class _Tiles:
             mapping, made = tiled.results[output], results[output]
             if mapping is not None:
                 made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
-            elif output in tiled.factor.summed:
+            elif output in tiled.factor.summed and not add_in_place(whole, made):
                 made = stablehlo.add(whole, build.convert(made, element_type(whole)))
             written.append(made)
         return written

@@ -1,13 +1,16 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB 2>&1 | filecheck %s
 
 // The loop adds up all that it carries, and starts from something: every tile starts from zero, and the start is added once.
-// Another sum is written into a stack, one step at a time.
+// Another sum is written into a stack, one step at a time: every tile adds to the stack that the tiles before it have made.
 
 // CHECK: %[[OUT:.*]]:3 = stablehlo.while({{.*}}) : tensor<i32>, tensor<f32>, tensor<3xf32>
-// CHECK: %[[LOOP:.*]]:4 = stablehlo.while({{.*}}) : tensor<i32>, tensor<6400xf32>, tensor<f32>, tensor<3xf32>
+// CHECK: %[[LOOP:.*]]:4 = stablehlo.while({{.*}}, %[[STACK:iterArg[_0-9]*]] = %iterArg_6) : tensor<i32>, tensor<6400xf32>, tensor<f32>, tensor<3xf32>
 // CHECK: stablehlo.reduce{{.*}}(tensor<6400xf32>, tensor<f32>) -> tensor<f32>
+// CHECK: %[[BEFORE:[0-9]*]] = stablehlo.dynamic_slice %[[STACK]], %[[STEP:[A-Za-z_0-9]*]], sizes = [1]
+// CHECK: %[[NEXT:[0-9]*]] = stablehlo.add %[[BEFORE]], %{{.*}} : tensor<1xf32>
+// CHECK: stablehlo.dynamic_update_slice %[[STACK]], %[[NEXT]], %[[STEP]]
 // CHECK: stablehlo.add %{{.*}}, %[[LOOP]]#2
-// CHECK: stablehlo.add %{{.*}}, %[[LOOP]]#3
+// CHECK-NOT: stablehlo.add %{{.*}}, %[[LOOP]]#3
 // CHECK: stablehlo.add %arg1, %[[OUT]]#1
 // CHECK-NOT: not split
 
