@@ -6,13 +6,14 @@ after:   transposes around  convolution  dim_numbers = [b, 0, 1, f]x[0, 1, i, o]
 XLA:CPU brings convolutions into that order itself, but in the entry computation alone: in the body of a loop any other
 order runs on a kernel that is 10 to 160 times slower. Nothing is done for other machines, outside of loops, and where
 the fast kernel is not: for batch groups, reversed windows and types other than floats of 32 and 16 bits; nor for groups
-and for few features, for which the slow kernel is often the faster one. The same products are added up, in an order
-that may differ: with --no-reassociate nothing is done.
+with small windows and for few features, for which the slow kernel is often the faster one. The same products are added
+up, in an order that may differ: with --no-reassociate nothing is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -30,8 +31,12 @@ _FAST = ("f32", "f16", "bf16")
 # Input features times output features. Chosen on 8 images of 28 x 28 with kernels of 5 x 5 and 4 of 64 x 64 with 3 x 3,
 # the slow kernel's time over the fast one's: 1 x 1 features 0.04 and 0.17, 1 x 8 0.8 and 1.1, 3 x 8 1.6 and 2.9, more
 # 1.4 to 95. On others, 16 of 20 x 20 with 3 x 3 and 6 of 33 x 33 with 1 x 1: below 24 0.08 to 1.6, above 3.9 to 46 and
-# 0.6 to 5.8. With groups of up to 12 features that ratio is between 0.06 and 5 and depends on more than that.
+# 0.6 to 5.8.
 _LEAST_PRODUCTS = 24
+# Places of a window, of a convolution in groups. The same ratio on random shapes: with windows of up to 5 x 5 between
+# 0.06 and 6, and it depends on more than that; with 8 x 8 and larger ones, those of the gradients of every image's
+# kernels, 1.7 to 84 where this was chosen. On 45 others 0.5 to 53, 12 in the middle, three of the smallest below 1.
+_LEAST_WINDOW_OF_GROUPS = 64
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -67,10 +72,12 @@ def _gains(op: ir.Operation, types: Types, threshold: int) -> bool:
     numbers = _numbers(op)
     kernel = build.shape_of(op.operands[1])
     products = kernel[numbers.kernel_input_feature_dimension] * kernel[numbers.kernel_output_feature_dimension]
+    window = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
     pairs = zip((*op.operands, op.results[0]), _orders(numbers), strict=True)
     turned = [value for value, order in pairs if order != sorted(order)]
     return (
-        integer(op, "batch_group_count", 1) == integer(op, "feature_group_count", 1) == 1
+        integer(op, "batch_group_count", 1) == 1
+        and (integer(op, "feature_group_count", 1) == 1 or window >= _LEAST_WINDOW_OF_GROUPS)
         and products >= _LEAST_PRODUCTS
         and not is_reversed
         and all(str(element_type(value)) in _FAST for value in (*op.operands, op.results[0]))

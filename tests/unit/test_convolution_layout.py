@@ -37,6 +37,12 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
         {"padding": "SAME", "window_strides": (1,) * 3},
     ),
     "gradient by the kernel": ((6, 9, 8, 4), (6, 9, 8, 5), ("CHWN", "IHWO", "HWNC"), {"padding": ((1, 1), (1, 0))}),
+    "kernels of every image": (
+        (3, 9, 9, 2),
+        (1, 8, 8, 30),
+        ("CHWN", "IHWO", "HWNC"),
+        {"padding": "VALID", "feature_group_count": 3},
+    ),
     "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
 }
 LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
