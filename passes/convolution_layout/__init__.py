@@ -33,10 +33,12 @@ _FAST = ("f32", "f16", "bf16")
 # 1.4 to 95. On others, 16 of 20 x 20 with 3 x 3 and 6 of 33 x 33 with 1 x 1: below 24 0.08 to 1.6, above 3.9 to 46 and
 # 0.6 to 5.8.
 _LEAST_PRODUCTS = 24
-# Places of a window, of a convolution in groups. The same ratio on random shapes: with windows of up to 5 x 5 between
-# 0.06 and 6, and it depends on more than that; with 8 x 8 and larger ones, those of the gradients of every image's
-# kernels, 1.7 to 84 where this was chosen. On 45 others 0.5 to 53, 12 in the middle, three of the smallest below 1.
-_LEAST_WINDOW_OF_GROUPS = 64
+# Places of a large window, and the products that are enough then, without groups: the ratio is 0.5 to 12 where this was
+# chosen, one of 21 below 1, and 1.5 to 7.7 on 12 others. Of convolutions in groups only those with a large window are
+# turned, the gradients of every image's kernels: 1.7 to 84 where this was chosen, and on 45 others 0.5 to 53, 11 in the
+# middle, three of the smallest below 1. With windows of up to 5 x 5 it is 0.06 to 6, and depends on more than that.
+_LARGE_WINDOW = 64
+_LEAST_OF_LARGE = 4
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -72,13 +74,14 @@ def _gains(op: ir.Operation, types: Types, threshold: int) -> bool:
     numbers = _numbers(op)
     kernel = build.shape_of(op.operands[1])
     products = kernel[numbers.kernel_input_feature_dimension] * kernel[numbers.kernel_output_feature_dimension]
-    window = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
+    is_large = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions) >= _LARGE_WINDOW
+    in_groups = integer(op, "feature_group_count", 1) > 1
     pairs = zip((*op.operands, op.results[0]), _orders(numbers), strict=True)
     turned = [value for value, order in pairs if order != sorted(order)]
     return (
         integer(op, "batch_group_count", 1) == 1
-        and (integer(op, "feature_group_count", 1) == 1 or window >= _LEAST_WINDOW_OF_GROUPS)
-        and products >= _LEAST_PRODUCTS
+        and (is_large or not in_groups)
+        and products >= (_LEAST_OF_LARGE if is_large and not in_groups else _LEAST_PRODUCTS)
         and not is_reversed
         and all(str(element_type(value)) in _FAST for value in (*op.operands, op.results[0]))
         and bool(turned)

@@ -43,6 +43,7 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
         ("CHWN", "IHWO", "HWNC"),
         {"padding": "VALID", "feature_group_count": 3},
     ),
+    "few features, large window": ((4, 9, 9, 2), (4, 8, 8, 3), ("CHWN", "IHWO", "HWNC"), {"padding": "VALID"}),
     "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
 }
 LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
