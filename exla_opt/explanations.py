@@ -86,8 +86,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX203": Explanation(
         "the op must not be cut",
         "It draws random numbers that depend on their position, talks to other devices, or has a side effect. The bits "
-        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry and "
-        "the last dimension a multiple of four (of 64 bits, two; Threefry: some dimension even).",
+        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry.",
         "Draw random numbers with jax.random, outside, or in slices.",
     ),
     "EX204": Explanation(

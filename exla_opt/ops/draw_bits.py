@@ -8,7 +8,7 @@ of 64. How the words are laid out, and how the state goes on, is XLA's own expan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -28,8 +28,7 @@ _WIDTHS = (8, 16, 32, 64)
 def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     """The state after an rng_bit_generator and its bits, in other ops at the insertion point.
 
-    None, and nothing, for another op or algorithm, for a state that is not two or three ui64, and for a shape in which
-    words are left over.
+    None, and nothing, for another op or algorithm, for a state that is not two or three ui64, and for an empty shape.
     """
     if op.name != "stablehlo.rng_bit_generator":
         return None
@@ -48,49 +47,95 @@ def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     return None
 
 
-def _philox(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value] | None:
-    """Four words of 32 bits, or two of 64, of each counter stand behind each other along the last dimension."""
+def _philox(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value]:
+    """Four words of 32 bits, or two of 64, of each counter stand behind each other in the order of memory.
+
+    Where some counters fill a few slices of a dimension without a rest, the words of those stand in one dimension.
+    Elsewhere each element computes all words of its counter and keeps one.
+    """
     shape, words = list(kind.shape), 2 if element.width == 64 else 4
-    if shape[-1] % words:
-        return None
-    groups = [*shape[:-1], shape[-1] // words]
-    key, low = (_number(state, place) for place in (0, 1))
-    high = _number(state, 2) if build.shape_of(state) == [3] else key
-    index = _index(groups)
-    low_words = stablehlo.add(build.broadcast(low, groups), index)
+    groups = _filled(shape, words)
+    if groups is None:
+        index = _index(shape)
+        found = _philox_words(state, _divided(index, words), words)
+        bits = _one_of(found, stablehlo.and_(index, build.splat(index.type, words - 1)))
+    else:
+        bits = _interleaved(_philox_words(state, _index(groups), words), len(groups))
+        bits = stablehlo.reshape(build.with_shape(build.tensor_of(bits), shape), bits)
+    return _philox_state(state, -(-prod(shape) // words)), build.convert(bits, element)
+
+
+def _filled(shape: list[int], words: int) -> list[int] | None:
+    """The shape of as many counters as fill a tensor without a rest, the last dimension theirs; None if none do."""
+    for dim in reversed(range(len(shape))):
+        inside = prod(shape[dim + 1 :])
+        slices = words // gcd(inside, words)
+        if shape[dim] % slices == 0:
+            return [*shape[:dim], shape[dim] // slices, inside * slices // words]
+    return None
+
+
+def _divided(index: ir.Value, words: int) -> ir.Value:
+    return stablehlo.shift_right_logical(index, build.splat(index.type, words.bit_length() - 1))
+
+
+def _one_of(words: Sequence[ir.Value], place: ir.Value) -> ir.Value:
+    """The word of each element: that at its place."""
+    chosen = words[0]
+    for number, word in enumerate(words[1:], 1):
+        chosen = stablehlo.select(_compared("EQ", place, build.splat(place.type, number)), word, chosen)
+    return chosen
+
+
+def _philox_words(state: ir.Value, index: ir.Value, count: int) -> list[ir.Value]:
+    """The words of the counters that are so far from the state's; four of 32 bits or two of 64."""
+    shape = build.shape_of(index)
+    key, low, high = _philox_numbers(state)
+    low_words = stablehlo.add(build.broadcast(low, shape), index)
     carry = build.convert(_below(low_words, index), _unsigned(64))
-    high_words = stablehlo.add(build.broadcast(high, groups), carry)
+    high_words = stablehlo.add(build.broadcast(high, shape), carry)
     found = [*_halves(low_words), *_halves(high_words)]
-    keys = [build.broadcast(half, groups) for half in _halves(key)]
+    keys = [build.broadcast(half, shape) for half in _halves(key)]
     for _ in range(_PHILOX_ROUNDS):
         (low0, high0), (low1, high1) = (
             _product(found[place], number) for place, number in zip((0, 2), _PHILOX_MULTIPLIERS, strict=True)
         )
         found = [_xor(high1, found[1], keys[0]), low1, _xor(high0, found[3], keys[1]), low0]
         keys = [stablehlo.add(k, build.splat(k.type, step)) for k, step in zip(keys, _PHILOX_STEPS, strict=True)]
-    if words == 2:
-        found = [_joined(*found[:2]), _joined(*found[2:])]
-    count = build.splat(low.type, prod(groups))
+    return found if count == 4 else [_joined(*found[:2]), _joined(*found[2:])]
+
+
+def _philox_numbers(state: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The key, and the low and the high half of the counter, which is the key again in a state of two numbers."""
+    key, low = (_number(state, place) for place in (0, 1))
+    return key, low, _number(state, 2) if build.shape_of(state) == [3] else key
+
+
+def _philox_state(state: ir.Value, counters: int) -> ir.Value:
+    """The state after so many counters."""
+    key, low, high = _philox_numbers(state)
+    count = build.splat(low.type, counters)
     after = [key, stablehlo.add(low, count)]
     if build.shape_of(state) == [3]:
         after.append(stablehlo.add(high, build.convert(_below(after[1], count), _unsigned(64))))
-    return _vector(after), build.convert(_interleaved(found, len(groups)), element)
+    return _vector(after)
 
 
-def _threefry(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value] | None:
-    """One counter makes an element of 64 bits, or two neighbours along the first even dimension."""
+def _threefry(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value]:
+    """One counter makes an element of 64 bits, or two neighbours along the first even dimension, else the longest."""
     shape = list(kind.shape)
     key, counter = (_number(state, place) for place in (0, 1))
-    dim = next((place for place, size in enumerate(shape) if size % 2 == 0), None)
-    if element.width < 64 and dim is None:
-        return None
-    groups = shape if element.width == 64 or dim is None else [*shape[:dim], shape[dim] // 2, *shape[dim + 1 :]]
+    dim = next((place for place, size in enumerate(shape) if size % 2 == 0), shape.index(max(shape)))
+    groups = shape if element.width == 64 else [*shape[:dim], -(-shape[dim] // 2), *shape[dim + 1 :]]
     inputs = _halves(stablehlo.add(build.broadcast(counter, groups), _index(groups)))
     found = _threefry_words(inputs, [build.broadcast(half, groups) for half in _halves(key)])
     after = _vector([key, stablehlo.add(counter, build.splat(counter.type, prod(groups)))])
-    if element.width == 64 or dim is None:
+    if element.width == 64:
         return after, build.convert(_joined(*found), element)
-    return after, build.convert(_interleaved(found, dim + 1), element)
+    bits = _interleaved(found, dim + 1)
+    if shape[dim] % 2:
+        bits = stablehlo.slice(bits, [0] * len(shape), shape, [1] * len(shape))
+    return after, build.convert(bits, element)
 
 
 def _threefry_words(words: list[ir.Value], keys: list[ir.Value]) -> list[ir.Value]:
@@ -133,7 +178,11 @@ def _index(shape: Sequence[int]) -> ir.Value:
 
 
 def _below(left: ir.Value, right: ir.Value) -> ir.Value:
-    direction, kind = stablehlo.ComparisonDirectionAttr.get("LT"), stablehlo.ComparisonTypeAttr.get("UNSIGNED")
+    return _compared("LT", left, right)
+
+
+def _compared(how: str, left: ir.Value, right: ir.Value) -> ir.Value:
+    direction, kind = stablehlo.ComparisonDirectionAttr.get(how), stablehlo.ComparisonTypeAttr.get("UNSIGNED")
     return stablehlo.compare(left, right, direction, compare_type=kind)
 
 

@@ -22,17 +22,22 @@ from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
 from .body import PlannedBlock, bodies_of
-from .graph import Graph
+from .graph import OUTSIDE, Graph
 from .plan import LoopPlan, Plan
+
+# So many tensors are looked at for what an elementwise function is computed of.
+_MOST_STEPS_BACK = 32
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
 
-    Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
+    Between the tensor and what it is made by may stand elementwise ops. Loops are not asked: they are cut in any steps,
+    and the question takes a walk through their bodies.
     """
     tensor = graph.tensors[value]
-    steps = [node for node in (graph.nodes[tensor.producer],) if Trait.CONTROL_FLOW not in node.traits]
+    made_by = [(graph.nodes[graph.tensors[each].producer], each) for each in _elementwise_sources(graph, value)]
+    steps = [(node, each) for node, each in made_by if Trait.CONTROL_FLOW not in node.traits]
     readers = [
         (graph.nodes[user], index)
         for user, index in tensor.users
@@ -43,9 +48,10 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
         if size < 2:
             continue
         inners = {1}
-        for node in steps:
-            made = node.rule.at_result(tensor.result_index, dim)
-            if made and (mapping := made.results[tensor.result_index]):
+        for node, each in steps:
+            index = graph.tensors[each].result_index
+            made = node.rule.at_result(index, dim)
+            if made and (mapping := made.results[index]):
                 inners.add(mapping.inner)
         for node, index in readers:
             read = node.rule.at_operand(index, dim)
@@ -55,6 +61,25 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
             DimMapping(dim, size // inner, inner) for inner in sorted(inners) if size % inner == 0 and size > inner
         ]
     return mappings
+
+
+def _elementwise_sources(graph: Graph, value: int) -> list[int]:
+    """The tensors, of ops that are not elementwise, of which one is computed element by element, a few steps back."""
+    shape = graph.tensors[value].type.shape
+    found, known, queue = [], {value}, [value]
+    while queue:
+        current = queue.pop()
+        producer = graph.tensors[current].producer
+        if producer == OUTSIDE:
+            continue
+        node = graph.nodes[producer]
+        if Trait.POINTWISE not in node.traits or len(known) > _MOST_STEPS_BACK:
+            found.append(current)
+            continue
+        same = [each for each in node.operands if graph.tensors[each].type.shape == shape and each not in known]
+        known.update(same)
+        queue += same
+    return found
 
 
 Interval = tuple[int, int]
