@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values, terminator, walk_regions
 
@@ -35,20 +36,28 @@ def trip_count(loop: ir.Operation) -> int | None:
 
 
 def counting(loop: ir.Operation) -> Counting | None:
-    """What a `while` counts that runs until a number that grows by a constant reaches one; None for any other."""
+    """What a `while` counts that runs until a number that grows by a constant reaches one; None for any other.
+
+    Nor does it count where the type of the number cannot hold what it ends with.
+    """
     condition, body = (region.blocks[0] for region in loop.regions)
     test = defining_op(terminator(condition).operands[0], "stablehlo.compare")
     if test is None or "LT" not in str(test.attributes["comparison_direction"]):
         return None
     counter, bound = test.operands[0], splat_value(test.operands[1])
-    if not isinstance(counter.owner, ir.Block) or not isinstance(bound, int):
+    if counter.owner != condition or not isinstance(bound, int):
         return None
     place = ir.BlockArgument(counter).arg_number
     start = splat_value(loop.operands[place])
     step = step_of(body.arguments[place], terminator(body).operands[place])
-    if not isinstance(start, int) or not isinstance(step, int) or step < 1:
+    if not isinstance(start, int) or not isinstance(step, int) or step < 1 or not _holds(counter, bound + step - 1):
         return None
     return Counting(place, start, step, max(0, -((start - bound) // step)))
+
+
+def _holds(counter: ir.Value, number: int) -> bool:
+    kind = element_type(counter)
+    return isinstance(kind, ir.IntegerType) and number < 2 ** (kind.width - (not kind.is_unsigned))
 
 
 def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:

@@ -28,7 +28,7 @@ _WIDTHS = (8, 16, 32, 64)
 def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     """The state after an rng_bit_generator and its bits, in other ops at the insertion point.
 
-    None, and nothing, for another op or algorithm, for a state that is not two or three ui64, and for an empty shape.
+    None, and nothing, for another op or algorithm, a state that is not two or three ui64, one number, or none at all.
     """
     if op.name != "stablehlo.rng_bit_generator":
         return None
@@ -122,20 +122,25 @@ def _philox_state(state: ir.Value, counters: int) -> ir.Value:
 
 
 def _threefry(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value]:
-    """One counter makes an element of 64 bits, or two neighbours along the first even dimension, else the longest."""
+    """One counter makes an element of 64 bits, or two neighbours along the first even dimension, else the longest.
+
+    Where no dimension is even each element computes both words of its counter and keeps one.
+    """
     shape = list(kind.shape)
     key, counter = (_number(state, place) for place in (0, 1))
     dim = next((place for place, size in enumerate(shape) if size % 2 == 0), shape.index(max(shape)))
     groups = shape if element.width == 64 else [*shape[:dim], -(-shape[dim] // 2), *shape[dim + 1 :]]
-    inputs = _halves(stablehlo.add(build.broadcast(counter, groups), _index(groups)))
-    found = _threefry_words(inputs, [build.broadcast(half, groups) for half in _halves(key)])
+    is_odd = element.width < 64 and bool(shape[dim] % 2)
+    index = _index(shape, dim) if is_odd else _index(groups)
+    inputs = _halves(stablehlo.add(build.broadcast(counter, build.shape_of(index)), index))
+    found = _threefry_words(inputs, [build.broadcast(half, build.shape_of(index)) for half in _halves(key)])
     after = _vector([key, stablehlo.add(counter, build.splat(counter.type, prod(groups)))])
     if element.width == 64:
         return after, build.convert(_joined(*found), element)
-    bits = _interleaved(found, dim + 1)
-    if shape[dim] % 2:
-        bits = stablehlo.slice(bits, [0] * len(shape), shape, [1] * len(shape))
-    return after, build.convert(bits, element)
+    if is_odd:
+        place = stablehlo.iota(build.tensor_of(index), dim)
+        return after, build.convert(_one_of(found, stablehlo.and_(place, build.splat(place.type, 1))), element)
+    return after, build.convert(_interleaved(found, dim + 1), element)
 
 
 def _threefry_words(words: list[ir.Value], keys: list[ir.Value]) -> list[ir.Value]:
@@ -166,14 +171,20 @@ def _vector(numbers: Sequence[ir.Value]) -> ir.Value:
     return stablehlo.ConcatenateOp(ones, 0, results=[build.with_shape(kind, [len(ones)])]).result
 
 
-def _index(shape: Sequence[int]) -> ir.Value:
-    """The place of every element in the order of memory, in ui64."""
+def _index(shape: Sequence[int], halved: int | None = None) -> ir.Value:
+    """The place of every element in the order of memory, in ui64; of a tensor half as long along `halved`, if given."""
     kind = ir.RankedTensorType.get(list(shape), _unsigned(64))
-    total = stablehlo.iota(kind, len(shape) - 1)
+    strided = [-(-size // 2) if dim == halved else size for dim, size in enumerate(shape)]
+
+    def counted(dim: int) -> ir.Value:
+        places = stablehlo.iota(kind, dim)
+        return _divided(places, 2) if dim == halved else places
+
+    total = counted(len(shape) - 1)
     for dim, size in enumerate(shape[:-1]):
         if size > 1:
-            stride = build.splat(kind, prod(shape[dim + 1 :]))
-            total = stablehlo.add(stablehlo.multiply(stablehlo.iota(kind, dim), stride), total)
+            stride = build.splat(kind, prod(strided[dim + 1 :]))
+            total = stablehlo.add(stablehlo.multiply(counted(dim), stride), total)
     return total
 
 

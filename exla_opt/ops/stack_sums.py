@@ -23,7 +23,7 @@ from exla_opt.ir.walk import terminator
 from .integers import Numbers, fits, run_integers
 
 _LOOP, _UPDATE = "stablehlo.while", "stablehlo.dynamic_update_slice"
-# All steps of all loops together: their numbers are worked out one by one.
+# The steps of a loop in all steps of the loops around it: their numbers are worked out one by one.
 _MOST_STEPS = 2**18
 # An index is a few ops on a counter.
 _MOST_OPS = 64
@@ -62,11 +62,12 @@ def _only_update(loop: ir.Operation, carry: int, around: list[ir.Operation]) -> 
     if len(uses) != 1 or any(True for _ in condition.arguments[carry].uses):
         return None
     op, place = uses[0].owner.operation, uses[0].operand_number
-    if op.block != body or not _is_returned(op.results[place if op.name == _LOOP else 0], body, carry):
+    is_update = op.name == _UPDATE and place == 0
+    if op.block != body or not (is_update or op.name == _LOOP) or not _is_returned(op.results[place], body, carry):
         return None
-    if op.name == _LOOP:
+    if not is_update:
         return _only_update(op, place, nest)
-    return op if op.name == _UPDATE and place == 0 and _writes_once(op, nest) else None
+    return op if _writes_once(op, nest) else None
 
 
 def _is_returned(value: ir.Value, body: ir.Block, carry: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.loops import after_input
 from exla_opt.ir.types import Types, element_type
+from exla_opt.ir.walk import walk
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.stack_sums import add_in_place
@@ -196,10 +197,16 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
 
 def _index_type(graph: Graph, loop: LoopPlan) -> ir.RankedTensorType:
     """A 0-d integer tensor that can be an index of all that the loop reads and makes: i32, as XLA does best, or i64."""
-    nodes = [graph.nodes[position] for position in loop.stage.nodes]
+    nodes, types = [graph.nodes[position] for position in loop.stage.nodes], Types()
+    inside = [op for node in nodes if Trait.CONTROL_FLOW in node.traits for op in _ops_inside(node.op)]
     shapes = [graph.tensors[value].type.shape for node in nodes for value in (*node.operands, *node.results)]
+    shapes += [types.of(value).shape for op in inside for value in op.results]
     wide = any(size > _MOST_I32 for shape in shapes for size in shape)
     return ir.RankedTensorType.get([], ir.IntegerType.get_signless(64 if wide else 32))
+
+
+def _ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
+    return (inner for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def _times(index: ir.Value, number: int) -> ir.Value:

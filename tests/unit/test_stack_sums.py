@@ -116,3 +116,31 @@ def test_another_type_is_added_as_a_whole() -> None:
         with ir.InsertionPoint(addition):
             total = stablehlo.convert(wide, addition.operands[0])
         assert not add_in_place(total, addition.operands[1])
+
+
+def test_a_carry_that_is_only_passed_on_is_no_stack() -> None:
+    """Two carries change places in every step; one of them is a sum."""
+    text = """
+    func.func @main(%total: tensor<4xf32>, %x: tensor<4xf32>) -> tensor<4xf32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<4xf32>
+      %i0 = stablehlo.constant dense<0> : tensor<i32>
+      %i1 = stablehlo.constant dense<1> : tensor<i32>
+      %three = stablehlo.constant dense<3> : tensor<i32>
+      %loop:3 = stablehlo.while(%i = %i0, %s = %zero, %v = %x) : tensor<i32>, tensor<4xf32>, tensor<4xf32>
+        cond {
+          %go = stablehlo.compare LT, %i, %three, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %go : tensor<i1>
+        } do {
+          %n = stablehlo.add %i, %i1 : tensor<i32>
+          stablehlo.return %n, %v, %s : tensor<i32>, tensor<4xf32>, tensor<4xf32>
+        }
+      %sum = stablehlo.add %total, %loop#1 : tensor<4xf32>
+      return %sum : tensor<4xf32>
+    }
+    """
+    with new_context() as context, ir.Location.unknown(context):
+        module = parse_module("<stack>", text.encode(), context).module
+        [addition] = [
+            op for op in walk_functions(module.operation) if op.name == "stablehlo.add" and "4xf32" in str(op)
+        ]
+        assert not add_in_place(addition.operands[0], addition.operands[1])

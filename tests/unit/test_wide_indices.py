@@ -60,3 +60,30 @@ def test_a_dimension_of_33_bits_is_cut_at_places_of_64() -> None:
     after = rewritten(text, Options(size_threshold=2**30, split_size=2**30))
     assert "tensor<8589934592xf32>, tensor<i64>) -> tensor<268435456xf32>" in after
     assert "%iterArg: tensor<i64>" not in after and ": tensor<i32>, tensor<f32>" in after
+
+
+def test_a_dimension_of_32_bits_inside_a_loop_is_met_at_places_of_64() -> None:
+    """The rows of a matrix are cut; in the loop's body it is one long row for a while."""
+    kind, row = "tensor<65536x65536xf32>", "tensor<4294967296xf32>"
+    text = f"""
+    func.func @main(%x: {kind}, %v: tensor<65536xf32>) -> tensor<65536xf32> {{
+      %i0 = stablehlo.constant dense<0> : tensor<i32>
+      %i1 = stablehlo.constant dense<1> : tensor<i32>
+      %three = stablehlo.constant dense<3> : tensor<i32>
+      %loop:2 = stablehlo.while(%i = %i0, %y = %x) : tensor<i32>, {kind}
+        cond {{
+          %go = stablehlo.compare LT, %i, %three, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %go : tensor<i1>
+        }} do {{
+          %n = stablehlo.add %i, %i1 : tensor<i32>
+          %long = stablehlo.iota dim = 0 : {row}
+          %square = stablehlo.reshape %long : ({row}) -> {kind}
+          %z = stablehlo.add %y, %square : {kind}
+          stablehlo.return %n, %z : tensor<i32>, {kind}
+        }}
+      %r = stablehlo.dot_general %loop#1, %v, contracting_dims = [1] x [0] : ({kind}, tensor<65536xf32>) -> tensor<65536xf32>
+      return %r : tensor<65536xf32>
+    }}
+    """
+    after = rewritten(text, Options(size_threshold=2**30, split_size=2**29))
+    assert "tensor<i64>" in after and "stablehlo.iota dim = 0 : tensor<134217728xi32>" not in after
