@@ -217,7 +217,7 @@ def _build_while(
     graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, states: dict[int, list[ir.Value]]
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
     """The loop over one run of tiles. Returns its final counter and states."""
-    index = _index_type(graph, loop)
+    index_type = _index_type(graph, loop)
     initial = [build.scalar_i32(0), *_flatten(states)]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial)
@@ -227,9 +227,9 @@ def _build_while(
         stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(run.trips))])
     with ir.InsertionPoint(body):
         counter, *carried = body.arguments
-        start = _times(build.convert(counter, index.element_type), run.tile)
+        start = _times(build.convert(counter, index_type.element_type), run.tile)
         if run.start:
-            start = stablehlo.add(start, build.splat(index, run.start))
+            start = stablehlo.add(start, build.splat(index_type, run.start))
         after = _Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
@@ -242,17 +242,17 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop, depths)
         counter: ir.Value | None = None
-        index = _index_type(graph, loop)
+        index_type = _index_type(graph, loop)
         for run in loop.runs:
             if run.trips > 1:
                 counter, states = _build_while(graph, plan, loop, run, states)
                 ended = run
                 continue
-            start = build.splat(index, run.start)
+            start = build.splat(index_type, run.start)
             if counter is not None:
                 # Counted from where the loop ended: XLA must not run this tile while the loop runs.
-                reached = _times(build.convert(counter, index.element_type), ended.tile)
-                start = stablehlo.add(reached, build.splat(index, run.start - ended.tile * ended.trips))
+                reached = _times(build.convert(counter, index_type.element_type), ended.tile)
+                start = stablehlo.add(reached, build.splat(index_type, run.start - ended.tile * ended.trips))
             states = _Tiles(graph, plan, loop, run, start).emit(states)
         for position, state in states.items():
             _replace_results(graph, plan, loop, position, state)

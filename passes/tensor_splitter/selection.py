@@ -64,7 +64,7 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
 
 
 def _elementwise_sources(graph: Graph, value: int) -> list[int]:
-    """The tensors, of ops that are not elementwise, of which one is computed element by element, a few steps back."""
+    """The tensors of which one is computed element by element, as far back as ops are elementwise; or some steps."""
     shape = graph.tensors[value].type.shape
     found, known, queue = [], {value}, [value]
     while queue:
