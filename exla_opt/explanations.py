@@ -86,7 +86,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX203": Explanation(
         "the op must not be cut",
         "It draws random numbers that depend on their position, talks to other devices, or has a side effect. The bits "
-        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry.",
+        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry and "
+        "more than one number.",
         "Draw random numbers with jax.random, outside, or in slices.",
     ),
     "EX204": Explanation(

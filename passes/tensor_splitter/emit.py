@@ -214,10 +214,14 @@ def _times(index: ir.Value, number: int) -> ir.Value:
 
 
 def _build_while(
-    graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, states: dict[int, list[ir.Value]]
+    graph: Graph,
+    plan: Plan,
+    loop: LoopPlan,
+    run: TileRun,
+    index_type: ir.RankedTensorType,
+    states: dict[int, list[ir.Value]],
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
     """The loop over one run of tiles. Returns its final counter and states."""
-    index_type = _index_type(graph, loop)
     initial = [build.scalar_i32(0), *_flatten(states)]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial)
@@ -245,7 +249,7 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
         index_type = _index_type(graph, loop)
         for run in loop.runs:
             if run.trips > 1:
-                counter, states = _build_while(graph, plan, loop, run, states)
+                counter, states = _build_while(graph, plan, loop, run, index_type, states)
                 ended = run
                 continue
             start = build.splat(index_type, run.start)

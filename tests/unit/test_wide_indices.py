@@ -20,6 +20,8 @@ from tests.programs import control, indexing, kernels, reductions
 from tests.programs.model import Program, export_program
 
 PROGRAMS = [program for module in (indexing, reductions, control, kernels) for program in module.PROGRAMS]
+# Of which all stays unsplit.
+UNCUT = ("returned_twice", "switch_captured_gradient", "chamfer_gradient")
 
 
 def rewritten(text: str, options: Options) -> str:
@@ -35,8 +37,7 @@ def test_places_of_64_bits_give_the_same_results(program: Program, monkeypatch: 
     narrow = rewritten(before, options)
     monkeypatch.setattr(emit, "_MOST_I32", 0)
     wide = rewritten(before, options)
-    if wide == narrow:
-        pytest.skip("nothing is cut")
+    assert (wide == narrow) == (program.name in UNCUT)
     arrays = random_arguments(before)
     original = compile_program(before)
     expected, actual = run_program(original, arrays), run_program(compile_program(wide), arrays)
