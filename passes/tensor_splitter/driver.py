@@ -27,14 +27,14 @@ from exla_opt.passes.loop_residuals.origin import origin_of
 from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
-from .allowance import Allowance, around
-from .choices import Choices
-from .choose import Choice
 from .draws import expand_draws
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .loops import Refusal
-from .plan import Plan
+from .plans.allowance import Allowance, around
+from .plans.choices import Choices
+from .plans.choose import Choice
+from .plans.plan import Plan
+from .regions.loops import Refusal
 from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.

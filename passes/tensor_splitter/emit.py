@@ -17,9 +17,9 @@ from exla_opt.ops.stack_sums import add_in_place
 from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
-from .last_input import find_depths, last_input
-from .plan import LoopPlan, Plan
-from .runs import TileRun
+from .plans.last_input import find_depths, last_input
+from .plans.plan import LoopPlan, Plan
+from .plans.runs import TileRun
 
 _MOST_I32 = 2**31 - 1
 

@@ -20,9 +20,9 @@ from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
-from .body import MOST_SLICES_ALIVE, work_of
-from .choices import Choices
 from .graph import OUTSIDE, Graph, read_graphs
+from .plans.body import MOST_SLICES_ALIVE, work_of
+from .plans.choices import Choices
 
 # A body may compute what it captures if that takes at most so many times its own arithmetic. On a CPU the ratio of the
 # times is about that of the arithmetic: a conjugate gradient whose products of matrices were rematerialised, 11.8 times

@@ -15,9 +15,9 @@ from exla_opt.ir.read import parse_module
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter.allowance import MOST_ARITHMETIC, Allowance
-from exla_opt.passes.tensor_splitter.body import work_of
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+from exla_opt.passes.tensor_splitter.plans.allowance import MOST_ARITHMETIC, Allowance
+from exla_opt.passes.tensor_splitter.plans.body import work_of
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
 # A product of matrices in a loop of ten trips, and one elementwise op outside of it.

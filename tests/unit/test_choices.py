@@ -12,9 +12,9 @@ from exla_opt.ir.walk import all_blocks
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter.allowance import Allowance
-from exla_opt.passes.tensor_splitter.choices import Choices
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+from exla_opt.passes.tensor_splitter.plans.allowance import Allowance
+from exla_opt.passes.tensor_splitter.plans.choices import Choices
 
 # Two loops, one inside the other; the inner one makes a big tensor and adds it up.
 _TEXT = """

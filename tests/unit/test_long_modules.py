@@ -15,8 +15,8 @@ from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter import growth
 from exla_opt.passes.tensor_splitter.graph import Node
+from exla_opt.passes.tensor_splitter.regions import growth
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
 T, ROW = "tensor<64x64xf32>", "tensor<64xf32>"

@@ -14,10 +14,12 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import DimMapping, Kind, read_rules
-from exla_opt.passes.tensor_splitter.body import work_of
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.growth import grow
-from exla_opt.passes.tensor_splitter.loops import (
+from exla_opt.passes.tensor_splitter.plans.body import work_of
+from exla_opt.passes.tensor_splitter.plans.plan import Plan, make_plan
+from exla_opt.passes.tensor_splitter.plans.runs import balanced_tile, cut_runs
+from exla_opt.passes.tensor_splitter.regions.growth import grow
+from exla_opt.passes.tensor_splitter.regions.loops import (
     Refusal,
     find_copies,
     find_loops,
@@ -25,9 +27,7 @@ from exla_opt.passes.tensor_splitter.loops import (
     find_stages,
     refuse_unsplit,
 )
-from exla_opt.passes.tensor_splitter.plan import Plan, make_plan
-from exla_opt.passes.tensor_splitter.region import Output, Region, Stage, Work, find_producers
-from exla_opt.passes.tensor_splitter.runs import balanced_tile, cut_runs
+from exla_opt.passes.tensor_splitter.regions.region import Output, Region, Stage, Work, find_producers
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 

@@ -11,9 +11,9 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.plan import LoopPlan, Plan
-from exla_opt.passes.tensor_splitter.region import Output, Stage
-from exla_opt.passes.tensor_splitter.selection import Selection, join_plans
+from exla_opt.passes.tensor_splitter.plans.plan import LoopPlan, Plan
+from exla_opt.passes.tensor_splitter.plans.selection import Selection, join_plans
+from exla_opt.passes.tensor_splitter.regions.region import Output, Stage
 
 # Ops 0 to 6; op 2 asks which elements are at a bound. {} is EQ or LT.
 _TEXT = """

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
-from .graph import OUTSIDE, Graph
+from ..graph import OUTSIDE, Graph
 from .plan import LoopPlan
 
 # XLA makes these where they are read, whenever that is.

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 
-from .graph import Graph, TiledOp
+from ..graph import Graph, TiledOp
 from .region import Output, Stage
 
 Overwritten = Mapping[tuple[int, int], int]

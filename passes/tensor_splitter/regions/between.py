@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from exla_opt.ops.rules import DimMapping, Factor, Kind
 from exla_opt.ops.traits import Trait
 
-from .graph import OUTSIDE, TILE_MARK, Graph, Node, TiledOp, tiled_from_result
+from ..graph import OUTSIDE, TILE_MARK, Graph, Node, TiledOp, tiled_from_result
 from .region import Region
 
 # What lies directly between the big tensors of a region is near them: the search goes no further than this many

@@ -14,13 +14,13 @@ from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
+from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
+from ..regions.growth import grow, is_free
+from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
+from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .body import MOST_SLICES_ALIVE, PlannedBlock, work_of, written_tensors
-from .graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
-from .growth import grow, is_free
-from .loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from .plan import Plan, make_plan
-from .region import Region
 from .selection import Selection, block_peak, candidate_mappings, join_plans
 from .twins import find_twins
 

@@ -22,8 +22,8 @@ from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import Trait, traits_of
 
-from .graph import Graph, Node, TiledOp
-from .region import Producers, Region, Stage
+from ..graph import Graph, Node, TiledOp
+from ..regions.region import Producers, Region, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4

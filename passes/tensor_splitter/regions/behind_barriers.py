@@ -8,7 +8,7 @@ from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.factor import unsplit
 from exla_opt.ops.traits import Trait
 
-from .graph import Graph, TiledOp
+from ..graph import Graph, TiledOp
 from .region import Region
 
 # So many ops for every barrier, so that planning stays linear in the size of a network.

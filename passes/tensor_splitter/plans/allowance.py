@@ -11,9 +11,9 @@ from exla_opt.memory.machine import Machine
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.remarks import Reason
 
+from ..graph import Graph
+from ..regions.loops import TOO_MANY_LOOPS, Refusal
 from .body import work_of
-from .graph import Graph
-from .loops import TOO_MANY_LOOPS, Refusal
 
 # Split, a module may do at most so many times the arithmetic that it came with. Programs that are split well stay below
 # 2.5; what takes 6 times the arithmetic takes about 10 times as long, for its products are smaller as well.

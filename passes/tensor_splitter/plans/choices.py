@@ -14,9 +14,9 @@ from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
+from ..graph import TILE_MARK, Graph, Node
 from .allowance import Allowance, refuse_dear
 from .choose import Choice, choose
-from .graph import TILE_MARK, Graph, Node
 
 
 class Choices:

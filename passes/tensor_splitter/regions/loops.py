@@ -14,8 +14,8 @@ from exla_opt.ops.comparisons import asks
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
+from ..graph import Graph, Node
 from .equality import find_repeated, find_unequal
-from .graph import Graph, Node
 from .region import Output, Producers, Region, Stage, Work, find_producers
 
 # Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.

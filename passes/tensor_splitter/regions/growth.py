@@ -12,9 +12,7 @@ from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .behind_barriers import add_behind_barriers
-from .between import add_between
-from .graph import (
+from ..graph import (
     OUTSIDE,
     TILE_MARK,
     Graph,
@@ -26,6 +24,8 @@ from .graph import (
     updates_carry,
     updates_in_place,
 )
+from .behind_barriers import add_behind_barriers
+from .between import add_between
 from .region import Region
 
 

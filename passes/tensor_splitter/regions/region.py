@@ -15,7 +15,7 @@ from exla_opt.ops.tiling import starts_anew
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from .graph import Graph, TiledOp
+from ..graph import Graph, TiledOp
 
 
 @dataclass(slots=True)

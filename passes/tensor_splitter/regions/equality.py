@@ -42,7 +42,7 @@ from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, asks_inside, compares
 from exla_opt.ops.reducers import selects
 from exla_opt.ops.traits import Trait
 
-from .graph import OUTSIDE, Graph, Node
+from ..graph import OUTSIDE, Graph, Node
 from .region import Producers, Stage
 
 # Of pointwise ops: each element of the result is the one at its place in one of the operands.

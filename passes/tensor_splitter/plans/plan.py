@@ -15,6 +15,10 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
+from ..graph import OUTSIDE, Graph, TiledOp
+from ..regions.loops import Loops, Refusal
+from ..regions.overwrite import Overwritten, find_overwritten
+from ..regions.region import Output, Region, Stage
 from .body import (
     MOST_SLICES_ALIVE,
     Body,
@@ -27,10 +31,6 @@ from .body import (
     longest_tile,
     work_of,
 )
-from .graph import OUTSIDE, Graph, TiledOp
-from .loops import Loops, Refusal
-from .overwrite import Overwritten, find_overwritten
-from .region import Output, Region, Stage
 from .runs import TileRun, cut_runs, find_borders
 
 _MOST_BORDERS = 6

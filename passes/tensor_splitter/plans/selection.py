@@ -21,8 +21,8 @@ from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
+from ..graph import OUTSIDE, Graph
 from .body import PlannedBlock, bodies_of
-from .graph import OUTSIDE, Graph
 from .plan import LoopPlan, Plan
 
 # So many tensors are looked at for what an elementwise function is computed of.

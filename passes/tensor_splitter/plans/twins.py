@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from exla_opt.ops.traits import Trait
 
-from .graph import OUTSIDE, Graph
+from ..graph import OUTSIDE, Graph
 
 
 def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:

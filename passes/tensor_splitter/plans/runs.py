@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .region import Region
+from ..regions.region import Region
 
 # A loop counts its trips in i32, as XLA does best.
 _MOST_TRIPS = 2**31 - 1
