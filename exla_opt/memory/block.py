@@ -15,6 +15,8 @@ from .machine import Machine
 
 Shape = tuple[int, ...]
 
+_FUSED = Trait.POINTWISE | Trait.MOVES | Trait.FREE
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -124,4 +126,4 @@ def fuses(op: Operation) -> bool:
     """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
     if Trait.IN_PLACE in op.traits:
         return False
-    return bool(op.traits & (Trait.POINTWISE | Trait.MOVES | Trait.FREE))
+    return bool(op.traits & _FUSED)

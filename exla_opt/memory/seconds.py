@@ -20,6 +20,7 @@ from .machine import Machine
 _LAST_KERNELS = 3
 # Operations that an element takes of a slow function, of any other op and, roughly, of a sort.
 _SLOW, _QUICK, _SORT = 10.0, 0.5, 20.0
+_SORTS = Trait.SELECTS | Trait.LIBRARY
 # A kernel's inputs are followed through what is fused so far, as the fusion does itself.
 _MOST_INPUTS = 64
 
@@ -119,7 +120,7 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     if op.name == "dynamic_update_slice":
         return _QUICK * prod(block.shapes[op.operands[1]]) / machine.flops_elementwise
     made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
-    if Trait.SELECTS | Trait.LIBRARY in op.traits:
+    if _SORTS in op.traits:
         operations = _SORT * read
     elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
         operations = made * (block.shapes[op.operands[0]] or (1,))[-1]

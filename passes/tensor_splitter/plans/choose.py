@@ -6,8 +6,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from exla_opt.memory.machine import Machine
-from exla_opt.memory.schedule import run_block
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.tiling import reassociates
 from exla_opt.ops.traits import Trait
@@ -19,9 +17,10 @@ from ..regions.growth import grow, is_free
 from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
-from .body import MOST_SLICES_ALIVE, PlannedBlock, work_of, written_tensors
+from .block import BlockRun, peak_before, run_planned
+from .body import MOST_SLICES_ALIVE, work_of, written_tensors
 from .plan import Plan, make_plan
-from .selection import Selection, block_peak, candidate_mappings, join_plans
+from .selection import Selection, candidate_mappings, join_plans
 from .twins import find_twins
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -46,18 +45,6 @@ def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
     return allowed
 
 
-def _peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
-    """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
-    planned = PlannedBlock(graph, machine)
-    for position in sorted(plan.tiled):
-        planned.add_node(graph.nodes[position], {})
-    outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    # While the tensor that it takes the place of is read, a result has no buffer of its own for what leads to it.
-    overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
-    held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}
-    return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
-
-
 class _Chooser:
     def __init__(self, graph: Graph, options: Options, allowance: Allowance):
         self.graph = graph
@@ -71,6 +58,7 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
+        self.so_far: tuple[list[Plan], BlockRun] | None = None
         self.work = work_of(graph, options.machine)
 
     def is_over(self, value: int) -> bool:
@@ -163,18 +151,32 @@ class _Chooser:
         """Whether the plan is worthwhile: clearly less memory than before. The seeds of one region share its loops."""
         key = id(plan.loops)  # which `known` keeps
         if key not in self.gaining:
-            before = _peak_before(self.graph, plan, self.options.machine)
+            before = peak_before(self.graph, plan, self.options.machine)
             self.gaining[key] = plan.peak * _LEAST_GAIN < before
         return self.gaining[key]
 
     def is_better_inside(self, plan: Plan, others: Sequence[Plan]) -> bool:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""
-        other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
         selected = list(self.selected.plans.values())
-        others = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
-        machine = self.options.machine
-        inside = block_peak(self.graph, [*selected, *([other] if other else [])], machine, self.slice_bytes)
-        return block_peak(self.graph, [*others, plan], machine, self.slice_bytes) * _LEAST_GAIN >= inside
+        inside = self.run_selected()
+        if inside.peak_without(self.graph, plan) * _LEAST_GAIN >= inside.peak:
+            return True  # the peak is elsewhere: no need to run the whole block once more for each of its tensors
+        other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
+        if other is not None:
+            inside = self.run([*selected, other])
+        rest = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
+        return self.run([*rest, plan]).peak * _LEAST_GAIN >= inside.peak
+
+    def run(self, plans: Sequence[Plan]) -> BlockRun:
+        """The block with some plans."""
+        return run_planned(self.graph, plans, self.options.machine, self.slice_bytes)
+
+    def run_selected(self) -> BlockRun:
+        """The block with the plans that are selected so far, which most questions leave as they are."""
+        plans = list(self.selected.plans.values())
+        if self.so_far is None or list(map(id, self.so_far[0])) != list(map(id, plans)):
+            self.so_far = plans, self.run(plans)
+        return self.so_far[1]
 
     def choose(self) -> Choice:
         graph = self.graph
@@ -217,7 +219,7 @@ class _Chooser:
         graph = self.graph
         if not choice.plans or graph.tile:
             return
-        peak = block_peak(graph, choice.plans, self.options.machine, self.slice_bytes)
+        peak = self.run(choice.plans).peak
         goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # what a loop's own body may take
         if peak <= goal:
             return
@@ -236,7 +238,7 @@ class _Chooser:
                 plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
                 if isinstance(plan, Refusal):
                     continue
-                wide_peak = block_peak(graph, [plan], self.options.machine, self.slice_bytes)
+                wide_peak = self.run([plan]).peak
                 # Of those that take no more than the goal the fastest is best.
                 rank = (max(wide_peak, goal), plan.seconds)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):
