@@ -27,6 +27,7 @@ from exla_opt.passes.loop_residuals.origin import origin_of
 from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
+from .distribute import distribute_sums
 from .draws import expand_draws
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
@@ -39,8 +40,16 @@ from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
+# A comparison for equality stood in the way.
+_EQUALITY = "EX309"
+# What is computed twice must save this much.
+_LEAST_GAIN = 1.1
 # A program of so few bytes is not asked whether it has gained anything.
 _NO_MATTER = 2**24
+
+
+# What was done, and what was not.
+Remarks = tuple[list[Remark], list[Remark]]
 
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
@@ -52,11 +61,9 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         return []
     original = copy_of(module)
     try:
-        expanded = expand_draws(module, options)
-        done, missed = _split(module, options)
-        if expanded and not done:
-            _restore(module, original)
-            done, missed = _split(module, options)
+        done, missed = _split_with_draws(module, original, options)
+        if any(each.code == _EQUALITY for each in missed):
+            done, missed = _split_terms(module, original, options, (done, missed))
     except CannotOrder:  # loops that were planned apart, and each need what another one computes
         _restore(module, original)
         reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
@@ -67,7 +74,32 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     return _nothing_gained(module, options, done, missed)
 
 
-def _split(module: ir.Module, options: Options) -> tuple[list[Remark], list[Remark]]:
+def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) -> Remarks:
+    """Split, random numbers as well; they stay as they came where that leads to nothing."""
+    expanded = expand_draws(module, options)
+    done, missed = _split(module, options)
+    if expanded and not done:
+        _restore(module, copy_of(original))
+        done, missed = _split(module, options)
+    return done, missed
+
+
+def _split_terms(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
+    """Split the terms of sums one by one where that takes clearly less. found: of the module as it is split already."""
+    other = copy_of(original)
+    if not distribute_sums(other, options):
+        return found
+    try:
+        made = _split_with_draws(other, copy_of(other), options)
+    except CannotOrder:
+        return found
+    if not made[0] or predict(other, options.machine).peak * _LEAST_GAIN >= predict(module, options.machine).peak:
+        return found
+    _restore(module, other)
+    return made
+
+
+def _split(module: ir.Module, options: Options) -> Remarks:
     """Split until nothing changes; returns what was done, and what was not."""
     done: list[Remark] = []
     missed: list[Remark] = []
