@@ -157,6 +157,22 @@ def centred(b: Builder, x: Value) -> list[Value]:
     return [y, total]
 
 
+def extremes_both_ways(b: Builder, x: Value) -> list[Value]:
+    """Which elements are the most or the least along one dimension, and along another; sums of both answers."""
+    x = exactly(b, x)
+    if x.rank < 2 or not dtypes.is_float(x.dtype):
+        return []
+    answers = []
+    for dim in b.rng.sample(range(x.rank), 2):
+        best = emit.reduce(b, x, b.rng.choice(("maximum", "minimum")), [dim])
+        back = emit.broadcast(b, best, x.shape, [other for other in range(x.rank) if other != dim])
+        answers.append(emit.convert(b, emit.compare(b, x, back, "EQ"), x.dtype))
+    both = emit.binary(b, b.rng.choice(("add", "subtract")), *answers)
+    if b.chance(0.5):
+        both = emit.binary(b, "multiply", both, emit.tame(b, like(b, x), 8.0))
+    return [emit.reduce(b, both, "add", b.some(x.rank, 1)) for _ in range(b.rng.randint(1, 2))]
+
+
 def reduced_over(b: Builder, x: Value, dims: list[int]) -> Value:
     """x reduced over these dimensions from the identity."""
     names = ("add", "maximum", "minimum") if not dtypes.is_complex(x.dtype) else ("add",)
@@ -209,6 +225,7 @@ REDUCTIONS = (
     (extreme_place, 2),
     (normalised, 3),
     (centred, 3),
+    (extremes_both_ways, 2),
     (unit, 2),
     (weighted, 2),
 )
