@@ -17,6 +17,12 @@ def big(x: Array, y: Array) -> Array:
     return jnp.exp(0.1 * (x @ y.T))
 
 
+def padded_narrower(x: Array, y: Array) -> Array:
+    """What is padded is small, and begins before what it is made of."""
+    k = lax.pad(big(x, y), 0.5, ((1, 2, 0), (0, -290, 0)))
+    return jnp.cumsum(k, 0)[::7].sum(1)
+
+
 def padded(x: Array, y: Array) -> Array:
     k = jnp.pad(big(x, y), ((1, 2), (0, 3)), constant_values=0.5)
     return (jnp.concatenate([k, 2 * k], 0) ** 2).sum(1)
@@ -138,6 +144,7 @@ def outer_index(x: Array, y: Array) -> Array:
 
 PROGRAMS: list[Program] = [
     Program("padded", padded, XY),
+    Program("padded_narrower", padded_narrower, XY),
     Program("padded_gradient", gradient(padded), XY, 0.6),
     *both("rolled", rolled, XY),
     *both("reversed_rows", reversed_rows, XY),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import is_
 
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.tiling import reassociates
@@ -58,7 +59,7 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
-        self.so_far: tuple[list[Plan], BlockRun] | None = None
+        self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
         self.work = work_of(graph, options.machine)
 
     def is_over(self, value: int) -> bool:
@@ -158,7 +159,7 @@ class _Chooser:
     def is_better_inside(self, plan: Plan, others: Sequence[Plan]) -> bool:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""
         selected = list(self.selected.plans.values())
-        inside = self.run_selected()
+        inside = self.run(selected)
         if inside.peak_without(self.graph, plan) * _LEAST_GAIN >= inside.peak:
             return True  # the peak is elsewhere: no need to run the whole block once more for each of its tensors
         other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
@@ -168,15 +169,12 @@ class _Chooser:
         return self.run([*rest, plan]).peak * _LEAST_GAIN >= inside.peak
 
     def run(self, plans: Sequence[Plan]) -> BlockRun:
-        """The block with some plans."""
-        return run_planned(self.graph, plans, self.options.machine, self.slice_bytes)
-
-    def run_selected(self) -> BlockRun:
-        """The block with the plans that are selected so far, which most questions leave as they are."""
-        plans = list(self.selected.plans.values())
-        if self.so_far is None or list(map(id, self.so_far[0])) != list(map(id, plans)):
-            self.so_far = plans, self.run(plans)
-        return self.so_far[1]
+        """The block with some plans; the last two are remembered: with what is selected, and with one plan more."""
+        known = [each for each in self.runs if len(each[0]) == len(plans) and all(map(is_, each[0], plans))]
+        if not known:
+            known = [(plans, run_planned(self.graph, plans, self.options.machine, self.slice_bytes))]
+        self.runs = [*[each for each in self.runs if each is not known[0]][-1:], known[0]]
+        return known[0][1]
 
     def choose(self) -> Choice:
         graph = self.graph

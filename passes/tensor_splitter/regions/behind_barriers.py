@@ -34,6 +34,7 @@ def add_behind_barriers(graph: Graph, region: Region, follow: Callable[[int], bo
         tiled = region.tiled.get(producer)
         return tiled is None or tiled.factor.is_same(graph.tensors[value].result_index)
 
+    extent = region.high
     while queue:
         for user, _ in graph.tensors[queue.pop()].users:
             node = graph.nodes[user]
@@ -43,7 +44,7 @@ def add_behind_barriers(graph: Graph, region: Region, follow: Callable[[int], bo
                 continue
             if any(map(follow, (*node.operands, *node.results))) or not all(map(is_same, node.operands)):
                 continue
-            factor = unsplit(region.high, len(node.operands), len(node.results))
+            factor = unsplit(extent, len(node.operands), len(node.results))
             region.tiled[user] = TiledOp(user, factor, 1, 0, factor.operands, factor.results)
             added.append(user)
             queue += node.results

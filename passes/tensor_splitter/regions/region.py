@@ -7,7 +7,7 @@ for the loops of a region: who makes whose tile, what one loop brings out, a sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from exla_opt.ops.rules import DimMapping, Kind
@@ -33,13 +33,19 @@ class Region:
 
     @property
     def low(self) -> int:
-        """The smallest region index of any tensor."""
-        return min(mapping.low for mapping in self.mappings.values())
+        """The smallest region index of any tensor that is cut or made."""
+        return min(mapping.low for mapping in self._extents())
 
     @property
     def high(self) -> int:
-        """One past the largest region index of any tensor."""
-        return max(mapping.low + mapping.length for mapping in self.mappings.values())
+        """One past the largest region index of any tensor that is cut or made."""
+        return max(mapping.low + mapping.length for mapping in self._extents())
+
+    def _extents(self) -> Iterator[DimMapping]:
+        """Of the tensors that the factor follows, and of what is made of them: a pad may reach beyond them."""
+        yield from self.mappings.values()
+        for tiled in self.tiled.values():
+            yield from filter(None, tiled.results)
 
     def partly_cut(self, graph: Graph) -> int | None:
         """The first loop or branch that has nothing in some of the region's slices: no tile of it can be empty."""
