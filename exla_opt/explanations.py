@@ -147,7 +147,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "dimension, a second loop recomputes the elements, and XLA may round them otherwise. Two loops that both ask "
         "may not agree, either: the gradient of a clip asks which elements are at its bound. Which elements are "
         "not below their own maximum is the same question.",
-        "Take the maximum along one dimension only, or use argmax and a gather.",
+        "Take the maximum along one dimension only, or use argmax and a gather. Minima along two dimensions whose "
+        "gradients are only added are split one by one.",
     ),
     "EX310": Explanation(
         "--no-reassociate forbids it",
