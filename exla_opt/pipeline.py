@@ -16,6 +16,7 @@ from exla_opt.passes import (
     loop_residuals,
     matrix_chain_order,
     normalise,
+    order_statistics,
     rce,
     reshape_sinker,
     tensor_splitter,
@@ -33,6 +34,7 @@ PASSES: dict[str, PassFunction] = {
     "matrix-chain-order": matrix_chain_order.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
+    "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "convolution-layout": convolution_layout.run,
 }
@@ -44,6 +46,7 @@ DEFAULT_PASSES = (
     "matrix-chain-order",
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
+    "order-statistics",  # directly before the splitter: nobody may merge what it repeats
     "tensor-splitter",
     "convolution-layout",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see

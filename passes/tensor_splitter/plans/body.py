@@ -201,7 +201,7 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
 
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
-    """The tensors of a block that the machine is expected to write to memory."""
+    """The tensors of a block that the machine is expected to write to memory, if only in wider numbers."""
     block, number = read_numbered(graph.block, graph.types, machine)
     written = fuse(block, machine).tensors()
     return {
@@ -209,7 +209,8 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
         for node in graph.nodes
         if node.results and has_own_buffer(node.op, graph.types)
         for value in node.results
-        if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
+        for at in (number[graph.tensors[value].value],)
+        if not written.isdisjoint((at, block.widened.get(at, at), block.rounded.get(at, at)))
     }
 
 

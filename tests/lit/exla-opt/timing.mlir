@@ -12,6 +12,7 @@
 // CHECK-NEXT: %)  matrix-chain-order
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  loop-residuals
+// CHECK-NEXT: %)  order-statistics
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  reshape-sinker
