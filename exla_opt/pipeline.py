@@ -15,6 +15,7 @@ from exla_opt.passes import (
     euclidean_distance,
     loop_residuals,
     matrix_chain_order,
+    narrow_slices,
     normalise,
     rce,
     reshape_sinker,
@@ -35,6 +36,7 @@ PASSES: dict[str, PassFunction] = {
     "loop-residuals": loop_residuals.run,
     "tensor-splitter": tensor_splitter.run,
     "convolution-layout": convolution_layout.run,
+    "narrow-slices": narrow_slices.run,
 }
 
 DEFAULT_PASSES = (
@@ -46,6 +48,7 @@ DEFAULT_PASSES = (
     "loop-residuals",
     "tensor-splitter",
     "convolution-layout",
+    "narrow-slices",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )

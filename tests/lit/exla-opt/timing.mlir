@@ -14,6 +14,7 @@
 // CHECK-NEXT: %)  loop-residuals
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  convolution-layout
+// CHECK-NEXT: %)  narrow-slices
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
