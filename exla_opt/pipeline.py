@@ -15,6 +15,7 @@ from exla_opt.passes import (
     euclidean_distance,
     loop_residuals,
     matrix_chain_order,
+    narrow_slices,
     normalise,
     order_statistics,
     rce,
@@ -37,6 +38,7 @@ PASSES: dict[str, PassFunction] = {
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "convolution-layout": convolution_layout.run,
+    "narrow-slices": narrow_slices.run,
 }
 
 DEFAULT_PASSES = (
@@ -49,6 +51,7 @@ DEFAULT_PASSES = (
     "order-statistics",  # directly before the splitter: nobody may merge what it repeats
     "tensor-splitter",
     "convolution-layout",
+    "narrow-slices",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )

@@ -15,6 +15,7 @@
 // CHECK-NEXT: %)  order-statistics
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  convolution-layout
+// CHECK-NEXT: %)  narrow-slices
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
