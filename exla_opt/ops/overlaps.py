@@ -77,9 +77,7 @@ def _convolution_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]
         lie = None if index in disjoint else _lie_of(window, left[read], result[made])
         if lie is not None:
             source, target = DimMapping(read, lie.length, lie.large), DimMapping(made, lie.length, lie.small)
-            factors.append(
-                Factor(Kind.INDEPENDENT, lie.length, (source, None), (target,), reaches=(lie.reach, (0, 0)))
-            )
+            factors.append(Factor(Kind.INDEPENDENT, lie.length, (source, None), (target,), reaches=(lie.reach, (0, 0))))
         elif window.base == 1 and window.size > 1 and left[read] == window.size * window.dilation:
             if _is_reversed(op, index):
                 continue
@@ -92,7 +90,8 @@ def _convolution_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]
 
 
 def _is_reversed(op: ir.Operation, index: int) -> bool:
-    return "window_reversal" in op.attributes and bool(list(op.attributes["window_reversal"])[index])
+    name = "window_reversal"
+    return name in op.attributes and ir.DenseBoolArrayAttr(op.attributes[name])[index]
 
 
 def _convolution_tile(tile: Tile) -> list[ir.Value]:

@@ -183,7 +183,6 @@ class _Tiles:
         before, after = self.extent_of(tiled, index)
         return (-before * tiled.scale, (self.run.tile + after) * tiled.scale)
 
-
     def write(self, tiled: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
         """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
         written = []

@@ -267,10 +267,10 @@ def tiled_from_result(node: Node, index: int, wanted: DimMapping, overlaps: bool
 
     overlaps: whether its operands are made in longer tiles where it reads more of them than its part.
     """
-    for factor in node.rule.overlaps if overlaps else ():
-        own = factor.results[index]
+    for overlap in node.rule.overlaps if overlaps else ():
+        own = overlap.results[index]
         if own is not None and own.dim == wanted.dim:
-            return lay_op(node, factor, own, wanted)
+            return lay_op(node, overlap, own, wanted)
     factor = node.rule.at_result(index, wanted.dim, wanted.inner)
     own = factor.results[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
@@ -278,10 +278,10 @@ def tiled_from_result(node: Node, index: int, wanted: DimMapping, overlaps: bool
 
 def tiled_from_operand(node: Node, index: int, wanted: DimMapping, overlaps: bool = False) -> TiledOp | None:
     """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows; as above."""
-    for factor in node.rule.overlaps if overlaps else ():
-        own = factor.operands[index]
+    for overlap in node.rule.overlaps if overlaps else ():
+        own = overlap.operands[index]
         if own is not None and own.dim == wanted.dim:
-            return lay_op(node, factor, own, wanted)
+            return lay_op(node, overlap, own, wanted)
     factor = node.rule.at_operand(index, wanted.dim, wanted.inner)
     own = factor.operands[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,7 +61,8 @@ def _in_tiles(op: ir.Operation, factor: Factor, tile: int, longer: int) -> ir.Va
     for begin in range(0, factor.size, tile):
         count = min(tile, factor.size - begin)
         start = build.splat(start_type, begin)
-        operands, ranges = [], []
+        operands: list[ir.Value] = []
+        ranges: list[tuple[int, int] | None] = []
         for index, (value, mapping) in enumerate(zip(op.operands, factor.operands, strict=True)):
             if mapping is None:
                 operands.append(value)
@@ -166,12 +169,15 @@ def _one_signal(x: jax.Array, *kernels: jax.Array) -> jax.Array:
     ],
 )
 def test_a_stack_of_convolutions_is_cut_along_space(
-    function: object, shape: tuple[int, ...], gradient: bool
+    function: Callable[..., jax.Array], shape: tuple[int, ...], gradient: bool
 ) -> None:
-    arrays = [jnp.array(np.random.default_rng(each).normal(size=size) / 3, jnp.float32) for each, size in enumerate([shape, *[(3, 3, 4, 4)] * 3])]
+    arrays = [
+        jnp.array(np.random.default_rng(each).normal(size=size) / 3, jnp.float32)
+        for each, size in enumerate([shape, *[(3, 3, 4, 4)] * 3])
+    ]
     if len(shape) == 3:
         arrays[1:] = [array[:1] for array in arrays[1:]]
-    called = jax.grad(function, (1, 2, 3)) if gradient else function  # type: ignore[arg-type]
+    called = jax.grad(function, (1, 2, 3)) if gradient else function
     text = str(jax.export.export(jax.jit(called), platforms=["cpu"])(*arrays).mlir_module())
     with new_context() as context:
         module = ir.Module.parse(text, context)

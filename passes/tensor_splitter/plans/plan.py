@@ -159,8 +159,7 @@ def make_plan(
     if refused := next((why for own in extents if (why := refuse_extents(graph, region, own))), None):
         return refused
     bodies = [
-        body_of(graph, region, loops.producers, stage, own, machine)
-        for stage, own in zip(stages, extents, strict=True)
+        body_of(graph, region, loops.producers, stage, own, machine) for stage, own in zip(stages, extents, strict=True)
     ]
     for body in bodies:  # before anything is asked that takes a look at all of it
         if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
@@ -173,10 +172,7 @@ def make_plan(
     ]
     too_big = max(
         1,
-        *(
-            -(-most * _least_tile(own) // slice_bytes)
-            for most, own in zip(per_index, extents, strict=True)
-        ),
+        *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
     )
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
