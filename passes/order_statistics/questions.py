@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ir.walk import CONTROL_FLOW, operands_of
 from exla_opt.ops.traits import Trait, traits_of
 
 _FLOWS = Trait.POINTWISE | Trait.MOVES
@@ -22,12 +23,13 @@ def compares_with_picked(
     """Whether an op of the sort's block answers a question about both an element that the sort has picked and its base.
 
     chain: the ops that make the base. picked: what was read of the sort. A question is a comparison, a step, a
-    conversion to integers. What is picked is followed through moves and ops that compute element by element, and so is
-    what it is joined with. Linear in the number of ops behind the chain.
+    conversion to integers; a loop or a branch that reads both may ask one. What is picked is followed through moves and
+    ops that compute element by element, and so is what it is joined with. Linear in the number of ops behind the chain.
     """
     made = _behind((base, *(result for op in chain for result in op.results)), sort, Trait(0))
+    readers = [_standing_in(op, sort.block) for op in _readers(_behind(picked, sort, _FLOWS))]
     return any(
-        _asks(op) and any(operand in made for operand in op.operands) for op in _readers(_behind(picked, sort, _FLOWS))
+        (op.name in CONTROL_FLOW or _asks(op)) and any(operand in made for operand in operands_of(op)) for op in readers
     )
 
 
@@ -46,6 +48,15 @@ def _behind(values: Iterable[ir.Value], sort: ir.Operation, through: Trait) -> d
             found.update(dict.fromkeys(fresh))
             queue += fresh
     return found
+
+
+def _standing_in(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    """The op, or the one of the block that holds it."""
+    while op.block != block:
+        outer = op.parent
+        assert outer is not None
+        op = outer.operation
+    return op
 
 
 def _readers(values: Iterable[ir.Value]) -> list[ir.Operation]:

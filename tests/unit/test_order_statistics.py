@@ -302,6 +302,12 @@ def above_its_median(x: Array, y: Array) -> Array:
     return jnp.sum(jnp.sign(r - jnp.median(r)))
 
 
+def compared_in_a_branch(x: Array, y: Array) -> Array:
+    r = x @ y.T
+    q = jnp.quantile(r, 0.9)
+    return lax.cond(q > 1, lambda: jnp.sum(r >= q), lambda: jnp.sum(r < q))
+
+
 def place_by_value(x: Array, y: Array) -> Array:
     s = jnp.sort((x @ y.T).ravel())
     return s[s[0].astype(jnp.int32)]
@@ -317,7 +323,7 @@ def by_two(x: Array, y: Array) -> Array:
 
 REFUSED = [
     (read_whole, ""), (rows, ""), (too_many, ""), (running_sum, ""), (weighted_by_place, ""), (place_by_value, ""),
-    (compared_with_its_quantile, "EX309"), (above_its_median, "EX309"), (places, "EX702"), (by_two, "EX701"),
+    (compared_in_a_branch, "EX309"), (compared_with_its_quantile, "EX309"), (above_its_median, "EX309"), (places, "EX702"), (by_two, "EX701"),
 ]  # fmt: skip
 
 
