@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from exla_opt.ops.factor import Factor, Kind
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.tile import read_padded
 from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.emit import build_plans
+from exla_opt.passes.tensor_splitter.graph import Graph
+from exla_opt.passes.tensor_splitter.plans.plan import Plan
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program
 
@@ -158,6 +161,23 @@ def _one_signal(x: jax.Array, *kernels: jax.Array) -> jax.Array:
     return (x**2).mean()
 
 
+@pytest.fixture
+def overlapping(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each loop that the splitter builds, the number of its ops that read longer tiles than their part."""
+    found: list[int] = []
+
+    def spy(graph: Graph, plans: Sequence[Plan]) -> None:
+        found.extend(
+            sum(bool(plan.tiled[position].factor.reaches) for position in loop.stage.nodes)
+            for plan in plans
+            for loop in plan.loops
+        )
+        build_plans(graph, plans)
+
+    monkeypatch.setattr("exla_opt.passes.tensor_splitter.driver.build_plans", spy)
+    return found
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "gradient"),
     [
@@ -169,7 +189,7 @@ def _one_signal(x: jax.Array, *kernels: jax.Array) -> jax.Array:
     ],
 )
 def test_a_stack_of_convolutions_is_cut_along_space(
-    function: Callable[..., jax.Array], shape: tuple[int, ...], gradient: bool
+    function: Callable[..., jax.Array], shape: tuple[int, ...], gradient: bool, overlapping: list[int]
 ) -> None:
     arrays = [
         jnp.array(np.random.default_rng(each).normal(size=size) / 3, jnp.float32)
@@ -184,6 +204,7 @@ def test_a_stack_of_convolutions_is_cut_along_space(
         run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=16_000, split_size=16_000))
         written = str(module)
     assert "stablehlo.while" in written
+    assert max(overlapping) > 1, "no loop has tiles that overlap"
     given = list(map(np.asarray, arrays))
     for one, other in zip(
         run_program(compile_program(text), given), run_program(compile_program(written), given), strict=True

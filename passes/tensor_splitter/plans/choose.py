@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import is_
@@ -14,7 +14,7 @@ from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
-from ..regions.growth import grow, is_free
+from ..regions.growth import grow, is_seam
 from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
@@ -110,22 +110,14 @@ class _Chooser:
         """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
         seed = region.seed
         planned = isinstance(found.get(seed), Plan)
-        mutual = not self.is_seam(seed, ())
+        mutual = not is_seam(self.graph, seed, self.is_big, ())
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
             inside = self.graph.tensors[value].producer in region.tiled
-            same = mutual and inside and not self.is_seam(value, region.tiled)
+            same = mutual and inside and not is_seam(self.graph, value, self.is_big, region.tiled)
             if value == seed or same or (planned and found[value] is found[seed]):
                 self.known[value, mapping] = found[value]
-
-    def is_seam(self, value: int, inside: Container[int]) -> bool:
-        """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
-        graph, tensor = self.graph, self.graph.tensors[value]
-        if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
-            return False
-        readers = {user for user, _ in tensor.users}
-        return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
         mappings = candidate_mappings(self.graph, value)
