@@ -211,3 +211,30 @@ def test_a_stack_of_convolutions_is_cut_along_space(
     ):
         scale = np.abs(np.asarray(one)).max()
         np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-4, atol=1e-5 * scale)
+
+
+def _step(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return x + jnp.exp(jnp.tanh(_conv(x, kernel)))
+
+
+def _steps(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    made: jax.Array = lax.fori_loop(0, 3, lambda _, each: _step(each, kernel), x)
+    return made.sum((0, 2))
+
+
+@pytest.mark.parametrize(("function", "donated"), [(_step, (0,)), (_steps, ())])
+def test_what_the_next_tile_reads_is_not_overwritten(
+    function: Callable[..., jax.Array], donated: tuple[int, ...]
+) -> None:
+    """With a second buffer for the result there may be nothing to gain: then nothing is cut."""
+    random = np.random.default_rng(5)
+    arrays = [random.normal(size=size).astype(np.float32) / 3 for size in ((1, 240, 16, 4), (3, 3, 4, 4))]
+    called = jax.jit(function, donate_argnums=donated)
+    text = str(jax.export.export(called, platforms=["cpu"])(*arrays).mlir_module())
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=16_000, split_size=16_000))
+        written = str(module)
+    [expected] = run_program(compile_program(text), arrays)
+    [found] = run_program(compile_program(written), arrays)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-4, atol=1e-4)
