@@ -9,196 +9,19 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.loops import after_input
-from exla_opt.ir.types import Types, element_type
+from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk
 from exla_opt.ops import tiling
-from exla_opt.ops.rules import DimMapping, Kind
-from exla_opt.ops.stack_sums import add_in_place
-from exla_opt.ops.tile import read_padded
+from exla_opt.ops.rules import Kind
 from exla_opt.ops.traits import Trait
 
-from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
+from .graph import TILE_MARK, Graph
 from .plans.last_input import find_depths, last_input
 from .plans.plan import LoopPlan, Plan
 from .plans.runs import TileRun
+from .tiles import Tiles, outputs_of, times
 
 _MOST_I32 = 2**31 - 1
-# The indices before and after its own that a tile has, and those of one that has none.
-Extent = tuple[int, int]
-_OWN = (0, 0)
-
-
-class _Tiles:
-    """The body of one loop at one place: computes every op's tile in order, and combines them into the state."""
-
-    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, start: ir.Value):
-        self.graph = graph
-        self.plan = plan
-        self.loop = loop
-        self.run = run
-        self.start = start
-        self.carried: dict[int, ir.Value] = {}
-        self.made: dict[int, tuple[DimMapping | None, ir.Value, Extent]] = {}
-        self.slices: dict[tuple[int, DimMapping, Extent], ir.Value] = {}
-        self.repeated: dict[int, ir.Value] = {}
-        self.offsets: dict[tuple[int, int], ir.Value] = {}
-
-    def present(self, mapping: DimMapping | None) -> bool:
-        """Whether the tensor has the indices of this run (between two borders it has all or none)."""
-        return mapping is None or mapping.low <= self.run.start < mapping.low + mapping.length
-
-    def offset(self, scale: int, shift: int) -> ir.Value:
-        """start * scale + shift, made once."""
-        key = (scale, shift)
-        if key not in self.offsets:
-            scaled = self.start if scale == 1 else _times(self.start, scale)
-            self.offsets[key] = scaled if shift == 0 else stablehlo.add(scaled, build.scalar_like(scaled, shift))
-        return self.offsets[key]
-
-    def position_in(self, mapping: DimMapping) -> ir.Value:
-        """Where the tile begins in the tensor's own dimension."""
-        return self.offset(mapping.inner, -mapping.low * mapping.inner)
-
-    def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
-        number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
-        made, tile, extent = self.made.get(number, (None, None, _OWN))
-        wanted = self.extent_of(tiled, index)
-        if tile is not None and made == mapping:
-            return tile if mapping is None else self.part(tile, mapping, extent, wanted)
-        if mapping is None:
-            return self.whole(number, value)
-        if tile is not None and made is None:  # the same in every tile
-            value = tile
-        key = (number, mapping, wanted)
-        if key not in self.slices:
-            source = self.carried.get(number, value)
-            self.slices[key] = self.slice_of(source, mapping, wanted)
-        return self.slices[key]
-
-    def extent_of(self, tiled: TiledOp, index: int) -> Extent:
-        """The indices beside its own that the tile of an operand has."""
-        before, after = self.loop.extents.get(tiled.node, _OWN)
-        more, further = tiled.reach(index)
-        return (before + more, after + further)
-
-    def part(self, tile: ir.Value, mapping: DimMapping, extent: Extent, wanted: Extent) -> ir.Value:
-        """A tile without the indices that this reader does not want."""
-        if extent == wanted:
-            return tile
-        shape = build.shape_of(tile)
-        starts, limits = [0] * len(shape), list(shape)
-        starts[mapping.dim] = (extent[0] - wanted[0]) * mapping.inner
-        limits[mapping.dim] -= (extent[1] - wanted[1]) * mapping.inner
-        return stablehlo.slice(tile, starts, limits, [1] * len(shape))
-
-    def slice_of(self, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
-        """A slice of what is unsplit; zeros stand for what lies beyond its ends."""
-        place, length = self.position_in(mapping), (self.run.tile + sum(wanted)) * mapping.inner
-        if wanted == _OWN:
-            return build.slice_along(source, mapping.dim, place, length)
-        low, high = (each * mapping.inner for each in wanted)
-        fill = build.zeros(build.with_shape(build.tensor_of(source), []))
-        return read_padded(source, mapping.dim, place, length, (low, high, 0), fill)
-
-    def whole(self, number: int, value: ir.Value) -> ir.Value:
-        """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
-        producer = self.graph.tensors[number].producer
-        if producer == OUTSIDE or producer in self.plan.tiled:
-            return value
-        traits = self.graph.nodes[producer].traits
-        if Trait.REARRANGES not in traits or Trait.VIEW in traits:
-            return value
-        if number not in self.repeated:
-            clone = self.graph.nodes[producer].op.clone(ip=ir.InsertionPoint.current)
-            self.repeated[number] = clone.operation.results[0]
-        return self.repeated[number]
-
-    def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
-        """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
-        states = dict(states)
-        for (position, result), number in self.loop.overwritten.items():
-            self.carried[number] = self.state_of(states, position, result)
-        for position in self.loop.stage.nodes:
-            tiled = self.plan.tiled[position]
-            node = self.graph.nodes[position]
-            if not all(map(self.present, tiled.results)):
-                continue
-            if tiled.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, tiled.operands)):
-                continue
-            with node.op.location:
-                results = self.tiles_of(tiled, states.get(position))
-                scanned: list[ir.Value] = []
-                if tiled.factor.kind is Kind.SCAN:
-                    before = states[position][: len(results)]
-                    results, scanned = tiling.resume(node.op, tiled.factor, before, results)
-                elif tiled.factor.kind is not Kind.INDEPENDENT:
-                    states[position] = tiling.combine(
-                        node.op,
-                        tiled.factor,
-                        states[position],
-                        results,
-                        self.offset(tiled.scale, tiled.offset),
-                    )
-                    continue
-                if position in states:
-                    wholes = states[position][len(scanned) :]
-                    states[position] = scanned + self.write(tiled, wholes, results)
-                for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
-                    if (position, index) in self.loop.overwritten:  # who reads it reads it back
-                        self.carried[number] = self.state_of(states, position, index)
-                    elif mapping is not None or tiled.factor.is_same(index):
-                        self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
-        return states
-
-    def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
-        """An output of an independent op as far as it is written."""
-        return states[position][_outputs_of(self.loop, position).index(result)]
-
-    def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
-        node, factor = self.graph.nodes[tiled.node], tiled.factor
-        length = self.run.tile * tiled.scale
-        before, after = (each * tiled.scale for each in self.loop.extents.get(tiled.node, _OWN))
-        operands = []
-        for index, (mapping, value) in enumerate(zip(tiled.operands, node.values(), strict=True)):
-            if index in factor.chained:
-                assert state is not None
-                operands.append(state[factor.chained.index(index)])
-            elif tiling.starts_anew(node.op, factor, index):
-                operands.append(build.zeros(value.type))
-            else:
-                operands.append(self.operand(tiled, index, value) if self.present(mapping) else value)
-        return tiling.build_tile(
-            node.op,
-            factor,
-            operands,
-            self.offset(tiled.scale, tiled.offset),
-            [self.range_of(tiled, index, mapping) for index, mapping in enumerate(tiled.operands)],
-            [None if mapping is None else (-before, length + after) for mapping in tiled.results],
-        )
-
-    def range_of(self, tiled: TiledOp, index: int, mapping: DimMapping | None) -> tuple[int, int] | None:
-        """The indices of an op's factor that the tile of an operand has, counted from its start."""
-        if mapping is None or not self.present(mapping):
-            return None if mapping is None else (0, 0)
-        before, after = self.extent_of(tiled, index)
-        return (-before * tiled.scale, (self.run.tile + after) * tiled.scale)
-
-    def write(self, tiled: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
-        """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
-        written = []
-        for whole, output in zip(wholes, _outputs_of(self.loop, tiled.node), strict=True):
-            mapping, made = tiled.results[output], results[output]
-            if mapping is not None:
-                made = self.part(made, mapping, self.loop.extents.get(tiled.node, _OWN), _OWN)
-                made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
-            elif output in tiled.factor.summed and not add_in_place(whole, made):
-                made = stablehlo.add(whole, build.convert(made, element_type(whole)))
-            written.append(made)
-        return written
-
-
-def _outputs_of(loop: LoopPlan, position: int) -> list[int]:
-    return [output.result for output in loop.stage.outputs if output.node == position]
 
 
 def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> dict[int, list[ir.Value]]:
@@ -213,14 +36,14 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
         with node.op.location:
             states[position] = [] if factor.kind is Kind.INDEPENDENT else tiling.initial_state(node.op, factor)
             if factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
-                for index in _outputs_of(loop, position):
+                for index in outputs_of(loop, position):
                     summed = index in factor.summed
                     kind = tiling.sum_type(node.op, index) if summed else node.op.results[index].type
                     states[position].append(build.zeros(kind))
             if factor.kind is not Kind.CHAIN:
                 states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
     for (position, result), number in loop.overwritten.items():
-        states[position][_outputs_of(loop, position).index(result)] = graph.tensors[number].value
+        states[position][outputs_of(loop, position).index(result)] = graph.tensors[number].value
     return states
 
 
@@ -247,10 +70,6 @@ def _ops_inside(op: ir.Operation) -> Iterator[ir.Operation]:
     return (inner for region in op.regions for block in region.blocks for inner in walk(block))
 
 
-def _times(index: ir.Value, number: int) -> ir.Value:
-    return stablehlo.multiply(index, build.scalar_like(index, number))
-
-
 def _build_while(
     graph: Graph,
     plan: Plan,
@@ -269,10 +88,10 @@ def _build_while(
         stablehlo.return_([build.less_than(condition.arguments[0], build.scalar_i32(run.trips))])
     with ir.InsertionPoint(body):
         counter, *carried = body.arguments
-        start = _times(build.convert(counter, index_type.element_type), run.tile)
+        start = times(build.convert(counter, index_type.element_type), run.tile)
         if run.start:
             start = stablehlo.add(start, build.splat(index_type, run.start))
-        after = _Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
+        after = Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
     return results[0], _like(states, results[1:])
@@ -293,9 +112,9 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
             start = build.splat(index_type, run.start)
             if counter is not None:
                 # Counted from where the loop ended: XLA must not run this tile while the loop runs.
-                reached = _times(build.convert(counter, index_type.element_type), ended.tile)
+                reached = times(build.convert(counter, index_type.element_type), ended.tile)
                 start = stablehlo.add(reached, build.splat(index_type, run.start - ended.tile * ended.trips))
-            states = _Tiles(graph, plan, loop, run, start).emit(states)
+            states = Tiles(graph, plan, loop, run, start).emit(states)
         for position, state in states.items():
             _replace_results(graph, plan, loop, position, state)
 
@@ -304,7 +123,7 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
     op, tiled = graph.nodes[position].op, plan.tiled[position]
     with op.location:
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
-            outputs = _outputs_of(loop, position)
+            outputs = outputs_of(loop, position)
             results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
             for index in tiled.factor.summed:
                 if index in results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from exla_opt.ops.factor import Factor, Kind
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.tile import read_padded
 from exla_opt.options import Options
+from exla_opt.passes.tensor_splitter.emit import build_plans
+from exla_opt.passes.tensor_splitter.graph import Graph
+from exla_opt.passes.tensor_splitter.plans.plan import Plan
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program
 
@@ -158,6 +161,23 @@ def _one_signal(x: jax.Array, *kernels: jax.Array) -> jax.Array:
     return (x**2).mean()
 
 
+@pytest.fixture
+def overlapping(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each loop that the splitter builds, the number of its ops that read longer tiles than their part."""
+    found: list[int] = []
+
+    def spy(graph: Graph, plans: Sequence[Plan]) -> None:
+        found.extend(
+            sum(bool(plan.tiled[position].factor.reaches) for position in loop.stage.nodes)
+            for plan in plans
+            for loop in plan.loops
+        )
+        build_plans(graph, plans)
+
+    monkeypatch.setattr("exla_opt.passes.tensor_splitter.driver.build_plans", spy)
+    return found
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "gradient"),
     [
@@ -169,7 +189,7 @@ def _one_signal(x: jax.Array, *kernels: jax.Array) -> jax.Array:
     ],
 )
 def test_a_stack_of_convolutions_is_cut_along_space(
-    function: Callable[..., jax.Array], shape: tuple[int, ...], gradient: bool
+    function: Callable[..., jax.Array], shape: tuple[int, ...], gradient: bool, overlapping: list[int]
 ) -> None:
     arrays = [
         jnp.array(np.random.default_rng(each).normal(size=size) / 3, jnp.float32)
@@ -184,9 +204,37 @@ def test_a_stack_of_convolutions_is_cut_along_space(
         run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=16_000, split_size=16_000))
         written = str(module)
     assert "stablehlo.while" in written
+    assert max(overlapping) > 1, "no loop has tiles that overlap"
     given = list(map(np.asarray, arrays))
     for one, other in zip(
         run_program(compile_program(text), given), run_program(compile_program(written), given), strict=True
     ):
         scale = np.abs(np.asarray(one)).max()
         np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-4, atol=1e-5 * scale)
+
+
+def _step(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return x + jnp.exp(jnp.tanh(_conv(x, kernel)))
+
+
+def _steps(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    made: jax.Array = lax.fori_loop(0, 3, lambda _, each: _step(each, kernel), x)
+    return made.sum((0, 2))
+
+
+@pytest.mark.parametrize(("function", "donated"), [(_step, (0,)), (_steps, ())])
+def test_what_the_next_tile_reads_is_not_overwritten(
+    function: Callable[..., jax.Array], donated: tuple[int, ...]
+) -> None:
+    """With a second buffer for the result there may be nothing to gain: then nothing is cut."""
+    random = np.random.default_rng(5)
+    arrays = [random.normal(size=size).astype(np.float32) / 3 for size in ((1, 240, 16, 4), (3, 3, 4, 4))]
+    called = jax.jit(function, donate_argnums=donated)
+    text = str(jax.export.export(called, platforms=["cpu"])(*arrays).mlir_module())
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=16_000, split_size=16_000))
+        written = str(module)
+    [expected] = run_program(compile_program(text), arrays)
+    [found] = run_program(compile_program(written), arrays)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-4, atol=1e-4)

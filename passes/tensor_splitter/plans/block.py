@@ -14,8 +14,8 @@ from exla_opt.memory.schedule import run_block
 from exla_opt.ops.traits import Trait
 
 from ..graph import Graph
-from .body import PlannedBlock, bodies_of
 from .plan import LoopPlan, Plan
+from .planned_block import PlannedBlock, bodies_of
 
 
 @dataclass(frozen=True, slots=True)

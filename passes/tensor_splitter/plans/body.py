@@ -2,153 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import TensorType
-from exla_opt.ir.walk import CONTROL_FLOW
-from exla_opt.memory.block import Block, Operation
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.operation import has_own_buffer, read_operation
-from exla_opt.memory.reading import read_block, read_numbered
+from exla_opt.memory.operation import has_own_buffer
+from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_in_cache, seconds_of, seconds_of_ops
-from exla_opt.memory.tiles import Bodies, CutBodies, once_cut
-from exla_opt.ops.block_flow import ControlFactor
+from exla_opt.memory.tiles import once_cut
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
-from exla_opt.ops.traits import Trait, traits_of
+from exla_opt.ops.traits import Trait
 
-from ..graph import Graph, Node, TiledOp
+from ..graph import Graph
 from ..regions.extents import Extents
 from ..regions.region import Producers, Region, Stage
+from .planned_block import PlannedBlock
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
 MOST_CARRIED_ALIVE = 2
 # The length at which the model looks at a body to see what is written: neither one nor short enough to be fused.
 _NOMINAL_TILE = 64
-
-
-def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None:
-    """The op as the memory model sees it, by the graph's numbers; None for one whose result is its operand's buffer."""
-    if node.position not in graph.operations:
-        graph.operations[node.position] = _read_operation(graph, node, machine)
-    return graph.operations[node.position]
-
-
-def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
-    if not has_own_buffer(node.op, graph.types):
-        return None
-    if node.name in CONTROL_FLOW:
-        bodies = bodies_of(graph, node, machine)
-        made = Operation(node.name.rpartition(".")[2], node.traits, node.operands[: node.own], node.results)
-        return replace(made, captures=node.operands[node.own :], scratch=bodies.cost.bytes)
-    return replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
-
-
-def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
-    """The blocks of control flow as the memory model sees them, each read once; a loop's condition needs nothing."""
-    if node.position not in graph.bodies:
-        blocks = [block for region in node.op.regions for block in region.blocks]
-        is_loop = Trait.IN_PLACE in node.traits
-        read = [read_block(block, graph.types, machine) for block in blocks[is_loop:]]
-        graph.bodies[node.position] = Bodies(read, (trip_count(node.op) or 1) if is_loop else 1, machine)
-    return graph.bodies[node.position]
-
-
-def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:
-    if mapping is None:
-        return shape
-    return (*shape[: mapping.dim], min(tile, mapping.length) * mapping.inner, *shape[mapping.dim + 1 :])
-
-
-class PlannedBlock:
-    """A block that is only planned, with tensors numbered anew from those of the graph.
-
-    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. longer: the indices
-    that a tile has beside its own. inside, positions:
-    by the place of an op, the bodies of control flow that is cut, and its position in the graph.
-    """
-
-    def __init__(self, graph: Graph, machine: Machine):
-        self.graph = graph
-        self.machine = machine
-        self.ops: list[Operation] = []
-        self.kinds: list[TensorType] = []
-        self.mappings: list[DimMapping | None] = []
-        self.longer: dict[int, int] = {}
-        self.number: dict[int, int] = {}
-        self.inside: dict[int, CutBodies] = {}
-        self.positions: dict[int, int] = {}
-
-    def fresh(self, kind: TensorType, mapping: DimMapping | None = None, longer: int = 0) -> int:
-        """The number of a tensor that the graph does not have."""
-        if longer:
-            self.longer[len(self.kinds)] = longer
-        self.kinds.append(kind)
-        self.mappings.append(mapping)
-        return len(self.kinds) - 1
-
-    def of(self, value: int) -> int:
-        """The number of a tensor of the graph."""
-        if value not in self.number:
-            self.number[value] = self.fresh(self.graph.tensors[value].type)
-        return self.number[value]
-
-    def add(self, name: str, operands: tuple[int, ...], result: int) -> int:
-        """Add an op that the graph does not have, by numbers of this block; returns its result."""
-        self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,)))
-        return result
-
-    def add_node(self, node: Node, replaced: Mapping[int, int], tiled: TiledOp | None = None) -> None:
-        """Add an op of the graph. replaced: the numbers, by operand, of what it reads in the place of the graph's.
-
-        tiled: how it is cut, if it is.
-        """
-        made = operation_of(self.graph, node, self.machine)
-        read = [replaced[index] if index in replaced else self.of(value) for index, value in enumerate(node.operands)]
-        if made is None:
-            self.number.update(zip(node.results, read, strict=False))
-            return
-        results = tuple(map(self.of, made.results))
-        own, captured = read[: node.own], read[node.own :] or [self.of(value) for value in made.captures]
-        if tiled is not None and isinstance(tiled.factor, ControlFactor):
-            bodies = bodies_of(self.graph, node, self.machine)
-            key = (node.position, tiled.factor, tiled.scale)
-            if key not in self.graph.inside:
-                self.graph.inside[key] = CutBodies(bodies, tiled.factor, tiled.scale)
-            self.inside[len(self.ops)] = self.graph.inside[key]
-            self.positions[len(self.ops)] = node.position
-        pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
-        self.ops.append(
-            replace(
-                made,
-                operands=tuple(own[place % len(own)] for place in range(len(made.operands))),  # a square reads twice
-                captures=tuple(captured),
-                results=results,
-                narrow=frozenset(number for value, number in pairs if value in made.narrow),
-            )
-        )
-
-    def bytes_per_index_inside(self) -> int:
-        """The most that one index takes among the tensors that the bodies of loops that are cut write to memory."""
-        return max((inside.bytes_per_index() for inside in self.inside.values()), default=0)
-
-    def block(self, returned: Iterable[int], tile: int = 0) -> Block:
-        """The block with tiles of one length. returned: by numbers of this block."""
-        shapes = [
-            _tile_shape(kind.shape, mapping, tile + self.longer.get(number, 0))
-            for number, (kind, mapping) in enumerate(zip(self.kinds, self.mappings, strict=True))
-        ]
-        sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
-        ops = self.ops
-        if self.inside:
-            ops = [self.inside[place].in_tile(op, tile) if place in self.inside else op for place, op in enumerate(ops)]
-        return Block(ops, shapes, sizes, returned=list(returned), dtypes=[kind.dtype for kind in self.kinds])
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import is_
@@ -14,12 +14,13 @@ from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
-from ..regions.growth import grow, is_free
+from ..regions.growth import grow, is_seam
 from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
 from .body import MOST_SLICES_ALIVE, work_of, written_tensors
+from .overlapping import OverlappingPlans
 from .plan import Plan, make_plan
 from .selection import Selection, candidate_mappings, join_plans
 from .twins import find_twins
@@ -29,8 +30,6 @@ _LEAST_GAIN = 1.1
 # A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
 _WIDE_GAIN = 1.5
 _WIDE_SEEDS = 3
-# A network that goes down to a 32nd of an image's rows is cut in steps of 32.
-_MOST_DOUBLED = 6
 
 
 @dataclass(slots=True)
@@ -57,13 +56,13 @@ class _Chooser:
         self.threshold = options.slice_bytes if graph.tile else options.size_threshold
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
-        self.overlapping: dict[tuple[int, DimMapping], Plan | None] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
         self.work = work_of(graph, options.machine)
+        self.overlapping = OverlappingPlans(graph, options, self.is_big, self.allowed, self.work)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -100,40 +99,6 @@ class _Chooser:
             found = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
             self.share(region, dict.fromkeys(loops.vanished, found))
 
-    def overlapping_for(self, value: int, mapping: DimMapping) -> Plan | None:
-        """The plan that cuts `value` along `mapping` and goes on where tiles overlap, if something does."""
-        key = (value, mapping)
-        if key not in self.overlapping:
-            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
-            plan = self.plan_of(region) if region.reaches() else None
-            for other, its in region.mappings.items():
-                if other == value or (plan is not None and other in plan.vanished):
-                    self.overlapping.setdefault((other, its), plan)
-        return self.overlapping[key]
-
-    def coarser(self, value: int, mapping: DimMapping) -> Iterator[DimMapping]:
-        """The mapping and, while a region that overlaps so reaches more ops, steps of twice as many elements.
-
-        What is cut with a tensor at half its resolution is cut in steps of two of its rows.
-        """
-        reached = 0
-        for _ in range(_MOST_DOUBLED):
-            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
-            if not region.reaches() or len(region.tiled) <= reached:
-                return
-            yield mapping
-            if mapping.length % 2:
-                return
-            reached = len(region.tiled)
-            mapping = replace(mapping, length=mapping.length // 2, inner=mapping.inner * 2)
-
-    def plan_of(self, region: Region) -> Plan | None:
-        loops = find_loops(self.graph, region, self.is_big, self.work)
-        if isinstance(loops, Refusal) or region.seed not in loops.vanished:
-            return None
-        plan = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
-        return None if isinstance(plan, Refusal) else plan
-
     def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""
         self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
@@ -145,22 +110,14 @@ class _Chooser:
         """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
         seed = region.seed
         planned = isinstance(found.get(seed), Plan)
-        mutual = not self.is_seam(seed, ())
+        mutual = not is_seam(self.graph, seed, self.is_big, ())
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
             inside = self.graph.tensors[value].producer in region.tiled
-            same = mutual and inside and not self.is_seam(value, region.tiled)
+            same = mutual and inside and not is_seam(self.graph, value, self.is_big, region.tiled)
             if value == seed or same or (planned and found[value] is found[seed]):
                 self.known[value, mapping] = found[value]
-
-    def is_seam(self, value: int, inside: Container[int]) -> bool:
-        """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
-        graph, tensor = self.graph, self.graph.tensors[value]
-        if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], self.is_big):
-            return False
-        readers = {user for user, _ in tensor.users}
-        return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
         mappings = candidate_mappings(self.graph, value)
@@ -170,9 +127,7 @@ class _Chooser:
             for mapping, plan in found.items()
             if isinstance(plan, Plan) and value in plan.vanished
         ]
-        steps = [step for mapping in mappings for step in self.coarser(value, mapping)]
-        overlapping = [(mapping, self.overlapping_for(value, mapping)) for mapping in steps]
-        plans += [replace(plan, seed=value, mapping=mapping) for mapping, plan in overlapping if plan is not None]
+        plans += self.overlapping.of(value, mappings)
         plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
         allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
         if plans and not allowed:

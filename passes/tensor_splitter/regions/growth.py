@@ -197,6 +197,15 @@ def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
     return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
 
 
+def is_seam(graph: Graph, value: int, follow: Callable[[int], bool], inside: Container[int]) -> bool:
+    """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
+    tensor = graph.tensors[value]
+    if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], follow):
+        return False
+    readers = {user for user, _ in tensor.users}
+    return len(readers) > 1 and any(user not in inside for user in readers)
+
+
 def grow(
     graph: Graph,
     seed: int,

@@ -46,10 +46,13 @@ def find_overwritten(graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequenc
 
 
 def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, value: int, mapping: DimMapping) -> bool:
-    """Whether a stage reads a tensor, and in the slices of the mapping alone."""
+    """Whether a stage reads a tensor, and in the slices of the mapping alone: none longer, into what is overwritten."""
     inside = frozenset(stage.nodes)
     read = [(user, index) for user, index in graph.tensors[value].users if user in inside]
-    return bool(read) and all(index >= 0 and tiled[user].operands[index] == mapping for user, index in read)
+    return bool(read) and all(
+        index >= 0 and tiled[user].operands[index] == mapping and tiled[user].reach(index) == (0, 0)
+        for user, index in read
+    )
 
 
 def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overwritten: Collection[int]) -> bool:

@@ -1,0 +1,97 @@
+"""Plans that go on where tiles overlap: along space, through convolutions and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.options import Options
+
+from ..graph import Graph, Node
+from ..regions.growth import grow, is_seam
+from ..regions.loops import Refusal, find_loops
+from ..regions.region import Region
+from .plan import Plan, make_plan
+
+# A network that goes down to a 32nd of an image's rows is cut in steps of 32.
+_MOST_DOUBLED = 6
+
+
+class OverlappingPlans:
+    """The plans of one block whose tiles overlap; each region is grown and planned once. is_big, allowed: of `grow`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: Options,
+        is_big: Callable[[int], bool],
+        allowed: Callable[[Node, Factor], bool],
+        work: dict[int, float],
+    ):
+        self.graph = graph
+        self.options = options
+        self.is_big = is_big
+        self.allowed = allowed
+        self.work = work
+        self.regions: dict[tuple[int, DimMapping], Region] = {}
+        self.plans: dict[int, Plan | None] = {}  # by the id of a region that `regions` keeps
+        self.exist = any(node.rule.overlaps for node in graph.nodes)
+
+    def of(self, value: int, mappings: Sequence[DimMapping]) -> list[Plan]:
+        """The plans that cut `value` along some of its mappings, or in steps of several elements of them."""
+        if not self.exist:
+            return []
+        steps = [step for mapping in mappings for step in self.coarser(value, mapping)]
+        found = [(mapping, self.plan_of(self.region_of(value, mapping))) for mapping in steps]
+        return [
+            replace(plan, seed=value, mapping=mapping)
+            for mapping, plan in found
+            if plan is not None and value in plan.vanished
+        ]
+
+    def coarser(self, value: int, mapping: DimMapping) -> Iterator[DimMapping]:
+        """The mapping and, while a region that overlaps so reaches more ops, steps of twice as many elements.
+
+        What is cut with a tensor at half its resolution is cut in steps of two of its rows.
+        """
+        reached = 0
+        for _ in range(_MOST_DOUBLED):
+            region = self.region_of(value, mapping)
+            if not region.reaches() or len(region.tiled) <= reached:
+                return
+            yield mapping
+            if mapping.length % 2:
+                return
+            reached = len(region.tiled)
+            mapping = replace(mapping, length=mapping.length // 2, inner=mapping.inner * 2)
+
+    def region_of(self, value: int, mapping: DimMapping) -> Region:
+        """The region that overlaps; those that it holds and that lead to the same one share it."""
+        key = (value, mapping)
+        if key not in self.regions:
+            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
+            self.regions[key] = region
+            mutual = not is_seam(self.graph, value, self.is_big, ())
+            for other, its in region.mappings.items() if mutual else ():
+                inside = self.graph.tensors[other].producer in region.tiled
+                if inside and not is_seam(self.graph, other, self.is_big, region.tiled):
+                    self.regions.setdefault((other, its), region)
+        return self.regions[key]
+
+    def plan_of(self, region: Region) -> Plan | None:
+        """The plan of a region, if there is one; what is gone with it shares the region."""
+        if id(region) in self.plans:
+            return self.plans[id(region)]
+        self.plans[id(region)] = None
+        loops = find_loops(self.graph, region, self.is_big, self.work)
+        if isinstance(loops, Refusal) or not loops.vanished:
+            return None
+        plan = make_plan(self.graph, region, loops, self.options.slice_bytes, self.is_big, self.options.machine)
+        if isinstance(plan, Refusal):
+            return None
+        self.plans[id(region)] = plan
+        for other in plan.vanished:
+            if other in region.mappings:
+                self.regions.setdefault((other, region.mappings[other]), region)
+        return plan
