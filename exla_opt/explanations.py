@@ -53,6 +53,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A loop stored the tensor step by step, and all that was read of it was a sum over the steps, or a product, a "
         "maximum, a minimum. Now the loop carries that, and the tensor is not stored.",
     ),
+    "EX008": Explanation(
+        "factored block by block in the memory of the matrix",
+        "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over blocks "
+        "writes the factor over the matrix that it is made of.",
+    ),
+    "EX009": Explanation(
+        "solved block by block in the memory of the right-hand sides",
+        "XLA:CPU solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
+        "sides. Now a loop over blocks writes the solution over the right-hand sides.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

@@ -1,0 +1,78 @@
+"""Finds the selections that take one triangle of a matrix, and zeros elsewhere: of a triangular matrix they change nothing."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integer
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+
+_SHIFTS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
+# Of the least distance d = row - column that is kept, the direction of the comparison with it.
+_FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
+
+
+def drop_masks(matrix: ir.Value, lower: bool) -> None:
+    """Let who reads one triangle of a matrix, whose other triangle is zero, read the matrix."""
+    redundant = [use.owner.operation for use in matrix.uses if _keeps_triangle(use.owner.operation, matrix, lower)]
+    while redundant:
+        op = redundant.pop()
+        readers = [use.owner.operation for use in op.results[0].uses]
+        op.results[0].replace_all_uses_with(matrix)
+        op.erase()
+        redundant += [reader for reader in _different(readers) if _keeps_triangle(reader, matrix, lower)]
+
+
+def _different(ops: list[ir.Operation]) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+    for op in ops:
+        if not any(op == other for other in found):
+            found.append(op)
+    return found
+
+
+def _keeps_triangle(op: ir.Operation, matrix: ir.Value, lower: bool) -> bool:
+    """Whether the op selects all of the triangle of the matrix, and zeros for some of the rest."""
+    if op.name != "stablehlo.select" or op.operands[1] != matrix or has_discardable_attributes(op):
+        return False
+    # Zeros of integers would do as well, but a factor has none.
+    if splat_value(op.operands[2]) != 0 or not build.shape_of(op.operands[0]):
+        return False
+    return _covers(op.operands[0], lower)
+
+
+def _covers(mask: ir.Value, lower: bool) -> bool:
+    """Whether a mask is true in all of the triangle, the diagonal included: where row - column >= 0, or <= 0."""
+    test = defining_op(mask, "stablehlo.compare")
+    if test is None:
+        return False
+    left, right = (_place(value) for value in test.operands)
+    if left is None or right is None or {left[0], right[0]} != {0, 1}:
+        return False
+    direction = str(test.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    if left[0] == 1:  # column + a < row + b
+        left, right, direction = right, left, _FLIPPED.get(direction, direction)
+    shift = left[1] - right[1]  # row - column + shift is compared with 0
+    if lower:
+        return (direction == "GE" and shift >= 0) or (direction == "GT" and shift > 0)
+    return (direction == "LE" and shift <= 0) or (direction == "LT" and shift < 0)
+
+
+def _place(value: ir.Value) -> tuple[int, int] | None:
+    """(dim, shift) of a tensor of two dimensions whose elements are their index along dim, and a shift."""
+    shift = 0
+    while (op := defining_op(value)) is not None and op.name in _SHIFTS:
+        number = splat_value(op.operands[1])
+        if not isinstance(number, int):
+            return None
+        shift += _SHIFTS[op.name] * number
+        value = op.operands[0]
+    if op is None:
+        return None
+    if op.name == "stablehlo.iota":
+        return integer(op, "iota_dimension"), shift
+    line = defining_op(op.operands[0], "stablehlo.iota") if op.name == "stablehlo.broadcast_in_dim" else None
+    if line is None or len(build.shape_of(line.results[0])) != 1:
+        return None
+    return next(iter(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))), shift
