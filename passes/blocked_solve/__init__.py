@@ -5,7 +5,7 @@
 
 XLA:CPU takes triangular_solve apart into blocks too, with copies of half of the matrix, and of all right-hand sides where
 there are many. For a CPU alone: others have a library for it. The sums are rounded in another order than XLA's, so with
---no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow floats, matrices that XLA
+--no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow floats, matrices XLA
 solves at once, and what is not over the threshold.
 """
 

@@ -16,7 +16,7 @@ from ..algebra.blocks import Blocks, count, product, solved, tile_of, times, wit
 class Solve:
     """Builds op(a) x = b, or x op(a) = b where `left` is false, some right-hand sides at a time.
 
-    blocks: of the rows and columns of a. sides: of the right-hand sides. lower, transposed, unit: as in triangular_solve.
+    blocks: of the rows and columns of a. sides: of the right-hand sides. lower, transposed, unit: as in the op.
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
     """
 
