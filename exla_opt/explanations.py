@@ -55,8 +55,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX008": Explanation(
         "factored block by block in the memory of the matrix",
-        "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over blocks "
-        "writes the factor over the matrix that it is made of.",
+        "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
+        "blocks writes the factor over the matrix that it is made of.",
     ),
     "EX009": Explanation(
         "solved block by block in the memory of the right-hand sides",

@@ -3,8 +3,8 @@
     before:  %l = cholesky(%k); select(row >= column, %l, 0)
     after:   a while over columns of blocks, which carries %k; who reads the lower triangle reads all of %l
 
-XLA:CPU takes cholesky apart into blocks too, but into a second matrix and with copies of its parts: 2.29 matrices, where
-the loops need one. Their result is zero in the other triangle, so selections of the triangle go. A factor that
+XLA:CPU uses blocks too, but a second matrix and with copies of its parts: 2.29 matrices, where
+loops need one. Their result is zero in the other triangle, so selections of the triangle go. A factor that
 does not exist is NaN, as XLA has it. For a CPU alone: others have a library for it. The sums are rounded in another
 order than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
 floats, and what is not over the threshold.

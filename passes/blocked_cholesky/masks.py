@@ -1,4 +1,4 @@
-"""Finds the selections that take one triangle of a matrix, and zeros elsewhere: of a triangular matrix they change nothing."""
+"""Drops selections of one triangle of a matrix that is zero elsewhere: they change nothing."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     before:  %x = triangular_solve(%l, %b)
     after:   a while over blocks, which carries %b: %b_i becomes solve(%l_ii, %b_i - sum_k %l_ik %b_k)
 
-XLA:CPU takes triangular_solve apart into blocks too, with copies of half of the matrix, and of all right-hand sides where
+XLA:CPU uses blocks too, with copies of half of the matrix, and of all right-hand sides where
 there are many. For a CPU alone: others have a library for it. The sums are rounded in another order than XLA's, so with
 --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow floats, matrices XLA
 solves at once, and what is not over the threshold.
