@@ -54,11 +54,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "maximum, a minimum. Now the loop carries that, and the tensor is not stored.",
     ),
     "EX008": Explanation(
+        "not sorted: N elements are found by counting, in P passes",
+        "All of the tensor was sorted, and only few elements of it were read, as a median. Now a loop finds them: each "
+        "trip counts how many elements are below a few numbers, and knows more bits of those that are asked for.",
+    ),
+    "EX009": Explanation(
         "factored block by block in the memory of the matrix",
         "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
         "blocks writes the factor over the matrix that it is made of.",
     ),
-    "EX009": Explanation(
+    "EX010": Explanation(
         "solved block by block in the memory of the right-hand sides",
         "XLA:CPU solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
         "sides. Now a loop over blocks writes the solution over the right-hand sides.",
@@ -227,6 +232,19 @@ EXPLANATIONS: dict[str, Explanation] = {
         "not recomputed: no step writes its own slice",
         "A step writes more or less than one slice along the first dimension, writes it somewhere else, or the loop "
         "reads the tensor while it writes it.",
+    ),
+    "EX701": Explanation(
+        "not found by counting: its comparator is not known to put all elements in one order",
+        "Few elements of a sorted tensor are read. It is sorted by more than one tensor, by what is computed of its "
+        "elements, or by a plain comparison of floats, for which a NaN is neither before nor behind another number, so "
+        "that the sort may leave it anywhere.",
+        "jnp.sort and tf.sort have a total order.",
+    ),
+    "EX702": Explanation(
+        "not found by counting: what it moves along with the elements that it compares is read",
+        "The sort moves another tensor along: the places of the elements, for an argsort or the gradient of a sort. "
+        "Only elements of the tensor that is compared are found by counting.",
+        "Around a median that needs no gradient, jax.lax.stop_gradient.",
     ),
 }
 

@@ -17,7 +17,9 @@ from exla_opt.passes import (
     euclidean_distance,
     loop_residuals,
     matrix_chain_order,
+    narrow_slices,
     normalise,
+    order_statistics,
     rce,
     reshape_sinker,
     tensor_splitter,
@@ -36,9 +38,11 @@ PASSES: dict[str, PassFunction] = {
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
     "blocked-cholesky": blocked_cholesky.run,
+    "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
     "convolution-layout": convolution_layout.run,
+    "narrow-slices": narrow_slices.run,
 }
 
 DEFAULT_PASSES = (
@@ -49,9 +53,11 @@ DEFAULT_PASSES = (
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
     "blocked-cholesky",
+    "order-statistics",  # directly before the splitter: nobody may merge what it repeats
     "tensor-splitter",
     "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
     "convolution-layout",
+    "narrow-slices",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )

@@ -71,6 +71,8 @@ class Block:
     kept: the tensors that are written although all that reads them could compute them.
     widened: the copy of 32-bit numbers that stands for a tensor of narrower ones, or from which that is rounded.
     wider: the tensors in wider floats or integers than the program's own, and the element type that those have.
+    held: what is made of what comes out of an optimization barrier, and all that goes into it, on any machine.
+    rounded: the tensors of narrow numbers that are rounded from wider ones, and those.
     behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
     """
 
@@ -88,6 +90,8 @@ class Block:
     widened: dict[int, int] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)
     wider: dict[int, str] = field(default_factory=dict)
+    rounded: dict[int, int] = field(default_factory=dict)
+    held: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def add_tensor(self, shape: Shape, size: int, dtype: str) -> int:
         """The number of a new tensor."""
@@ -113,6 +117,8 @@ class Block:
             dict(self.widened),
             set(self.kept),
             dict(self.wider),
+            dict(self.rounded),
+            dict(self.held),
         )
 
 

@@ -1,8 +1,8 @@
 """What a compiler computes before a loop because every trip would compute the same.
 
 XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
-moves or repeats elements moves with an op that reads it, not on its own. A loop that keeps nothing but constants as it
-is, is not looked at.
+moves or repeats elements moves with an op that reads it, not on its own. What comes out of an optimization barrier
+changes where anything does that goes into it. A loop that keeps nothing but constants as it is, is not looked at.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _without_invariants(around: Block, loop: Operation, known: dict[Hashable, tu
             around.ops.append(moved)
 
     for op in body.ops:
-        stays = not all(value in outer or value in waiting for value in op.operands)
+        held = {value for result in op.results for value in body.held.get(result, ())}
+        stays = not all(value in outer or value in waiting for value in (*op.operands, *held))
         if stays or op.captures or op.name == "custom_call" or op.traits & _STAYS:
             staying.append(op)
         elif Trait.WITH_READER in op.traits:

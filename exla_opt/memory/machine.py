@@ -38,6 +38,7 @@ class Machine:
     flops_elementwise: operations a second in everything else. bytes_per_second: to and from memory.
     cache_bytes, cache_bytes_per_second: what of the last kernels is still in the cache, and how fast it is read.
     seconds_per_kernel, seconds_per_trip: what a kernel, and a trip of a loop, cost whatever they do.
+    seconds_per_comparison: what a sort of n elements takes, over n log2 n.
     accumulates: whether a product of matrices is added to what there is by the kernel that makes it.
     full_speed_rows: with fewer rows, columns or terms products of matrices do not reach their speed; 0 where it is
     not known.
@@ -63,6 +64,7 @@ class Machine:
     cache_bytes_per_second: float
     seconds_per_kernel: float
     seconds_per_trip: float
+    seconds_per_comparison: float
     accumulates: bool
     full_speed_rows: int
     slices: tuple[int, int]
@@ -92,6 +94,7 @@ CPU = Machine(
     cache_bytes_per_second=4e10,
     seconds_per_kernel=2e-6,
     seconds_per_trip=3e-5,
+    seconds_per_comparison=1e-8,
     accumulates=False,
     full_speed_rows=128,
     slices=(2**18, 4 * 10**6),
@@ -125,6 +128,7 @@ _H200 = Machine(
     cache_bytes_per_second=7e12,
     seconds_per_kernel=2.5e-6,
     seconds_per_trip=2e-6,
+    seconds_per_comparison=3e-12,
     accumulates=True,
     full_speed_rows=0,
     slices=(256 * 10**6, 10**9),

@@ -43,6 +43,7 @@ def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
 
 def add_rounded(builder: Builder, wide: int, result: int) -> None:
     """Append the op that rounds wider floats to narrow ones."""
+    builder.block.rounded[result] = wide
     builder.add(Operation("convert", _ROUND, (wide,), (result,)))
 
 

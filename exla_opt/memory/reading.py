@@ -182,9 +182,11 @@ class _Reader:
             builder.number.update(zip(op.results, self.seen[key], strict=True))
             return
         results = builder.all_of(op.results)
-        if self.is_gpu and any(barriers):
+        if any(barriers):
             awaited = frozenset().union(*(self.barriers[number] for number in barriers if number))
-            builder.block.behind.update(dict.fromkeys(results, awaited))
+            builder.block.held.update(dict.fromkeys(results, awaited))
+            if self.is_gpu:
+                builder.block.behind.update(dict.fromkeys(results, awaited))
         if key is not None:
             self.seen[key] = results
         if op.name in CONTROL_FLOW:

@@ -50,7 +50,8 @@ class Factor:
 
     chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
     first tile may have. summed: of control flow the results, without a mapping, that are sums over the tiles; each tile
-    of a loop starts them from zero.
+    of a loop starts them from zero. reaches: by operand the indices before and after its own that a tile reads as well;
+    () where it reads none.
     """
 
     kind: Kind
@@ -60,6 +61,7 @@ class Factor:
     chained: tuple[int, ...] = ()
     least: int = 1
     summed: tuple[int, ...] = ()
+    reaches: tuple[tuple[int, int], ...] = ()
 
     def is_same(self, index: int) -> bool:
         """Whether a result is the same in every slice."""
@@ -115,10 +117,14 @@ def lay_factor(factor: Factor, own: DimMapping, wanted: DimMapping) -> LaidFacto
 
 @dataclass(frozen=True)
 class OpRule:
-    """All the factors of one op, and why every other dimension is not cut."""
+    """All the factors of one op, and why every other dimension is not cut.
+
+    overlaps: the factors whose tiles read more of an operand than their own part, for who makes it in tiles as well.
+    """
 
     factors: tuple[Factor, ...]
     reason: Reason
+    overlaps: tuple[Factor, ...] = field(default=(), kw_only=True)
 
     def why(self) -> Reason:
         """Why a dimension that was asked for is not cut."""

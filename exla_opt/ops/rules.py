@@ -7,6 +7,7 @@ runs it in slices.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import overload
@@ -37,6 +38,7 @@ from .control_factors import ControlRule
 from .definition import BY_BLOCKS, BY_PAIRS, BY_TARGET, NONE, ByShardy, OpDefinition
 from .effects import CUSTOM_CALL, has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule, Shape, Shapes, factors_of, why_uncut
+from .overlaps import overlaps_of
 from .shardy import RULE, RuleReader, annotated_copy
 
 __all__ = ["OPS", "Factor", "Kind", "OpRule", "DimMapping", "read_rules"]
@@ -150,7 +152,8 @@ class _Reader:
         if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS or factors is BY_PAIRS:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
-            return _rule(name, shapes, factors(op, shapes), definition.reason)
+            made = _rule(name, shapes, factors(op, shapes), definition.reason)
+            return replace(made, overlaps=tuple(overlaps_of(op, shapes)))
         attribute = annotated.attributes.get(RULE)
         if factors.adapt is not None:
             adapted = factors.adapt(op, shapes, self.by_shardy(factors, attribute, shapes))

@@ -15,8 +15,9 @@ from exla_opt.ir import build
 from exla_opt.ir.types import element_type, float_bits
 
 from .control_tiles import build_control
-from .definition import BY_BLOCKS, NONE, Combination, Stated
+from .definition import BY_BLOCKS, BY_PAIRS, NONE, Combination, Stated
 from .factor import DimMapping, Factor, Kind
+from .overlaps import OVERLAPS
 from .partial_sums import is_zero
 from .rules import OPS
 from .tile import Range, Tile
@@ -51,10 +52,24 @@ def build_tile(
     tile = Tile(op, factor, operands, start, operand_ranges, result_ranges, tuple(types))
     if factor.is_unsplit():
         return tile.clone()
+    if factor.reaches:
+        return OVERLAPS[op.name].tile(tile)
     rule = OPS[op.name].tile
     if rule is BY_BLOCKS:
         return build_control(tile, build_tile)
     return tile.clone() if isinstance(rule, Stated) else rule(tile)
+
+
+def may_reach(op: ir.Operation, factor: Factor) -> bool:
+    """Whether a tile may have indices beyond the ends of the op: its results there are numbers that nobody reads.
+
+    One that takes its part from what is unsplit, at the place where the tile begins, would take another part.
+    """
+    if factor.kind is not Kind.INDEPENDENT or factor.summed:
+        return False
+    definition = OPS[op.name]
+    by_blocks = definition.tile is BY_BLOCKS or definition.factors is BY_PAIRS
+    return not by_blocks and (isinstance(definition.tile, Stated) or not op.operands or any(factor.operands))
 
 
 def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -> ir.Type:

@@ -72,4 +72,4 @@ def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
 def _passed(op: ir.Operation, types: Types) -> Remark:
     tensor = types.of(op.results[0])
     message = "factored block by block in the memory of the matrix"
-    return Remark(Kind.PASSED, "EX008", NAME, str(tensor), tensor.bytes, describe(op), message)
+    return Remark(Kind.PASSED, "EX009", NAME, str(tensor), tensor.bytes, describe(op), message)

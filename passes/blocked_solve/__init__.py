@@ -81,4 +81,4 @@ def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
 def _passed(op: ir.Operation, types: Types) -> Remark:
     tensor = max((types.of(value) for value in op.operands), key=lambda kind: kind.bytes)
     message = "solved block by block in the memory of the right-hand sides"
-    return Remark(Kind.PASSED, "EX009", NAME, str(tensor), tensor.bytes, describe(op), message)
+    return Remark(Kind.PASSED, "EX010", NAME, str(tensor), tensor.bytes, describe(op), message)

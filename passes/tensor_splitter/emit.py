@@ -14,6 +14,7 @@ from exla_opt.ir.walk import walk
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.stack_sums import add_in_place
+from exla_opt.ops.tile import read_padded
 from exla_opt.ops.traits import Trait
 
 from .graph import OUTSIDE, TILE_MARK, Graph, TiledOp
@@ -22,6 +23,9 @@ from .plans.plan import LoopPlan, Plan
 from .plans.runs import TileRun
 
 _MOST_I32 = 2**31 - 1
+# The indices before and after its own that a tile has, and those of one that has none.
+Extent = tuple[int, int]
+_OWN = (0, 0)
 
 
 class _Tiles:
@@ -34,8 +38,8 @@ class _Tiles:
         self.run = run
         self.start = start
         self.carried: dict[int, ir.Value] = {}
-        self.made: dict[int, tuple[DimMapping | None, ir.Value]] = {}
-        self.slices: dict[tuple[int, DimMapping], ir.Value] = {}
+        self.made: dict[int, tuple[DimMapping | None, ir.Value, Extent]] = {}
+        self.slices: dict[tuple[int, DimMapping, Extent], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
 
@@ -57,19 +61,44 @@ class _Tiles:
 
     def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
         number, mapping = self.graph.nodes[tiled.node].operands[index], tiled.operands[index]
-        made, tile = self.made.get(number, (None, None))
+        made, tile, extent = self.made.get(number, (None, None, _OWN))
+        wanted = self.extent_of(tiled, index)
         if tile is not None and made == mapping:
-            return tile
+            return tile if mapping is None else self.part(tile, mapping, extent, wanted)
         if mapping is None:
             return self.whole(number, value)
         if tile is not None and made is None:  # the same in every tile
             value = tile
-        key = (number, mapping)
+        key = (number, mapping, wanted)
         if key not in self.slices:
             source = self.carried.get(number, value)
-            length = self.run.tile * mapping.inner
-            self.slices[key] = build.slice_along(source, mapping.dim, self.position_in(mapping), length)
+            self.slices[key] = self.slice_of(source, mapping, wanted)
         return self.slices[key]
+
+    def extent_of(self, tiled: TiledOp, index: int) -> Extent:
+        """The indices beside its own that the tile of an operand has."""
+        before, after = self.loop.extents.get(tiled.node, _OWN)
+        more, further = tiled.reach(index)
+        return (before + more, after + further)
+
+    def part(self, tile: ir.Value, mapping: DimMapping, extent: Extent, wanted: Extent) -> ir.Value:
+        """A tile without the indices that this reader does not want."""
+        if extent == wanted:
+            return tile
+        shape = build.shape_of(tile)
+        starts, limits = [0] * len(shape), list(shape)
+        starts[mapping.dim] = (extent[0] - wanted[0]) * mapping.inner
+        limits[mapping.dim] -= (extent[1] - wanted[1]) * mapping.inner
+        return stablehlo.slice(tile, starts, limits, [1] * len(shape))
+
+    def slice_of(self, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
+        """A slice of what is unsplit; zeros stand for what lies beyond its ends."""
+        place, length = self.position_in(mapping), (self.run.tile + sum(wanted)) * mapping.inner
+        if wanted == _OWN:
+            return build.slice_along(source, mapping.dim, place, length)
+        low, high = (each * mapping.inner for each in wanted)
+        fill = build.zeros(build.with_shape(build.tensor_of(source), []))
+        return read_padded(source, mapping.dim, place, length, (low, high, 0), fill)
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
         """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
@@ -118,7 +147,7 @@ class _Tiles:
                     if (position, index) in self.loop.overwritten:  # who reads it reads it back
                         self.carried[number] = self.state_of(states, position, index)
                     elif mapping is not None or tiled.factor.is_same(index):
-                        self.made[number] = (mapping, results[index])
+                        self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
         return states
 
     def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
@@ -128,6 +157,7 @@ class _Tiles:
     def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
         node, factor = self.graph.nodes[tiled.node], tiled.factor
         length = self.run.tile * tiled.scale
+        before, after = (each * tiled.scale for each in self.loop.extents.get(tiled.node, _OWN))
         operands = []
         for index, (mapping, value) in enumerate(zip(tiled.operands, node.values(), strict=True)):
             if index in factor.chained:
@@ -142,9 +172,16 @@ class _Tiles:
             factor,
             operands,
             self.offset(tiled.scale, tiled.offset),
-            [None if mapping is None else (0, length if self.present(mapping) else 0) for mapping in tiled.operands],
-            [None if mapping is None else (0, length) for mapping in tiled.results],
+            [self.range_of(tiled, index, mapping) for index, mapping in enumerate(tiled.operands)],
+            [None if mapping is None else (-before, length + after) for mapping in tiled.results],
         )
+
+    def range_of(self, tiled: TiledOp, index: int, mapping: DimMapping | None) -> tuple[int, int] | None:
+        """The indices of an op's factor that the tile of an operand has, counted from its start."""
+        if mapping is None or not self.present(mapping):
+            return None if mapping is None else (0, 0)
+        before, after = self.extent_of(tiled, index)
+        return (-before * tiled.scale, (self.run.tile + after) * tiled.scale)
 
     def write(self, tiled: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
         """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
@@ -152,6 +189,7 @@ class _Tiles:
         for whole, output in zip(wholes, _outputs_of(self.loop, tiled.node), strict=True):
             mapping, made = tiled.results[output], results[output]
             if mapping is not None:
+                made = self.part(made, mapping, self.loop.extents.get(tiled.node, _OWN), _OWN)
                 made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
             elif output in tiled.factor.summed and not add_in_place(whole, made):
                 made = stablehlo.add(whole, build.convert(made, element_type(whole)))

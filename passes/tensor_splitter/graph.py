@@ -243,6 +243,13 @@ class TiledOp:
     operands: tuple[DimMapping | None, ...]
     results: tuple[DimMapping | None, ...]
 
+    def reach(self, index: int) -> tuple[int, int]:
+        """The region's indices before and after its own that a tile reads of an operand as well."""
+        if not self.factor.reaches:
+            return (0, 0)
+        before, after = self.factor.reaches[index]
+        return (-(-before // self.scale), -(-after // self.scale))
+
 
 def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> TiledOp | None:
     """Lay the factor of `node`, which stands at `own`, on the region so that `own` becomes `wanted`.
@@ -255,15 +262,26 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
     return TiledOp(node.position, factor, laid.scale, laid.offset, laid.operands, laid.results)
 
 
-def tiled_from_result(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows."""
+def tiled_from_result(node: Node, index: int, wanted: DimMapping, overlaps: bool = False) -> TiledOp | None:
+    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows.
+
+    overlaps: whether its operands are made in longer tiles where it reads more of them than its part.
+    """
+    for overlap in node.rule.overlaps if overlaps else ():
+        own = overlap.results[index]
+        if own is not None and own.dim == wanted.dim:
+            return lay_op(node, overlap, own, wanted)
     factor = node.rule.at_result(index, wanted.dim, wanted.inner)
     own = factor.results[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None
 
 
-def tiled_from_operand(node: Node, index: int, wanted: DimMapping) -> TiledOp | None:
-    """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows."""
+def tiled_from_operand(node: Node, index: int, wanted: DimMapping, overlaps: bool = False) -> TiledOp | None:
+    """The tiled op that reads operand `index` of `node` in slices along `wanted`, if its rule allows; as above."""
+    for overlap in node.rule.overlaps if overlaps else ():
+        own = overlap.operands[index]
+        if own is not None and own.dim == wanted.dim:
+            return lay_op(node, overlap, own, wanted)
     factor = node.rule.at_operand(index, wanted.dim, wanted.inner)
     own = factor.operands[index] if factor else None
     return lay_op(node, factor, own, wanted) if factor and own else None

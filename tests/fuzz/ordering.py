@@ -74,10 +74,28 @@ def first_of_sorted(b: Builder, x: Value) -> list[Value]:
     return [_first(b, value, dim, min(count, value.shape[dim])) for value in sorts]
 
 
+def few_of_sorted(b: Builder, x: Value) -> list[Value]:
+    """Few elements of a long sort, somewhere in it: medians and the like."""
+    if not _can_be_ordered(x):
+        return []
+    x = _with_one_zero(b, exactly(b, make(b, b.rng.choice(((307,), (1231,), (613, 2), (2, 613))), x.dtype)))
+    dim = 0 if x.rank == 1 or x.shape[0] > 2 else 1
+    direction = b.rng.choice(("LT", "GT"))
+    [value] = _sorted(b, [x], dim, direction, total=b.special or b.chance(0.9), stable=b.chance(0.8))
+    counts = [b.rng.choice((1, 2, 3, 7)) for _ in range(b.rng.choice((1, 1, 2)))]
+    return [_part(b, value, dim, b.rng.randint(0, x.shape[dim] - count), count) for count in counts]
+
+
 def _first(b: Builder, x: Value, dim: int, count: int) -> Value:
+    return _part(b, x, dim, 0, count)
+
+
+def _part(b: Builder, x: Value, dim: int, start: int, count: int) -> Value:
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    starts = [start if place == dim else 0 for place in range(x.rank)]
+    limits = [begin + size for begin, size in zip(starts, shape, strict=True)]
     attributes = (
-        f"start_indices = {emit.list_of([0] * x.rank)}, limit_indices = {emit.list_of(shape)}, "
+        f"start_indices = {emit.list_of(starts)}, limit_indices = {emit.list_of(limits)}, "
         f"strides = {emit.list_of([1] * x.rank)}"
     )
     [name] = b.op("stablehlo.slice", [x], [(shape, x.dtype)], attributes)
@@ -106,4 +124,4 @@ def best_of_many(b: Builder, x: Value) -> list[Value]:
     return best(b, make(b, (b.rng.choice((1, 2, 3)), b.rng.choice((307, 613))), x.dtype))
 
 
-ORDERING = ((ordered, 2), (best, 2), (best_of_many, 0.5), (first_of_sorted, 1))
+ORDERING = ((ordered, 2), (best, 2), (best_of_many, 0.5), (first_of_sorted, 1), (few_of_sorted, 1))

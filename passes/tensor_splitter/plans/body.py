@@ -23,6 +23,7 @@ from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import Trait, traits_of
 
 from ..graph import Graph, Node, TiledOp
+from ..regions.extents import Extents
 from ..regions.region import Producers, Region, Stage
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
@@ -68,7 +69,8 @@ def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -
 class PlannedBlock:
     """A block that is only planned, with tensors numbered anew from those of the graph.
 
-    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. inside, positions:
+    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. longer: the indices
+    that a tile has beside its own. inside, positions:
     by the place of an op, the bodies of control flow that is cut, and its position in the graph.
     """
 
@@ -78,12 +80,15 @@ class PlannedBlock:
         self.ops: list[Operation] = []
         self.kinds: list[TensorType] = []
         self.mappings: list[DimMapping | None] = []
+        self.longer: dict[int, int] = {}
         self.number: dict[int, int] = {}
         self.inside: dict[int, CutBodies] = {}
         self.positions: dict[int, int] = {}
 
-    def fresh(self, kind: TensorType, mapping: DimMapping | None = None) -> int:
+    def fresh(self, kind: TensorType, mapping: DimMapping | None = None, longer: int = 0) -> int:
         """The number of a tensor that the graph does not have."""
+        if longer:
+            self.longer[len(self.kinds)] = longer
         self.kinds.append(kind)
         self.mappings.append(mapping)
         return len(self.kinds) - 1
@@ -136,7 +141,8 @@ class PlannedBlock:
     def block(self, returned: Iterable[int], tile: int = 0) -> Block:
         """The block with tiles of one length. returned: by numbers of this block."""
         shapes = [
-            _tile_shape(kind.shape, mapping, tile) for kind, mapping in zip(self.kinds, self.mappings, strict=True)
+            _tile_shape(kind.shape, mapping, tile + self.longer.get(number, 0))
+            for number, (kind, mapping) in enumerate(zip(self.kinds, self.mappings, strict=True))
         ]
         sizes = [prod(shape) * kind.element_bytes for kind, shape in zip(self.kinds, shapes, strict=True)]
         ops = self.ops
@@ -160,11 +166,13 @@ class Body:
     seconds: dict[int, float] = field(default_factory=dict)
 
 
-def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, machine: Machine) -> Body:
+def body_of(
+    graph: Graph, region: Region, producers: Producers, stage: Stage, extents: Extents, machine: Machine
+) -> Body:
     """The ops of one stage as the model sees them, with the slices that are cut from outside."""
     planned = PlannedBlock(graph, machine)
     inside = set(stage.nodes)
-    cut: dict[tuple[int, DimMapping], int] = {}
+    cut: dict[tuple[int, DimMapping, int], int] = {}
     for position in stage.nodes:
         node, tiled = graph.nodes[position], region.tiled[position]
         replaced: dict[int, int] = {}
@@ -172,21 +180,29 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
             if mapping is None:
                 continue
             value, producer = node.operands[index], producers[position][index]
+            longer = sum(extents.get(position, (0, 0))) + sum(tiled.reach(index))
             if producer is None or producer not in inside:
-                key = (value, mapping)
+                key = (value, mapping, longer)
                 if key not in cut:
-                    tile = planned.fresh(graph.tensors[value].type, mapping)
+                    tile = planned.fresh(graph.tensors[value].type, mapping, longer)
                     cut[key] = planned.add("dynamic_slice", (), tile)
                 replaced[index] = cut[key]
+            elif sum(extents.get(producer, (0, 0))) > longer:  # a part of what others need more of
+                part = planned.fresh(graph.tensors[value].type, mapping, longer)
+                replaced[index] = planned.add("slice", (planned.of(value),), part)
+            if tiled.factor.reaches and tiled.factor.operands[index] and sum(tiled.reach(index)):
+                padded = planned.fresh(graph.tensors[value].type, mapping, longer)
+                replaced[index] = planned.add("select", (replaced.get(index, planned.of(value)),), padded)
             if converts_operands(node.op, tiled.factor):
                 shape = graph.tensors[value].type.shape
-                wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping)
+                wide = planned.fresh(TensorType(shape, "f32", 4 * prod(shape)), mapping, longer)
                 narrow = replaced.get(index, planned.of(value))
                 replaced[index] = planned.add("convert", (narrow,), wide)
         planned.add_node(node, replaced, tiled)
         for value, mapping in zip(node.results, tiled.results, strict=True):
             if planned.mappings[planned.of(value)] is None:  # a view is cut as what it is a view of
                 planned.mappings[planned.of(value)] = mapping
+                planned.longer[planned.of(value)] = sum(extents.get(position, (0, 0)))
     returned = []
     for output in stage.outputs:
         value = graph.nodes[output.node].results[output.result]
@@ -196,12 +212,12 @@ def body_of(graph: Graph, region: Region, producers: Producers, stage: Stage, ma
             carried = planned.fresh(graph.tensors[value].type)
             made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
         returned.append(made)
-    sliced = sum(graph.tensors[value].type.bytes for value in {value for value, _ in cut})
+    sliced = sum(graph.tensors[value].type.bytes for value in {value for value, *_ in cut})
     return Body(planned, returned, sliced)
 
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
-    """The tensors of a block that the machine is expected to write to memory."""
+    """The tensors of a block that the machine is expected to write to memory, if only in wider numbers."""
     block, number = read_numbered(graph.block, graph.types, machine)
     written = fuse(block, machine).tensors()
     return {
@@ -209,7 +225,8 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
         for node in graph.nodes
         if node.results and has_own_buffer(node.op, graph.types)
         for value in node.results
-        if not written.isdisjoint((at := number[graph.tensors[value].value], block.widened.get(at, at)))
+        for at in (number[graph.tensors[value].value],)
+        if not written.isdisjoint((at, block.widened.get(at, at), block.rounded.get(at, at)))
     }
 
 

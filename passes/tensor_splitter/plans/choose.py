@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import is_
@@ -29,6 +29,8 @@ _LEAST_GAIN = 1.1
 # A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
 _WIDE_GAIN = 1.5
 _WIDE_SEEDS = 3
+# A network that goes down to a 32nd of an image's rows is cut in steps of 32.
+_MOST_DOUBLED = 6
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class _Chooser:
         self.threshold = options.slice_bytes if graph.tile else options.size_threshold
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
+        self.overlapping: dict[tuple[int, DimMapping], Plan | None] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
@@ -97,6 +100,40 @@ class _Chooser:
             found = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
             self.share(region, dict.fromkeys(loops.vanished, found))
 
+    def overlapping_for(self, value: int, mapping: DimMapping) -> Plan | None:
+        """The plan that cuts `value` along `mapping` and goes on where tiles overlap, if something does."""
+        key = (value, mapping)
+        if key not in self.overlapping:
+            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
+            plan = self.plan_of(region) if region.reaches() else None
+            for other, its in region.mappings.items():
+                if other == value or (plan is not None and other in plan.vanished):
+                    self.overlapping.setdefault((other, its), plan)
+        return self.overlapping[key]
+
+    def coarser(self, value: int, mapping: DimMapping) -> Iterator[DimMapping]:
+        """The mapping and, while a region that overlaps so reaches more ops, steps of twice as many elements.
+
+        What is cut with a tensor at half its resolution is cut in steps of two of its rows.
+        """
+        reached = 0
+        for _ in range(_MOST_DOUBLED):
+            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
+            if not region.reaches() or len(region.tiled) <= reached:
+                return
+            yield mapping
+            if mapping.length % 2:
+                return
+            reached = len(region.tiled)
+            mapping = replace(mapping, length=mapping.length // 2, inner=mapping.inner * 2)
+
+    def plan_of(self, region: Region) -> Plan | None:
+        loops = find_loops(self.graph, region, self.is_big, self.work)
+        if isinstance(loops, Refusal) or region.seed not in loops.vanished:
+            return None
+        plan = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
+        return None if isinstance(plan, Refusal) else plan
+
     def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""
         self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
@@ -126,12 +163,16 @@ class _Chooser:
         return len(readers) > 1 and any(user not in inside for user in readers)
 
     def best_for(self, value: int) -> Plan | Refusal:
-        found = {mapping: self.plan_for(value, mapping) for mapping in candidate_mappings(self.graph, value)}
+        mappings = candidate_mappings(self.graph, value)
+        found = {mapping: self.plan_for(value, mapping) for mapping in mappings}
         plans = [
             plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
             for mapping, plan in found.items()
             if isinstance(plan, Plan) and value in plan.vanished
         ]
+        steps = [step for mapping in mappings for step in self.coarser(value, mapping)]
+        overlapping = [(mapping, self.overlapping_for(value, mapping)) for mapping in steps]
+        plans += [replace(plan, seed=value, mapping=mapping) for mapping, plan in overlapping if plan is not None]
         plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
         allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
         if plans and not allowed:

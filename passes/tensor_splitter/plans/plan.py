@@ -6,7 +6,7 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log2
 
 from exla_opt.memory.machine import Machine
@@ -16,6 +16,7 @@ from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, Graph, TiledOp
+from ..regions.extents import Extents, find_extents, refuse_extents
 from ..regions.loops import Loops, Refusal
 from ..regions.overwrite import Overwritten, find_overwritten
 from ..regions.region import Output, Region, Stage
@@ -44,12 +45,14 @@ class LoopPlan:
 
     overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
     scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
+    extents: how much longer than its own part the tiles of an op are.
     """
 
     stage: Stage
     runs: tuple[TileRun, ...]
     overwritten: Overwritten
     scratch: int = 0
+    extents: Extents = field(default_factory=dict)
 
     @property
     def trips(self) -> int:
@@ -152,21 +155,36 @@ def make_plan(
     the program is for.
     """
     stages, outputs = loops.stages, loops.outputs
-    bodies = [body_of(graph, region, loops.producers, stage, machine) for stage in stages]
+    extents = [find_extents(graph, region, loops.producers, stage) for stage in stages]
+    if refused := next((why for own in extents if (why := refuse_extents(graph, region, own))), None):
+        return refused
+    bodies = [
+        body_of(graph, region, loops.producers, stage, own, machine) for stage, own in zip(stages, extents, strict=True)
+    ]
     for body in bodies:  # before anything is asked that takes a look at all of it
         if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
             return _refuse_repeated(graph, repeated)
     per_index = [max(bytes_per_index(body), 1) for body in bodies]
-    too_big = max(1, *(-(-most // slice_bytes) for most in per_index))
     borders = [find_borders(region, stage.nodes) for stage in stages]
     longest = [
-        longest_tile(body, slice_bytes, slice_bytes // most) for body, most in zip(bodies, per_index, strict=True)
+        max(longest_tile(body, slice_bytes, slice_bytes // most), _least_tile(own))
+        for body, most, own in zip(bodies, per_index, extents, strict=True)
     ]
+    too_big = max(
+        1,
+        *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
+    )
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
     planned = [
-        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
-        for stage, own, most in zip(stages, borders, longest, strict=True)
+        # With longer tiles, a tile would read what the one before has overwritten.
+        LoopPlan(
+            stage,
+            cut_runs(own, most),
+            {} if longer else find_overwritten(graph, region.tiled, stages, stage),
+            extents=longer,
+        )
+        for stage, own, most, longer in zip(stages, borders, longest, extents, strict=True)
     ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
@@ -209,6 +227,11 @@ def make_plan(
         too_big,
         done - sum(work_of(graph, machine, replaced, any_shape=True).values()),
     )
+
+
+def _least_tile(extents: Extents) -> int:
+    """The shortest tile that is worthwhile: of what overlaps most, a third is computed twice."""
+    return max(1, *(2 * (before + after) for before, after in extents.values())) if extents else 1
 
 
 def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:

@@ -39,12 +39,14 @@ class _Growth:
         follow: Callable[[int], bool],
         allowed: Callable[[Node, Factor], bool],
         hopeless: Container[tuple[int, DimMapping]],
+        overlaps: bool,
     ):
         self.graph = graph
         self.region = region
         self.follow = follow
         self.allowed = allowed
         self.hopeless = hopeless
+        self.overlaps = overlaps
         self.queue = [region.seed]
 
     def run(self) -> None:
@@ -170,10 +172,12 @@ class _Growth:
         mappings = self.region.mappings
         for index, value in enumerate(node.results):
             if value in mappings:
-                tiled = tiled_from_result(node, index, mappings[value])
+                tiled = tiled_from_result(node, index, mappings[value], self.overlaps)
                 return self.checked(node, tiled and self.extended_by(node, tiled, mappings, mappings))
         for index, value in enumerate(node.operands):
-            tiled = tiled_from_operand(node, index, mappings[value]) if value in mappings else None
+            if value not in mappings:
+                continue
+            tiled = tiled_from_operand(node, index, mappings[value], self.overlaps)
             if tiled := self.checked(node, tiled):
                 return tiled
         return None
@@ -200,13 +204,15 @@ def grow(
     follow: Callable[[int], bool],
     allowed: Callable[[Node, Factor], bool],
     hopeless: Container[tuple[int, DimMapping]] = (),
+    overlaps: bool = False,
 ) -> Region:
     """The region of `seed` cut along `mapping`: everything that the factor reaches through tensors to `follow`.
 
-    allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once.
+    allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once. overlaps:
+    whether the region goes on where an op reads more of an operand than its part, which is then made in longer tiles.
     """
     region = Region(seed, {seed: mapping})
-    growth = _Growth(graph, region, follow, allowed, hopeless)
+    growth = _Growth(graph, region, follow, allowed, hopeless, overlaps)
     growth.run()
     growth.hold_small()
     if region.tiled and region.joined is None:

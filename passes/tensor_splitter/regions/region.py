@@ -59,6 +59,10 @@ class Region:
                 return position
         return None
 
+    def reaches(self) -> bool:
+        """Whether some op reads more of what is made in tiles than its own part."""
+        return any(tiled.factor.reaches for tiled in self.tiled.values())
+
 
 Producers = dict[int, tuple[int | None, ...]]
 

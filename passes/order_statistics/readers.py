@@ -1,0 +1,204 @@
+"""Which elements of a sorted tensor are read: a few, by slices and gathers at places that are known or computed.
+
+What sums or compares all of them in any order, as the count of those that are numbers, may read them unsorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ir.walk import operands_of
+from exla_opt.ops.reducers import is_orderless, monoid_of
+from exla_opt.ops.traits import Trait, traits_of
+
+_SLICE, _DYNAMIC, _GATHER = "stablehlo.slice", "stablehlo.dynamic_slice", "stablehlo.gather"
+_REVERSE, _REDUCE = "stablehlo.reverse", "stablehlo.reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An op that reads `count` elements along the sorted dimension, of `size`.
+
+    turned: whether it reads them from a reverse of the sorted tensor.
+    """
+
+    op: ir.Operation
+    dim: int
+    size: int
+    count: int
+    turned: bool
+
+    def given(self) -> list[ir.Value]:
+        """The tensors that say which elements."""
+        return list(self.op.operands)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """All that reads a sorted tensor. few: what reads few elements. all: ops that read all of them in any order."""
+
+    few: tuple[Reader, ...]
+    all: tuple[ir.Operation, ...]
+
+
+def reads_of(value: ir.Value, dim: int, reassociate: bool) -> Reads | None:
+    """The ops that read a tensor sorted along `dim`; None where one reads all of it and needs its order.
+
+    reassociate: whether floats may be summed in another order.
+    """
+    few: list[Reader] = []
+    every: dict[ir.Value, ir.Operation] = {}
+    sort = defining_op(value)
+    queue = [(use, False) for use in value.uses]
+    while queue:
+        use, turned = queue.pop()
+        op = use.owner.operation
+        if sort is None or op.block != sort.block or has_discardable_attributes(op):
+            return None
+        count = _count(op, dim) if use.operand_number == 0 else None
+        if count is not None:
+            few.append(Reader(op, dim, build.shape_of(value)[dim], count, turned))
+        elif op.name == _REVERSE and integers(op, "dimensions", []) == [dim]:
+            queue += [(inner, not turned) for inner in op.results[0].uses]
+        elif not turned and _is_in_any_order(op, value, dim, reassociate):
+            every[op.results[0]] = op
+        else:
+            return None
+    return Reads(tuple(few), tuple(every.values()))
+
+
+def _is_in_any_order(op: ir.Operation, value: ir.Value, dim: int, reassociate: bool) -> bool:
+    """Whether all that is made of a tensor by the op and those behind it is the same for any order of its elements.
+
+    It is where they compute element by element, with nothing else that depends on the place, and then reduce.
+    """
+    known = {value}
+    queue = [op]
+    while queue:
+        current = queue.pop()
+        if current.block != op.block or has_discardable_attributes(current):
+            return False
+        if current.name == _REDUCE:
+            summed = is_orderless(current) or (reassociate and monoid_of(current) is not None)
+            if not summed or current.operands[0] not in known or dim not in integers(current, "dimensions", []):
+                return False
+            continue
+        if Trait.POINTWISE not in traits_of(current.name) or len(current.regions) or len(current.results) != 1:
+            return False
+        if current.results[0] in known:
+            continue
+        known.add(current.results[0])
+        queue += [use.owner.operation for use in current.results[0].uses]
+        if any(operand not in known and splat_value(operand) is None for operand in current.operands):
+            return False
+    return True
+
+
+def _count(op: ir.Operation, dim: int) -> int | None:
+    """How many elements along the dimension an op reads, if each of its reads is one of them."""
+    if op.name in (_SLICE, _DYNAMIC):
+        return build.shape_of(op.results[0])[dim]
+    if op.name != _GATHER:
+        return None
+    numbers = _numbers(op)
+    if numbers.start_index_map != [dim] or numbers.operand_batching_dims or integers(op, "slice_sizes", [])[dim] != 1:
+        return None
+    return prod(build.shape_of(op.operands[1]))
+
+
+def ranks_read(reader: Reader, kind: ir.IntegerType) -> list[ir.Value]:
+    """Which of the sorted elements are read, as 0-d tensors of an unsigned type, at the current insertion point."""
+    places = _places_read(reader, kind)
+    if not reader.turned:
+        return places
+    last = build.splat(ir.RankedTensorType.get([], kind), reader.size - 1)
+    return [stablehlo.subtract(last, place) for place in places]
+
+
+def _places_read(reader: Reader, kind: ir.IntegerType) -> list[ir.Value]:
+    op, scalar = reader.op, ir.RankedTensorType.get([], kind)
+    if op.name == _SLICE:
+        start = integers(op, "start_indices", [])[reader.dim]
+        stride = integers(op, "strides", [])[reader.dim]
+        return [build.splat(scalar, start + place * stride) for place in range(reader.count)]
+    if op.name == _DYNAMIC:
+        begin = _within(op.operands[1 + reader.dim], reader.size - reader.count, kind)
+        return [stablehlo.add(begin, build.splat(scalar, place)) for place in range(reader.count)]
+    index = build.tensor_of(op.operands[1])
+    flat = stablehlo.reshape(build.with_shape(index, [reader.count]), op.operands[1])
+    one = build.with_shape(index, [])
+    places = [stablehlo.slice(flat, [place], [place + 1], [1]) for place in range(reader.count)]
+    return [_within(stablehlo.reshape(one, place), reader.size - 1, kind) for place in places]
+
+
+def _within(index: ir.Value, last: int, kind: ir.IntegerType) -> ir.Value:
+    """An index as the op takes it: the nearest one of 0 to `last`."""
+    given = element_type(index)
+    if not (isinstance(given, ir.IntegerType) and given.is_unsigned):
+        index = stablehlo.maximum(index, build.zeros(index.type))
+    index = build.convert(index, kind) if ir.IntegerType(given).width <= kind.width else index
+    if _holds(ir.IntegerType(element_type(index)), last):
+        index = stablehlo.minimum(index, build.splat(index.type, last))
+    return build.convert(index, kind)
+
+
+def _holds(kind: ir.IntegerType, number: int) -> bool:
+    digits = int(kind.width) - (not kind.is_unsigned)
+    return bool(number < 2**digits)
+
+
+def read_from(reader: Reader, selected: ir.Value, first: int) -> ir.Value:
+    """What the op reads, where its elements are those from `first` on of a tensor of the selected ones."""
+    op, dim = reader.op, reader.dim
+    if op.name == _SLICE:
+        starts, limits, strides = (integers(op, name, []) for name in ("start_indices", "limit_indices", "strides"))
+        starts[dim], limits[dim], strides[dim] = first, first + reader.count, 1
+        return stablehlo.slice(selected, starts, limits, strides)
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    made.operands[0] = selected
+    if op.name == _DYNAMIC:
+        made.operands[1 + dim] = build.splat(op.operands[1 + dim].type, first)
+    else:
+        made.operands[1] = _counted(build.tensor_of(op.operands[1]), first)
+        if "indices_are_sorted" in made.attributes:
+            del made.attributes["indices_are_sorted"]
+    result: ir.Value = made.results[0]
+    return result
+
+
+def _counted(kind: ir.RankedTensorType, first: int) -> ir.Value:
+    """first, first + 1, ... in the shape and type of an index."""
+    shape = list(kind.shape)
+    line = stablehlo.iota(build.with_shape(kind, [prod(shape)]), 0)
+    moved = stablehlo.add(line, build.splat(line.type, first)) if first else line
+    return stablehlo.reshape(kind, moved)
+
+
+def _numbers(op: ir.Operation) -> stablehlo.GatherDimensionNumbers:
+    return stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+
+
+def depends_on(values: Sequence[ir.Value], reads: Reads, sort: ir.Operation) -> bool:
+    """Whether one of the values is computed, in the sort's block, from its results, but by what reads them unsorted."""
+    queue, seen = list(values), set(values)
+    unsorted = {op.results[0] for op in reads.all}
+    while queue:
+        value = queue.pop()
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.operation.block != sort.block or value in unsorted:
+            continue
+        if owner.operation == sort:
+            return True
+        fresh = [value for value in operands_of(owner.operation) if value not in seen]
+        seen.update(fresh)
+        queue += fresh
+    return False
