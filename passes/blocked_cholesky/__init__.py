@@ -4,10 +4,10 @@
     after:   a while over columns of blocks, which carries %k; who reads the lower triangle reads all of %l
 
 XLA:CPU uses blocks too, but a second matrix and with copies of its parts: 2.29 matrices, where
-loops need one. Their result is zero in the other triangle, so selections of the triangle go. A factor that
-does not exist is NaN, as XLA has it. For a CPU alone: others have a library for it. The sums are rounded in another
-order than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
-floats, and what is not over the threshold.
+loops need one. Their result is zero in the other triangle, as XLA's is: where all that reads it selects the triangle,
+the selections go. A factor that does not exist is NaN, as XLA has it. For a CPU alone: others have a library for it.
+The sums are rounded in another order than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of
+several matrices, complex and narrow floats, and what is not over the threshold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from exla_opt.remarks import Kind, Remark
 
 from ..algebra.blocks import as_before, as_matrix, blocks_of, is_one_real_matrix, longest_block
 from .factor import Factor
-from .masks import drop_masks
+from .masks import drop_masks, is_masked
 
 NAME = "blocked-cholesky"
 
@@ -58,14 +58,14 @@ def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
 
 def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     kind, lower = types.of(op.operands[0]), boolean(op, "lower")
-    size = kind.shape[-1]
+    size, masked = kind.shape[-1], len(kind.shape) == 2 and is_masked(op.results[0], lower)
     blocks = blocks_of(size, longest_block(options.slice_bytes, kind.element_bytes))
     with ir.InsertionPoint(op), op.location:
-        made = Factor(size, blocks, lower).build(as_matrix(op.operands[0]))
+        made = Factor(size, blocks, lower, masked).build(as_matrix(op.operands[0]))
         result = as_before(made, op.results[0])
     op.results[0].replace_all_uses_with(result)
     op.erase()
-    if made == result:
+    if masked:
         drop_masks(result, lower)
 
 

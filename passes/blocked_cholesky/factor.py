@@ -18,14 +18,16 @@ class Factor:
     """Builds the factor of a matrix of `size` rows. The upper one is laid out as the lower one, turned round.
 
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
+    masked: whether a matrix without a factor becomes NaN in its triangle alone, or throughout, as XLA has it.
     """
 
     size: int
     blocks: Blocks
     lower: bool
+    masked: bool
 
     def build(self, matrix: ir.Value) -> ir.Value:
-        """The factor, with zeros in the other triangle; NaN in its own if the matrix has none."""
+        """The factor, with zeros in the other triangle; NaN if the matrix has none."""
         zero, end = build.scalar_i32(0), build.scalar_i32(self.blocks.count)
         made = count(zero, end, matrix, self.column)
         if self.blocks.rest:
@@ -80,22 +82,28 @@ class Factor:
     def fill_if_failed(self, matrix: ir.Value) -> ir.Value:
         """XLA's factor of a matrix that has none is NaN throughout.
 
-        That of a block is, and so are all behind it, which are made of it: the last element of the diagonal tells.
+        That of a block is, and so are all behind it, which are made of it: the first element of the last one tells.
+        Its last element does not: the root of infinity is NaN too, and XLA takes that alone for no failure.
         """
         kind = build.tensor_of(matrix)
         scalar, line = build.with_shape(kind, []), build.with_shape(kind, [1, self.size])
-        last = stablehlo.slice(matrix, [self.size - 1] * 2, [self.size] * 2, [1, 1])
-        last = stablehlo.reshape(scalar, last)
+        start = self.size - (self.blocks.rest or self.blocks.length)
+        first = stablehlo.reshape(scalar, stablehlo.slice(matrix, [start] * 2, [start + 1] * 2, [1, 1]))
         unequal = stablehlo.ComparisonDirectionAttr.get("NE")
-        failed = stablehlo.compare(last, last, unequal, compare_type=stablehlo.ComparisonTypeAttr.get("FLOAT"))
+        failed = stablehlo.compare(first, first, unequal, compare_type=stablehlo.ComparisonTypeAttr.get("FLOAT"))
         rows = stablehlo.select(failed, build.scalar_i32(self.size), build.scalar_i32(0))
 
         def fill(row: ir.Value, made: ir.Value) -> ir.Value:
-            places = stablehlo.iota(ir.RankedTensorType.get(line.shape, ir.IntegerType.get_signless(32)), 1)
-            direction = stablehlo.ComparisonDirectionAttr.get("LE" if self.lower else "GE")
-            signed = stablehlo.ComparisonTypeAttr.get("SIGNED")
-            own = stablehlo.compare(places, build.broadcast(row, line.shape), direction, compare_type=signed)
-            filled = stablehlo.select(own, build.splat(line, nan), build.zeros(line))
-            return with_tile(made, filled, [row, build.scalar_i32(0)])
+            return with_tile(made, self.failed_row(line, row), [row, build.scalar_i32(0)])
 
         return count(build.scalar_i32(0), rows, matrix, fill)
+
+    def failed_row(self, line: ir.RankedTensorType, row: ir.Value) -> ir.Value:
+        """A row of the factor of a matrix that has none."""
+        if not self.masked:
+            return build.splat(line, nan)
+        places = stablehlo.iota(ir.RankedTensorType.get(line.shape, ir.IntegerType.get_signless(32)), 1)
+        direction = stablehlo.ComparisonDirectionAttr.get("LE" if self.lower else "GE")
+        signed = stablehlo.ComparisonTypeAttr.get("SIGNED")
+        own = stablehlo.compare(places, build.broadcast(row, line.shape), direction, compare_type=signed)
+        return stablehlo.select(own, build.splat(line, nan), build.zeros(line))

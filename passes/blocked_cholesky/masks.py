@@ -1,4 +1,4 @@
-"""Drops selections of one triangle of a matrix that is zero elsewhere: they change nothing."""
+"""Selections of the triangle of a factor, and dropping them where it is zero elsewhere: they change nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_va
 _SHIFTS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 # Of the least distance d = row - column that is kept, the direction of the comparison with it.
 _FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
+
+
+def is_masked(matrix: ir.Value, lower: bool) -> bool:
+    """Whether all that reads the matrix takes one triangle of it, and zeros for the rest."""
+    return all(_keeps_triangle(use.owner.operation, matrix, lower) for use in matrix.uses)
 
 
 def drop_masks(matrix: ir.Value, lower: bool) -> None:
@@ -33,17 +38,18 @@ def _different(ops: list[ir.Operation]) -> list[ir.Operation]:
 
 
 def _keeps_triangle(op: ir.Operation, matrix: ir.Value, lower: bool) -> bool:
-    """Whether the op selects all of the triangle of the matrix, and zeros for some of the rest."""
+    """Whether the op selects the triangle of the matrix, and zeros for the rest."""
     if op.name != "stablehlo.select" or op.operands[1] != matrix or has_discardable_attributes(op):
         return False
     # Zeros of integers would do as well, but a factor has none.
-    if splat_value(op.operands[2]) != 0 or not build.shape_of(op.operands[0]):
+    zero = splat_value(op.operands[2])
+    if zero != 0 or str(zero).startswith("-") or not build.shape_of(op.operands[0]):
         return False
     return _covers(op.operands[0], lower)
 
 
 def _covers(mask: ir.Value, lower: bool) -> bool:
-    """Whether a mask is true in all of the triangle, the diagonal included: where row - column >= 0, or <= 0."""
+    """Whether a mask is true in the triangle, the diagonal included: where row - column >= 0, or <= 0."""
     test = defining_op(mask, "stablehlo.compare")
     if test is None:
         return False
@@ -54,13 +60,13 @@ def _covers(mask: ir.Value, lower: bool) -> bool:
     if left[0] == 1:  # column + a < row + b
         left, right, direction = right, left, _FLIPPED.get(direction, direction)
     shift = left[1] - right[1]  # row - column + shift is compared with 0
-    if lower:
-        return (direction == "GE" and shift >= 0) or (direction == "GT" and shift > 0)
-    return (direction == "LE" and shift <= 0) or (direction == "LT" and shift < 0)
+    return (direction, shift) in ((("GE", 0), ("GT", 1)) if lower else (("LE", 0), ("LT", -1)))
 
 
 def _place(value: ir.Value) -> tuple[int, int] | None:
     """(dim, shift) of a tensor of two dimensions whose elements are their index along dim, and a shift."""
+    if str(build.tensor_of(value).element_type) not in ("i32", "i64"):  # others may not have all numbers
+        return None
     shift = 0
     while (op := defining_op(value)) is not None and op.name in _SHIFTS:
         number = splat_value(op.operands[1])
