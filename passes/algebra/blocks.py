@@ -18,8 +18,8 @@ from exla_opt.ir.types import TensorType
 
 # Longer blocks make products no faster (on two cores, 3,072 rows: blocks of 256 take 1.7 times as long as of 512).
 _LONGEST = 512
-# A shorter block is not worth a trip.
-_SHORTEST = 16
+# A shorter block is not worth a trip, and where slices are small, one with a 256th of the matrix still takes little.
+_SHORTEST, _MOST_BLOCKS = 16, 16
 _FLOATS = ("f32", "f64")
 
 
@@ -39,9 +39,9 @@ def blocks_of(size: int, longest: int, least: int = 2) -> Blocks:
     return Blocks(length, *divmod(size, length))
 
 
-def longest_block(slice_bytes: int, element_bytes: int) -> int:
-    """The rows of a square tile that takes no more bytes than one slice."""
-    return max(min(isqrt(slice_bytes // element_bytes), _LONGEST), _SHORTEST)
+def longest_block(size: int, slice_bytes: int, element_bytes: int) -> int:
+    """The rows of a square tile of a matrix of `size` rows that takes no more bytes than one slice, or little."""
+    return min(max(isqrt(slice_bytes // element_bytes), size // _MOST_BLOCKS, _SHORTEST), _LONGEST)
 
 
 def is_one_real_matrix(kind: TensorType) -> bool:

@@ -59,7 +59,7 @@ def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
 def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     kind, lower = types.of(op.operands[0]), boolean(op, "lower")
     size, masked = kind.shape[-1], len(kind.shape) == 2 and is_masked(op.results[0], lower)
-    blocks = blocks_of(size, longest_block(options.slice_bytes, kind.element_bytes))
+    blocks = blocks_of(size, longest_block(size, options.slice_bytes, kind.element_bytes))
     with ir.InsertionPoint(op), op.location:
         made = Factor(size, blocks, lower, masked).build(as_matrix(op.operands[0]))
         result = as_before(made, op.results[0])

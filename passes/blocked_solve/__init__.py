@@ -61,7 +61,7 @@ def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
 
 def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     kind, left = types.of(op.operands[0]), boolean(op, "left_side")
-    longest = longest_block(options.slice_bytes, kind.element_bytes)
+    longest = longest_block(kind.shape[-1], options.slice_bytes, kind.element_bytes)
     others = types.of(op.operands[1]).shape[-1 if left else -2]
     with ir.InsertionPoint(op), op.location:
         solve = Solve(

@@ -63,11 +63,12 @@ def rewrite(text: str, options: Options = SMALL, passes: tuple[str, ...] = ALONE
 def covariance(size: int, dtype: str = "f32") -> Array:
     points = np.random.default_rng(0).standard_normal((size, 3))
     squares = ((points[:, None] - points[None]) ** 2).sum(-1)
-    return (np.exp(-0.5 * squares) + 0.5 * np.eye(size)).astype(DTYPES[dtype])
+    matrix: Array = np.exp(-0.5 * squares) + 0.5 * np.eye(size)
+    return matrix.astype(DTYPES[dtype])
 
 
 def own_triangle(size: int, lower: bool) -> Array:
-    below = np.tri(size, dtype=bool)
+    below: Array = np.tri(size, dtype=bool)
     return below if lower else below.T
 
 
@@ -193,15 +194,8 @@ def test_an_attribute_of_another_dialect_is_kept() -> None:
     assert "frontend_attributes" in after
 
 
-def test_it_takes_less_memory() -> None:
-    text = """
-func.func @main(%x: tensor<1000x3xf32>) -> tensor<f32> {
-  %p = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<1000x3xf32>, tensor<1000x3xf32>) -> tensor<1000x1000xf32>
-  %e = stablehlo.exponential %p : tensor<1000x1000xf32>
-  %l = stablehlo.cholesky %e, lower = true : tensor<1000x1000xf32>
-  %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %s = stablehlo.reduce(%l init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<1000x1000xf32>, tensor<f32>) -> tensor<f32>
-  return %s : tensor<f32>
-}"""
+def test_it_takes_little_more_than_the_matrix() -> None:
+    text = cholesky("1000x1000xf32", True)
     after, _ = rewrite(text, Options(size_threshold=400_000, split_size=100_000), DEFAULT_PASSES)
-    assert measure_memory(after).temp < 0.6 * measure_memory(text).temp
+    assert measure_memory(text).temp > 0.3 * 4_000_000
+    assert measure_memory(after).temp < 0.15 * 4_000_000
