@@ -58,6 +58,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "All of the tensor was sorted, and only few elements of it were read, as a median. Now a loop finds them: each "
         "trip counts how many elements are below a few numbers, and knows more bits of those that are asked for.",
     ),
+    "EX009": Explanation(
+        "factored block by block in the memory of the matrix",
+        "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
+        "blocks writes the factor over the matrix that it is made of.",
+    ),
+    "EX010": Explanation(
+        "solved block by block in the memory of the right-hand sides",
+        "XLA:CPU solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
+        "sides. Now a loop over blocks writes the solution over the right-hand sides.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

@@ -11,6 +11,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.options import Options
 from exla_opt.passes import (
+    blocked_cholesky,
+    blocked_solve,
     convolution_layout,
     euclidean_distance,
     loop_residuals,
@@ -35,8 +37,10 @@ PASSES: dict[str, PassFunction] = {
     "matrix-chain-order": matrix_chain_order.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
+    "blocked-cholesky": blocked_cholesky.run,
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
+    "blocked-solve": blocked_solve.run,
     "convolution-layout": convolution_layout.run,
     "narrow-slices": narrow_slices.run,
 }
@@ -48,8 +52,10 @@ DEFAULT_PASSES = (
     "matrix-chain-order",
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
+    "blocked-cholesky",
     "order-statistics",  # directly before the splitter: nobody may merge what it repeats
     "tensor-splitter",
+    "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
     "convolution-layout",
     "narrow-slices",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see

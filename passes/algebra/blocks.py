@@ -1,0 +1,117 @@
+"""Big matrices block by block, in one buffer: how long the blocks are, the loops over them, and their tiles.
+
+NOTE [One buffer]: XLA keeps what a loop carries in one buffer if every tile is read before the next one is written. So
+whatever is written is computed from all that was read since the last write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isqrt, prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.types import TensorType
+
+# Longer blocks make products no faster (on two cores, 3,072 rows: blocks of 256 take 1.7 times as long as of 512).
+_LONGEST = 512
+# A shorter block is not worth a trip, and where slices are small, one with a 256th of the matrix still takes little.
+_SHORTEST, _MOST_BLOCKS = 16, 16
+_FLOATS = ("f32", "f64")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """`count` blocks of `length` indices, and one of `rest` behind them, which may be 0."""
+
+    length: int
+    count: int
+    rest: int
+
+
+def blocks_of(size: int, longest: int, least: int = 2) -> Blocks:
+    """Blocks of about the same length, at most `longest`, and at least so many of them."""
+    number = max(-(-size // longest), least)
+    length = -(-size // number)
+    return Blocks(length, *divmod(size, length))
+
+
+def longest_block(size: int, slice_bytes: int, element_bytes: int) -> int:
+    """The rows of a square tile of a matrix of `size` rows that takes no more bytes than one slice, or little."""
+    return min(max(isqrt(slice_bytes // element_bytes), size // _MOST_BLOCKS, _SHORTEST), _LONGEST)
+
+
+def is_one_real_matrix(kind: TensorType) -> bool:
+    """Whether the tensor is one matrix of 32 or 64 bit floats, though it may have more dimensions, of one element."""
+    return kind.dtype in _FLOATS and len(kind.shape) >= 2 and prod(kind.shape[:-2]) == 1
+
+
+def as_matrix(value: ir.Value) -> ir.Value:
+    """The same tensor without the dimensions before the last two, which have one element."""
+    shape = build.shape_of(value)
+    if len(shape) == 2:
+        return value
+    return stablehlo.reshape(build.with_shape(build.tensor_of(value), shape[-2:]), value)
+
+
+def as_before(matrix: ir.Value, value: ir.Value) -> ir.Value:
+    """The matrix in the shape of `value`."""
+    return matrix if matrix.type == value.type else stablehlo.reshape(value.type, matrix)
+
+
+def count(
+    start: ir.Value, stop: ir.Value, initial: ir.Value, step: Callable[[ir.Value, ir.Value], ir.Value]
+) -> ir.Value:
+    """What a tensor becomes in a loop: step(i, tensor) for all i of [start, stop). start, stop: of type tensor<i32>."""
+    types = [start.type, initial.type]
+    loop = stablehlo.WhileOp(types, [start, initial])
+    condition, body = (region.blocks.append(*types) for region in loop.operation.regions)
+    with ir.InsertionPoint(condition):
+        stablehlo.return_([build.less_than(condition.arguments[0], stop)])
+    with ir.InsertionPoint(body):
+        counter, carried = body.arguments
+        after = step(counter, carried)
+        stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), after])
+    result: ir.Value = loop.operation.results[1]
+    return result
+
+
+def times(index: ir.Value, number: int) -> ir.Value:
+    """A multiple of an index."""
+    return stablehlo.multiply(index, build.scalar_i32(number))
+
+
+def tile_of(matrix: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
+    """The tile of a matrix that begins there. starts: of type tensor<i32>, in range."""
+    return stablehlo.dynamic_slice(matrix, list(starts), ir.DenseI64ArrayAttr.get(list(sizes)))
+
+
+def with_tile(matrix: ir.Value, tile: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:
+    """The matrix with another tile there."""
+    return stablehlo.dynamic_update_slice(matrix, tile, list(starts))
+
+
+def product(left: ir.Value, right: ir.Value, contracted: tuple[int, int]) -> ir.Value:
+    """The product of two matrices over one dimension of each, at full precision."""
+    one, other = contracted
+    shape = [build.shape_of(left)[1 - one], build.shape_of(right)[1 - other]]
+    return build.dot(left, right, ([], []), ([one], [other]), shape, build.precision("HIGHEST"))
+
+
+def solved(
+    matrix: ir.Value, sides: ir.Value, *, left: bool, lower: bool, transposed: bool, unit: bool = False
+) -> ir.Value:
+    """A triangular_solve."""
+    how = stablehlo.TransposeAttr.get("TRANSPOSE" if transposed else "NO_TRANSPOSE")
+    return stablehlo.triangular_solve(matrix, sides, left, lower, unit, how)
+
+
+def in_triangle(kind: ir.RankedTensorType, lower: bool) -> ir.Value:
+    """Which elements of a matrix of this type are in its lower, or upper, triangle, the diagonal included."""
+    numbers = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
+    row, column = (stablehlo.iota(numbers, dim) for dim in (0, 1))
+    direction = stablehlo.ComparisonDirectionAttr.get("GE" if lower else "LE")
+    return stablehlo.compare(row, column, direction, compare_type=stablehlo.ComparisonTypeAttr.get("SIGNED"))

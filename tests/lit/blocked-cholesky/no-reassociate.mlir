@@ -1,0 +1,19 @@
+// RUN: %exla-opt %s --passes=blocked-cholesky --size-threshold=64KB --split-size=16KB --no-reassociate | filecheck %s
+
+// Blocks round the sums in another order than XLA does, and there is nothing else to do.
+
+// CHECK-NOT: stablehlo.while
+
+func.func @main(%x: tensor<200x4xf32>) -> tensor<200x200xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<200x200xf32>
+  %row = stablehlo.iota dim = 0 : tensor<200x200xi32>
+  %column = stablehlo.iota dim = 1 : tensor<200x200xi32>
+  %on_diagonal = stablehlo.compare EQ, %row, %column, SIGNED : (tensor<200x200xi32>, tensor<200x200xi32>) -> tensor<200x200xi1>
+  %in_triangle = stablehlo.compare GE, %row, %column, SIGNED : (tensor<200x200xi32>, tensor<200x200xi32>) -> tensor<200x200xi1>
+  %identity = stablehlo.convert %on_diagonal : (tensor<200x200xi1>) -> tensor<200x200xf32>
+  %products = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<200x4xf32>, tensor<200x4xf32>) -> tensor<200x200xf32>
+  %k = stablehlo.add %products, %identity : tensor<200x200xf32>
+  %l = stablehlo.cholesky %k, lower = true : tensor<200x200xf32>
+  %r = stablehlo.select %in_triangle, %l, %zero : tensor<200x200xi1>, tensor<200x200xf32>
+  return %r : tensor<200x200xf32>
+}
