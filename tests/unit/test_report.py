@@ -135,7 +135,9 @@ def test_data_of_remarks_and_times(tmp_path: Path) -> None:
         "stopped_by": None,
         "stopped_at": None,
     }
-    stopped, sort = data["not_changed"]
+    stopped, sort = [one for one in data["not_changed"] if one["pass"] == "tensor-splitter"]
+    (counted,) = [one for one in data["not_changed"] if one["pass"] == "order-statistics"]
+    assert (counted["code"], counted["location"]) == ("EX701", f"{source}:7:10")
     assert (stopped["stopped_by"], stopped["stopped_at"]) == ("stablehlo.sort", f"{source}:7:10")
     assert (sort["location"], sort["stopped_by"]) == (f"{source}:7:10", None)
     steps = data["seconds"]
