@@ -82,7 +82,7 @@ class Factor:
     def fill_if_failed(self, matrix: ir.Value) -> ir.Value:
         """XLA's factor of a matrix that has none is NaN throughout.
 
-        That of a block is, and so are all behind it, which are made of it: the first element of the last one tells.
+        That of a block is, and so are all behind it, which are made of it: the first element of the last one shows it.
         Its last element does not: the root of infinity is NaN too, and XLA takes that alone for no failure.
         """
         kind = build.tensor_of(matrix)

@@ -7,6 +7,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ops.comparisons import direction_of
 
 _SHIFTS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 # Of the least distance d = row - column that is kept, the direction of the comparison with it.
@@ -56,7 +57,7 @@ def _covers(mask: ir.Value, lower: bool) -> bool:
     left, right = (_place(value) for value in test.operands)
     if left is None or right is None or {left[0], right[0]} != {0, 1}:
         return False
-    direction = str(test.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = direction_of(test)
     if left[0] == 1:  # column + a < row + b
         left, right, direction = right, left, _FLIPPED.get(direction, direction)
     shift = left[1] - right[1]  # row - column + shift is compared with 0

@@ -1,4 +1,4 @@
-"""What is made again in each pass over a tensor, in the place of being kept, and what that takes."""
+"""What is recomputed in each pass over a tensor instead of being kept, and what that takes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def seconds_of_chain(chain: Sequence[ir.Operation], types: Types, machine: Machi
 
 
 def clone_here(chain: Sequence[ir.Operation], value: ir.Value, trip: ir.Value) -> ir.Value:
-    """The tensor, made again by its chain in a loop's body, at the current insertion point.
+    """The tensor, recomputed by its chain in a loop's body, at the current insertion point.
 
     trip: the number of the trip. What the chain starts from comes with it through a barrier, or XLA would make the
     tensor, and all that is computed of it and not of the trip, before the loop, and keep it.

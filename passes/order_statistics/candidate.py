@@ -28,7 +28,7 @@ _DIGITS = (4, 2, 1)
 MOST_RANKS = _AT_ONCE // (2 ** _DIGITS[-1] - 1)
 # Of a larger part, a sort is as good.
 _PART = 4
-# What is made again in all passes may take so many times as long as the sort, which is one thread's work: a product of
+# What is recomputed in all passes may take so many times as long as the sort, which is one thread's work: a product of
 # matrices is that of all. 784 numbers a point, on two cores: 1.2 by these figures, and all together 0.33 of the time.
 _MOST_AGAIN = 2.0
 
@@ -38,7 +38,7 @@ class Candidate:
     """A sort to replace.
 
     order: of its elements. reads: what reads them. dim: the sorted dimension. base: the tensor whose elements are
-    sorted, in some shape. reduced: its dimensions that are sorted as one. chain: the ops that make the base again in
+    sorted, in some shape. reduced: its dimensions that are sorted as one. chain: the ops that recompute the base in
     each pass; none where it is kept. digit: the bits of a key that a pass finds.
     """
 

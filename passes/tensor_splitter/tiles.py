@@ -70,7 +70,7 @@ class Tiles:
         return self.slices[key]
 
     def extent_of(self, tiled: TiledOp, index: int) -> Extent:
-        """The indices beside its own that the tile of an operand has."""
+        """The indices before and after its own that the tile of an operand has."""
         before, after = self.loop.extents.get(tiled.node, _OWN)
         more, further = tiled.reach(index)
         return (before + more, after + further)
