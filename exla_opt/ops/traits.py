@@ -39,6 +39,7 @@ class Trait(Flag):
     COLLECTIVE: talks to other devices.
     LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a kernel that it writes.
     RANDOM: draws numbers.
+    EXACT: rounds no real number, though it computes: the result has the same bits wherever it is computed.
     """
 
     POINTWISE = auto()
@@ -65,6 +66,7 @@ class Trait(Flag):
     COLLECTIVE = auto()
     LIBRARY = auto()
     RANDOM = auto()
+    EXACT = auto()
 
 
 _NONE = Trait(0)
@@ -80,15 +82,15 @@ STABLEHLO: dict[str, Trait] = {
     # Elementwise, cheap.
     **dict.fromkeys(
         (
-            "abs add and complex count_leading_zeros imag is_finite map "
-            "multiply negate not or popcnt real reduce_precision round_nearest_afz round_nearest_even "
-            "shift_left shift_right_arithmetic shift_right_logical subtract xor"
+            "add and complex count_leading_zeros imag map multiply not or popcnt real reduce_precision "
+            "round_nearest_afz round_nearest_even shift_left shift_right_arithmetic shift_right_logical subtract xor"
         ).split(),
         _P,
     ),
+    **dict.fromkeys("abs is_finite negate".split(), _P | Trait.EXACT),
     **dict.fromkeys("clamp maximum minimum select".split(), _P | Trait.SELECTS),
     **dict.fromkeys("ceil floor".split(), _P | Trait.STEPS),
-    "bitcast_convert": _P | Trait.BITS,
+    "bitcast_convert": _P | Trait.BITS | Trait.EXACT,
     "compare": _P | Trait.COMPARES,
     "convert": _P | Trait.CHEAP,
     "sign": _P | Trait.COMPARES,

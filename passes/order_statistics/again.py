@@ -20,8 +20,7 @@ from exla_opt.ops.traits import Trait, traits_of
 
 _BARRIER = "stablehlo.optimization_barrier"
 _ONCE = Trait.LIBRARY | Trait.RANDOM | Trait.COLLECTIVE | Trait.ORDERED | Trait.CONTROL_FLOW
-# Ops that round nothing, besides those that move, choose and compare: their results have the same bits everywhere.
-_EXACT = frozenset("stablehlo." + name for name in "abs negate bitcast_convert is_finite real imag".split())
+_ROUNDS_NOTHING = Trait.MOVES | Trait.GENERATES | Trait.COMPARES | Trait.EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,9 @@ def _may_repeat(op: ir.Operation) -> bool:
 
 def _rounds_nothing(op: ir.Operation) -> bool:
     traits = traits_of(op.name)
-    if traits & (Trait.MOVES | Trait.GENERATES | Trait.COMPARES) or op.name in _EXACT:
+    if any(isinstance(element_type(value), ir.ComplexType) for value in op.operands):
+        return bool(traits & (Trait.MOVES | Trait.GENERATES))  # the abs of a complex number is a root
+    if traits & _ROUNDS_NOTHING:
         return True
     if isinstance(element_type(op.results[0]), ir.IntegerType):
         return all(isinstance(element_type(value), ir.IntegerType) for value in op.operands)

@@ -344,6 +344,14 @@ def test_exact_elements_may_be_compared() -> None:
     assert rewritten(text, Options(size_threshold=20_000, split_size=8_000))[1:] == (["EX008"], 0)
 
 
+def test_the_size_of_a_complex_number_is_rounded() -> None:
+    def program(w: Array) -> Array:
+        return jnp.where(jnp.abs(w) >= jnp.quantile(jnp.abs(w), 0.9), w, 0)
+
+    text = by_jax(program, points(150, 150, jnp.complex64))
+    assert rewritten(text, Options(size_threshold=20_000, split_size=8_000))[1:] == (["EX309"], 1)
+
+
 def test_no_other_order_without_leave() -> None:
     """The count of the numbers is a sum of floats."""
     text = by_jax(of_what_are_numbers, points(150, 5), points(150, 5))
