@@ -92,16 +92,20 @@ def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     return stablehlo.broadcast_in_dim(with_shape(kind, shape), value, ir.DenseI64ArrayAttr.get([]))
 
 
+def compare(left: ir.Value, right: ir.Value, direction: str, how: str) -> ir.Value:
+    """left < right and the like. direction: as in LT; how: as in UNSIGNED."""
+    kind = stablehlo.ComparisonTypeAttr.get(how)
+    return stablehlo.compare(left, right, stablehlo.ComparisonDirectionAttr.get(direction), compare_type=kind)
+
+
 def less_than(left: ir.Value, right: ir.Value) -> ir.Value:
     """left < right, of signed integers."""
-    direction, kind = stablehlo.ComparisonDirectionAttr.get("LT"), stablehlo.ComparisonTypeAttr.get("SIGNED")
-    return stablehlo.compare(left, right, direction, compare_type=kind)
+    return compare(left, right, "LT", "SIGNED")
 
 
 def equal(left: ir.Value, right: ir.Value) -> ir.Value:
     """left == right, of signed integers."""
-    direction, kind = stablehlo.ComparisonDirectionAttr.get("EQ"), stablehlo.ComparisonTypeAttr.get("SIGNED")
-    return stablehlo.compare(left, right, direction, compare_type=kind)
+    return compare(left, right, "EQ", "SIGNED")
 
 
 def join(left: ir.Value, right: ir.Value, dim: int) -> ir.Value:
@@ -174,10 +178,9 @@ def sorted_along_last(value: ir.Value) -> ir.Value:
     made = stablehlo.SortOp([kind], [value], dimension=len(kind.shape) - 1, is_stable=False)
     scalar = with_shape(kind, [])
     block = made.comparator.blocks.append(scalar, scalar)
-    direction, how = stablehlo.ComparisonDirectionAttr.get("LT"), stablehlo.ComparisonTypeAttr.get("TOTALORDER")
     with ir.InsertionPoint(block):
         left, right = block.arguments
-        stablehlo.return_([stablehlo.compare(left, right, direction, compare_type=how)])
+        stablehlo.return_([compare(left, right, "LT", "TOTALORDER")])
     result: ir.Value = made.operation.results[0]
     return result
 

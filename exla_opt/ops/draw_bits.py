@@ -193,8 +193,7 @@ def _below(left: ir.Value, right: ir.Value) -> ir.Value:
 
 
 def _compared(how: str, left: ir.Value, right: ir.Value) -> ir.Value:
-    direction, kind = stablehlo.ComparisonDirectionAttr.get(how), stablehlo.ComparisonTypeAttr.get("UNSIGNED")
-    return stablehlo.compare(left, right, direction, compare_type=kind)
+    return build.compare(left, right, how, "UNSIGNED")
 
 
 def _halves(number: ir.Value) -> list[ir.Value]:

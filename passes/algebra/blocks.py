@@ -113,5 +113,4 @@ def in_triangle(kind: ir.RankedTensorType, lower: bool) -> ir.Value:
     """Which elements of a matrix of this type are in its lower, or upper, triangle, the diagonal included."""
     numbers = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
     row, column = (stablehlo.iota(numbers, dim) for dim in (0, 1))
-    direction = stablehlo.ComparisonDirectionAttr.get("GE" if lower else "LE")
-    return stablehlo.compare(row, column, direction, compare_type=stablehlo.ComparisonTypeAttr.get("SIGNED"))
+    return build.compare(row, column, "GE" if lower else "LE", "SIGNED")

@@ -89,8 +89,7 @@ class Factor:
         scalar, line = build.with_shape(kind, []), build.with_shape(kind, [1, self.size])
         start = self.size - (self.blocks.rest or self.blocks.length)
         first = stablehlo.reshape(scalar, stablehlo.slice(matrix, [start] * 2, [start + 1] * 2, [1, 1]))
-        unequal = stablehlo.ComparisonDirectionAttr.get("NE")
-        failed = stablehlo.compare(first, first, unequal, compare_type=stablehlo.ComparisonTypeAttr.get("FLOAT"))
+        failed = build.compare(first, first, "NE", "FLOAT")
         rows = stablehlo.select(failed, build.scalar_i32(self.size), build.scalar_i32(0))
 
         def fill(row: ir.Value, made: ir.Value) -> ir.Value:
@@ -103,7 +102,5 @@ class Factor:
         if not self.masked:
             return build.splat(line, nan)
         places = stablehlo.iota(ir.RankedTensorType.get(line.shape, ir.IntegerType.get_signless(32)), 1)
-        direction = stablehlo.ComparisonDirectionAttr.get("LE" if self.lower else "GE")
-        signed = stablehlo.ComparisonTypeAttr.get("SIGNED")
-        own = stablehlo.compare(places, build.broadcast(row, line.shape), direction, compare_type=signed)
+        own = build.compare(places, build.broadcast(row, line.shape), "LE" if self.lower else "GE", "SIGNED")
         return stablehlo.select(own, build.splat(line, nan), build.zeros(line))

@@ -33,14 +33,14 @@ def keys_of(value: ir.Value, order: Order) -> ir.Value:
     if order.nan is not None:
         scalar = build.with_shape(build.tensor_of(value), [])
         nan = stablehlo.constant(ir.DenseElementsAttr(order.nan), results=[scalar])
-        value = stablehlo.select(compare(value, value, "NE", "FLOAT"), _like(nan, value), value)
+        value = stablehlo.select(build.compare(value, value, "NE", "FLOAT"), _like(nan, value), value)
     if isinstance(kind, ir.IntegerType) and kind.width == 1:
         bits = build.convert(value, key_type(kind))
     else:
         bits = _bitcast(value, key_type(kind))
     sign = _number(bits, 1 << (key_bits(kind) - 1))
     if not isinstance(kind, ir.IntegerType):
-        negative = compare(bits, sign, "GE", "UNSIGNED")
+        negative = build.compare(bits, sign, "GE", "UNSIGNED")
         bits = stablehlo.select(negative, stablehlo.not_(bits), stablehlo.or_(bits, sign))
     elif _has_sign(kind):
         bits = stablehlo.xor(bits, sign)
@@ -52,19 +52,13 @@ def elements_of(keys: ir.Value, kind: ir.Type, order: Order) -> ir.Value:
     bits = stablehlo.not_(keys) if order.descending else keys
     sign = _number(bits, 1 << (key_bits(kind) - 1))
     if not isinstance(kind, ir.IntegerType):
-        positive = compare(bits, sign, "GE", "UNSIGNED")
+        positive = build.compare(bits, sign, "GE", "UNSIGNED")
         bits = stablehlo.select(positive, stablehlo.xor(bits, sign), stablehlo.not_(bits))
     elif _has_sign(kind):
         bits = stablehlo.xor(bits, sign)
     if isinstance(kind, ir.IntegerType) and kind.width == 1:
         return build.convert(bits, kind)
     return _bitcast(bits, kind)
-
-
-def compare(left: ir.Value, right: ir.Value, direction: str, how: str) -> ir.Value:
-    """left < right and the like. direction: as in LT; how: as in UNSIGNED."""
-    kind = stablehlo.ComparisonTypeAttr.get(how)
-    return stablehlo.compare(left, right, stablehlo.ComparisonDirectionAttr.get(direction), compare_type=kind)
 
 
 def _has_sign(kind: ir.IntegerType) -> bool:

@@ -24,7 +24,7 @@ from exla_opt.ir.types import element_type
 
 from .again import clone_here
 from .candidate import Candidate
-from .keys import compare, elements_of, key_type, keys_of
+from .keys import elements_of, key_type, keys_of
 from .readers import ranks_read, read_from
 
 _WIDE = 2**32
@@ -115,7 +115,7 @@ def _next_digits(
     for place, (key, rank) in enumerate(zip(known, ranks, strict=True)):
         counts = below[place * len(steps) : (place + 1) * len(steps)]
         reached = [
-            build.convert(compare(count, build.broadcast(rank, shape), "LE", "UNSIGNED"), element_type(key))
+            build.convert(build.compare(count, build.broadcast(rank, shape), "LE", "UNSIGNED"), element_type(key))
             for count in counts
         ]
         digit = reached[0]
@@ -131,7 +131,7 @@ def _count_below(
     """For each bound, how many keys of each row are below it: by one reduce, which XLA makes one loop."""
     shape, kind = build.shape_of(keys), _count_type(candidate)
     repeated = [stablehlo.broadcast_in_dim(keys.type, bound, ir.DenseI64ArrayAttr.get(list(rows))) for bound in bounds]
-    ones = [build.convert(compare(keys, bound, "LT", "UNSIGNED"), kind) for bound in repeated]
+    ones = [build.convert(build.compare(keys, bound, "LT", "UNSIGNED"), kind) for bound in repeated]
     scalar = ir.RankedTensorType.get([], kind)
     counted = ir.RankedTensorType.get([shape[dim] for dim in rows], kind)
     zero = build.zeros(scalar)
