@@ -32,7 +32,8 @@ class Operation:
     narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
     scratch: bytes that the op needs while it runs, as far as they are known beforehand. seconds: those of bodies that
     are only planned.
-    is_library: whether a custom call is one of those whose memory is in its operands and results.
+    is_library: whether a custom call is one of those whose memory is in its operands and results, or a reduce one that
+    a library's kernel computes.
     shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
     convolution's result features. trips: how often a loop runs; 1 where that is not known.
     order: the dimensions of a convolution's result, from the outermost on, as its library writes them; those of one

@@ -168,7 +168,7 @@ class _Decision:
 
     def fusible(self, op: Operation) -> bool:
         if op.name == "reduce":
-            return len(op.results) == 1 and is_short(op, self.machine)
+            return len(op.results) == 1 and is_short(op, self.machine) and not op.is_library
         return fuses(op)
 
     def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:

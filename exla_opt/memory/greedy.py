@@ -28,6 +28,11 @@ _LARGE_KERNEL = 64
 _LONGEST_WAY = 300
 # Longer rows, and more tensors, are put together in a kernel of its own.
 _LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
+# What the library that adds up and chooses computes by itself.
+_LIBRARY = frozenset(
+    "abs add broadcast_in_dim ceil convert divide erf exponential exponential_minus_one floor iota log log_plus_one "
+    "logistic maximum minimum multiply negate pad power reshape rsqrt sign splat sqrt subtract tanh".split()
+)
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
 
@@ -115,6 +120,8 @@ class Greedy:
                 continue
             refused.add(position)
             op = ops[position]
+            if ops[root].is_library and op.name not in _LIBRARY:
+                continue
             if not self.fusible[position] or len(op.results) > 1 or self.alone[position]:
                 continue
             [value] = op.results

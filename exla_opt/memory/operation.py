@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -13,7 +13,7 @@ from jaxlib.version import __version__ as jaxlib_release
 from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import captured_values
+from exla_opt.ir.walk import captured_values, operations_of
 from exla_opt.ops.reducers import is_identity
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
@@ -26,6 +26,8 @@ _JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
 _MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
 # Real numbers only: of complex ones they are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
+# What a library adds up or chooses from for XLA:CPU (its YNN fusions).
+_KERNELS = frozenset("stablehlo." + name for name in ("add", "minimum", "maximum"))
 # XLA drops these where one operand is their identity.
 _DROPPED = frozenset("stablehlo." + name for name in ("add", "and", "multiply", "or"))
 
@@ -60,7 +62,11 @@ def read_operation(
         dims = tuple(integers(op, "dimensions", []))
         lengths = tuple(shape[dim] for dim in dims)
         return replace(
-            made, lengths=lengths, together=prod(shape[max(dims, default=-1) + 1 :]), narrow=frozenset(narrow)
+            made,
+            lengths=lengths,
+            together=prod(shape[max(dims, default=-1) + 1 :]),
+            narrow=frozenset(narrow),
+            is_library=machine.kind == "cpu" and _has_kernel(op, lengths),
         )
     if name == "scatter":
         values = zip(op.operands, operands, strict=True)
@@ -119,6 +125,17 @@ def moved_type(dtype: str, machine: Machine) -> str:
 def _computes(op: ir.Operation) -> bool:
     """Whether a reduce does more than to choose elements."""
     return any(Trait.SELECTS not in traits_of(inner.operation.name) for inner in list(op.regions[0].blocks[0])[:-1])
+
+
+def _has_kernel(op: ir.Operation, lengths: Sequence[int]) -> bool:
+    """Whether XLA:CPU computes a reduce by a library's kernel, which writes what it makes."""
+    [first, *others] = operations_of(op.regions[0].blocks[0])
+    return (
+        first.name in _KERNELS
+        and len(others) == 1
+        and isinstance(element_type(op.results[0]), ir.FloatType)
+        and prod(lengths) > 1
+    )
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:

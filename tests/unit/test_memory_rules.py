@@ -193,6 +193,15 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
         (LONG, LONG),
     ),
     "nine tensors stacked": (lambda a: jnp.stack([a * i for i in range(9)]).std(0), (MATRIX,)),
+    "the least of short sums": (
+        lambda a, b: jnp.argmin(jnp.abs(a[:, None] - b[None]).sum(-1), 1),
+        (of(500, 6), of(400, 6)),
+    ),
+    "short sums of what is chosen": (
+        lambda a, b: jnp.argmin(jnp.where(a[:, None] < b[None], a[:, None] * b[None], 1).sum(-1), 1),
+        (of(500, 6), of(400, 6)),
+    ),
+    "short products": (lambda a, b: jnp.argmin((a[:, None] - b[None]).prod(-1), 1), (of(500, 6), of(400, 6))),
     "rows put together that are short": (
         lambda a, b: jnp.tanh(jnp.concatenate([a * 2, b + 1], 1)) @ jnp.ones((120, 2)),
         (of(1000, 60), of(1000, 60)),
@@ -256,7 +265,9 @@ _NEWER = {
     "rows put together that are short": 0.34,
     "a loop with carries that only lead to themselves": 0.9,
 }
-EXCEPTIONS: dict[str, float] = {} if version("jax").startswith("0.10.") else _NEWER
+# With the library's kernels XLA writes what is stacked, and once more what was put together of it.
+_LIBRARY = {"a sum of what is put together": 0.35, "nine tensors stacked": 0.32}
+EXCEPTIONS: dict[str, float] = _LIBRARY if version("jax").startswith("0.10.") else _LIBRARY | _NEWER
 
 
 @pytest.mark.parametrize("name", IDIOMS)
