@@ -15,12 +15,13 @@ from exla_opt.ir import build
 from exla_opt.ir.types import float_bits
 from exla_opt.ir.values import Number, defining_op
 from exla_opt.ops.reducers import body_of, componentwise
-from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed, take_step
+from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed
 from exla_opt.passes.algebra.contraction import Step
 
 from .candidates import Candidate, Part
 from .expression import Expression
 from .squares import Square
+from .sums import Sums
 from .terms import Factor, Term
 
 _SINGLE = 32
@@ -190,7 +191,7 @@ class _Sum:
         self.output = candidate.sum.output
         self.dims = tuple(sorted(self.output))
         self.kind = build.tensor_of(candidate.root.results[0])
-        self.precision = build.precision("HIGHEST")
+        self.sums = Sums(candidate, build.precision("HIGHEST"))
         self.element = wide_element(self.kind.element_type, candidate)
 
     def value(self) -> ir.Value:
@@ -270,24 +271,21 @@ class _Sum:
         return result if build.shape_of(result) == list(self.kind.shape) else stablehlo.reshape(self.kind, result)
 
     def added(self, terms: list[tuple[Term, tuple[Step, ...]]]) -> ir.Value:
-        total: ir.Value | None = None
-        for term, steps in terms:
-            value = self.contracted(term, steps)
-            total = value if total is None else stablehlo.add(total, value)
-        if total is None:
+        if not terms:
             shape = [self.sizes[dim] for dim in self.dims]
             return build.zeros(ir.RankedTensorType.get(shape, self.element))
-        return total
+        # The dots first, which may bring the sums that the others want.
+        order = sorted(range(len(terms)), key=lambda place: self.sums.comes_later(*terms[place]))
+        values = {place: self.contracted(*terms[place]) for place in order}
+        return reduce(stablehlo.add, (values[place] for place in range(len(terms))))
 
     def contracted(self, term: Term, steps: tuple[Step, ...]) -> ir.Value:
         tensors = [self.writer.factor(factor, self.element, self.sizes) for factor in term.factors]
-        for step in steps:
-            tensors.append(take_step(step, [tensors[number] for number in step.operands], self.sizes, self.precision))
         missing = set(self.sizes) - self.output - {dim for f in term.factors for dim in f.expression.dims}
         coefficient = term.coefficient * prod(self.sizes[dim] for dim in missing)
         if not tensors:
             return repeated(Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
-        last = tensors[-1]
+        last = self.sums.take(term, steps, tensors)
         value = last.value
         if coefficient != 1:
             value = stablehlo.multiply(value, build.splat(value.type, coefficient))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,10 @@ def powered(a: Tensor, b: Tensor) -> Tensor:
 def turned(a: Tensor, b: Tensor) -> Tensor:
     """One side lies across: (d, n) instead of (n, d)."""
     return jnp.sum((a.T[:, :, None] - b.T[:, None, :]) ** 2, axis=0)
+
+
+def columns(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum((a[:, :, None] - b[:, None, :]) ** 2, axis=0)
 
 
 def batched(a: Tensor, b: Tensor) -> Tensor:
@@ -202,6 +207,9 @@ GRADIENTS = [
     (scaled_before, f"{AB} 5xf32", FULL),
     (scaled_after, f"{AB} 5xf32", FULL),
     (batched, "3x17x5xf64 3x13x5xf64", "3x17x13x5x"),
+    (batched, "3x17x5xf32 3x19x5xf32", "3x17x19x5x"),
+    (columns, "5x17xf32 5x19xf32", "5x17x19x"),
+    (several_dimensions, "17x3x4xf32 19x3x4xf32", "17x19x3x4x"),
     (product, "17x9xf32 9x13xf32", "17x9x13x"),
     (three_factors, f"{AB} 5xf32", FULL),
     (kernel, "17x40xbf16 13x40xbf16", "17x13x40x"),
@@ -236,6 +244,25 @@ def test_the_big_tensor_is_gone_and_the_results_are_equal(case: Case) -> None:
 def test_gradients(function: Callable[..., Tensor], specs: str, full: str) -> None:
     remarks = check(gradient(function), specs, full)
     assert all(remark.kind is Kind.PASSED for remark in remarks)
+
+
+@pytest.mark.parametrize(
+    ("function", "specs", "dots"),
+    [
+        (kernel, "17x5xf32 19x5xf32", "[17, 6] [19, 6]"),
+        (columns, "5x17xf32 5x19xf32", "[6, 17] [6, 19]"),
+        (kernel, "17x40xf32 19x40xf32", ""),
+    ],
+    ids=["rows", "columns", "long rows"],
+)
+def test_the_sums_of_a_gradient_are_columns_of_its_dots(function: Callable[..., Tensor], specs: str, dots: str) -> None:
+    """Those of its weights in float64, of 17 x 19, which are read twice and not four times. Longer rows gain nothing."""
+    before = export_program(Program("case", gradient(function), specs))
+    after, _ = rewrite(before)
+    joined = re.findall(r"concatenate.* -> tensor<(\d+)x(\d+)xf64>", after)
+    assert sorted(joined) == sorted(re.findall(r"(\d+), (\d+)", dots))
+    sums = re.findall(r"reduce\(.*: \(tensor<17x19xf(?:32|64)>", after)
+    assert bool(sums) == (not dots)
 
 
 @settings(max_examples=20, deadline=None)
