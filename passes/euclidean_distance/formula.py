@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -19,14 +19,13 @@ from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed
 from exla_opt.passes.algebra.contraction import Step
 
 from .candidates import Candidate, Part
+from .columns import by_column, columns_of, wide_element
 from .expression import Expression
 from .squares import Square
 from .sums import Sums
 from .terms import Factor, Term
 
 _SINGLE = 32
-# So many numbers for each weight of a gradient are few enough to compute it in float64.
-_FEW_FOR_A_WEIGHT = 32
 # The middle of a cloud is looked for among so many of its points.
 _SAMPLE = 63
 
@@ -35,9 +34,11 @@ _SAMPLE = 63
 class Writer:
     """Writes the formulas of one block, first to last; what two of them share is made once.
 
-    written: what stands for the result of a reduce, which itself is left for dead code.
+    doubles: whether the machine computes in float64 at speed. written: what stands for the result of a reduce, which
+    itself is left for dead code.
     """
 
+    doubles: bool
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
     small: dict[Expression, Tensor] = field(default_factory=dict)
     factors: dict[tuple[Factor, ir.Type], Tensor] = field(default_factory=dict)
@@ -164,23 +165,6 @@ def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
     return Tensor(finite, tuple(dim for dim in tensor.dims if dim not in over))
 
 
-def wide_element(element: ir.Type, candidate: Candidate) -> ir.Type:
-    """The type to compute in: what is multiplied out cancels where the difference did not.
-
-    bfloat16 is summed in float32. A gradient's sums of float32 are computed in float64 where there are few numbers for
-    each weight: then that is cheap, and the result as exact as before. Squares are not: for each pair there is one.
-    """
-    bits = float_bits(element)
-    if bits == 0 or bits > _SINGLE:
-        return element
-    if bits < _SINGLE:
-        return build.wide_float()
-    if any(part.square is not None for part in candidate.parts):
-        return element
-    sizes = sorted(candidate.sum.sizes.values())
-    return ir.F64Type.get() if prod(sizes) <= _FEW_FOR_A_WEIGHT * prod(sizes[-2:]) else element
-
-
 class _Sum:
     """One candidate's terms, contracted and added up."""
 
@@ -192,11 +176,15 @@ class _Sum:
         self.dims = tuple(sorted(self.output))
         self.kind = build.tensor_of(candidate.root.results[0])
         self.sums = Sums(candidate, build.precision("HIGHEST"))
-        self.element = wide_element(self.kind.element_type, candidate)
+        self.element = wide_element(self.kind.element_type, candidate, writer.doubles)
 
     def value(self) -> ir.Value:
         if self.candidate.short:
             return self.finished(self.one_by_one())
+        if not self.writer.doubles and (columns := columns_of(self.candidate)):
+            formula = self.candidate.sum.formula
+            at = partial(self.writer.at, formula, candidate=self.candidate)
+            return self.finished(by_column(self.candidate, columns, at))
         return self.finished(reduce(stablehlo.add, map(self.part, self.candidate.parts)))
 
     def part(self, part: Part) -> ir.Value:
