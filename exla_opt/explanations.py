@@ -35,7 +35,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX004": Explanation(
         "added up from N elements, one by one",
         "A sum (or the largest or smallest) of few elements, each computed from tensors without the summed dimension: "
-        "as exact as before, and no tensor with that dimension is made for it.",
+        "as exact as before, and no tensor with that dimension is made for it. For a machine where float64 is slow, "
+        "also a gradient's sum for each of the few elements that a weight has.",
     ),
     "EX005": Explanation(
         "recomputed by each step that reads it",

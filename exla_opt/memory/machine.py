@@ -39,6 +39,8 @@ class Machine:
     cache_bytes, cache_bytes_per_second: what of the last kernels is still in the cache, and how fast it is read.
     seconds_per_kernel, seconds_per_trip: what a kernel, and a trip of a loop, cost whatever they do.
     seconds_per_comparison: what a sort of n elements takes, over n log2 n.
+    doubles: whether it adds and multiplies float64 at no less than half the speed of float32. A GPU stands for all of
+    its kind, and most of them are 32 or 64 times slower.
     accumulates: whether a product of matrices is added to what there is by the kernel that makes it.
     full_speed_rows: with fewer rows, columns or terms products of matrices do not reach their speed; 0 where it is
     not known.
@@ -65,6 +67,7 @@ class Machine:
     seconds_per_kernel: float
     seconds_per_trip: float
     seconds_per_comparison: float
+    doubles: bool
     accumulates: bool
     full_speed_rows: int
     slices: tuple[int, int]
@@ -95,6 +98,7 @@ CPU = Machine(
     seconds_per_kernel=2e-6,
     seconds_per_trip=3e-5,
     seconds_per_comparison=1e-8,
+    doubles=True,
     accumulates=False,
     full_speed_rows=128,
     slices=(2**18, 4 * 10**6),
@@ -129,6 +133,7 @@ _H200 = Machine(
     seconds_per_kernel=2.5e-6,
     seconds_per_trip=2e-6,
     seconds_per_comparison=3e-12,
+    doubles=False,
     accumulates=True,
     full_speed_rows=0,
     slices=(256 * 10**6, 10**9),

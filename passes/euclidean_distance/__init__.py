@@ -15,6 +15,7 @@ numbers, a full tensor in the formula, and what would not become smaller.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from jaxlib.mlir import ir
 
@@ -27,6 +28,7 @@ from exla_opt.options import Options
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .candidates import Candidate, Refusal, Sum, candidate_of, looks_like_one, sum_of, without_blocked
+from .columns import columns_of
 from .expression import Reader
 from .formula import Writer
 
@@ -52,9 +54,11 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         for refusal in (*(each for each in legal if isinstance(each, Refusal)), *blocked):
             stays = sums[refusal.root.results[0]]
             remarks += [_missed(refusal, stays, types)] if looks_like_one(stays) else []
-        writer = Writer()
+        writer = Writer(options.machine.doubles)
         for candidate in kept:
-            remarks.append(_remark(candidate.sum, types, Kind.PASSED, _what_was_done(candidate)))
+            remarks.append(
+                _remark(candidate.sum, types, Kind.PASSED, _what_was_done(candidate, options.machine.doubles))
+            )
             writer.write(candidate)
         changed = changed or bool(kept)
     if changed:
@@ -68,9 +72,12 @@ def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
     return candidate_of(given, reader, options.size_threshold)
 
 
-def _what_was_done(candidate: Candidate) -> Reason:
+def _what_was_done(candidate: Candidate, doubles: bool) -> Reason:
     if candidate.short:
         return Reason("EX004", f"added up from {candidate.sum.summed} elements, one by one")
+    if not doubles and (columns := columns_of(candidate)):
+        number = prod(candidate.sum.sizes[dim] for dim in columns)
+        return Reason("EX004", f"added up for each of {number} elements, one by one")
     terms = sum(len(part.terms) for part in candidate.parts)
     message = f"multiplied out into {terms} sum{'s' if terms > 1 else ''} of smaller tensors"
     return Reason("EX002", message)

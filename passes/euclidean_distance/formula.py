@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -15,17 +15,17 @@ from exla_opt.ir import build
 from exla_opt.ir.types import float_bits
 from exla_opt.ir.values import Number, defining_op
 from exla_opt.ops.reducers import body_of, componentwise
-from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed, take_step
+from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed
 from exla_opt.passes.algebra.contraction import Step
 
 from .candidates import Candidate, Part
+from .columns import by_column, columns_of, wide_element
 from .expression import Expression
 from .squares import Square
+from .sums import Sums
 from .terms import Factor, Term
 
 _SINGLE = 32
-# So many numbers for each weight of a gradient are few enough to compute it in float64.
-_FEW_FOR_A_WEIGHT = 32
 # The middle of a cloud is looked for among so many of its points.
 _SAMPLE = 63
 
@@ -34,9 +34,11 @@ _SAMPLE = 63
 class Writer:
     """Writes the formulas of one block, first to last; what two of them share is made once.
 
-    written: what stands for the result of a reduce, which itself is left for dead code.
+    doubles: whether the machine computes in float64 at speed. written: what stands for the result of a reduce, which
+    itself is left for dead code.
     """
 
+    doubles: bool
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
     small: dict[Expression, Tensor] = field(default_factory=dict)
     factors: dict[tuple[Factor, ir.Type], Tensor] = field(default_factory=dict)
@@ -163,23 +165,6 @@ def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
     return Tensor(finite, tuple(dim for dim in tensor.dims if dim not in over))
 
 
-def wide_element(element: ir.Type, candidate: Candidate) -> ir.Type:
-    """The type to compute in: what is multiplied out cancels where the difference did not.
-
-    bfloat16 is summed in float32. A gradient's sums of float32 are computed in float64 where there are few numbers for
-    each weight: then that is cheap, and the result as exact as before. Squares are not: for each pair there is one.
-    """
-    bits = float_bits(element)
-    if bits == 0 or bits > _SINGLE:
-        return element
-    if bits < _SINGLE:
-        return build.wide_float()
-    if any(part.square is not None for part in candidate.parts):
-        return element
-    sizes = sorted(candidate.sum.sizes.values())
-    return ir.F64Type.get() if prod(sizes) <= _FEW_FOR_A_WEIGHT * prod(sizes[-2:]) else element
-
-
 class _Sum:
     """One candidate's terms, contracted and added up."""
 
@@ -190,12 +175,16 @@ class _Sum:
         self.output = candidate.sum.output
         self.dims = tuple(sorted(self.output))
         self.kind = build.tensor_of(candidate.root.results[0])
-        self.precision = build.precision("HIGHEST")
-        self.element = wide_element(self.kind.element_type, candidate)
+        self.sums = Sums(candidate, build.precision("HIGHEST"))
+        self.element = wide_element(self.kind.element_type, candidate, writer.doubles)
 
     def value(self) -> ir.Value:
         if self.candidate.short:
             return self.finished(self.one_by_one())
+        if not self.writer.doubles and (columns := columns_of(self.candidate)):
+            formula = self.candidate.sum.formula
+            at = partial(self.writer.at, formula, candidate=self.candidate)
+            return self.finished(by_column(self.candidate, columns, at))
         return self.finished(reduce(stablehlo.add, map(self.part, self.candidate.parts)))
 
     def part(self, part: Part) -> ir.Value:
@@ -270,24 +259,21 @@ class _Sum:
         return result if build.shape_of(result) == list(self.kind.shape) else stablehlo.reshape(self.kind, result)
 
     def added(self, terms: list[tuple[Term, tuple[Step, ...]]]) -> ir.Value:
-        total: ir.Value | None = None
-        for term, steps in terms:
-            value = self.contracted(term, steps)
-            total = value if total is None else stablehlo.add(total, value)
-        if total is None:
+        if not terms:
             shape = [self.sizes[dim] for dim in self.dims]
             return build.zeros(ir.RankedTensorType.get(shape, self.element))
-        return total
+        # The dots first, which may bring the sums that the others want.
+        order = sorted(range(len(terms)), key=lambda place: self.sums.comes_later(*terms[place]))
+        values = {place: self.contracted(*terms[place]) for place in order}
+        return reduce(stablehlo.add, (values[place] for place in range(len(terms))))
 
     def contracted(self, term: Term, steps: tuple[Step, ...]) -> ir.Value:
         tensors = [self.writer.factor(factor, self.element, self.sizes) for factor in term.factors]
-        for step in steps:
-            tensors.append(take_step(step, [tensors[number] for number in step.operands], self.sizes, self.precision))
         missing = set(self.sizes) - self.output - {dim for f in term.factors for dim in f.expression.dims}
         coefficient = term.coefficient * prod(self.sizes[dim] for dim in missing)
         if not tensors:
             return repeated(Tensor(_number(coefficient, self.element), ()), self.dims, self.sizes)
-        last = tensors[-1]
+        last = self.sums.take(term, steps, tensors)
         value = last.value
         if coefficient != 1:
             value = stablehlo.multiply(value, build.splat(value.type, coefficient))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from jax import lax
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.options import Options
 from exla_opt.passes.euclidean_distance.candidates import FEW
 from exla_opt.pipeline import run_pipeline
@@ -30,10 +32,10 @@ PASSES = ("normalise", "euclidean-distance")
 Tensor = Any
 
 
-def rewrite(text: str, threshold: int = 1000) -> tuple[str, tuple[Remark, ...]]:
+def rewrite(text: str, threshold: int = 1000, machine: Machine = CPU) -> tuple[str, tuple[Remark, ...]]:
     with new_context() as context:
         module = parse_module("<program>", text.encode(), context).module
-        remarks = run_pipeline(module, PASSES, Options(size_threshold=threshold)).remarks
+        remarks = run_pipeline(module, PASSES, Options(size_threshold=threshold, machine=machine)).remarks
         return serialise(module, "text").decode(), remarks
 
 
@@ -79,6 +81,10 @@ def powered(a: Tensor, b: Tensor) -> Tensor:
 def turned(a: Tensor, b: Tensor) -> Tensor:
     """One side lies across: (d, n) instead of (n, d)."""
     return jnp.sum((a.T[:, :, None] - b.T[:, None, :]) ** 2, axis=0)
+
+
+def columns(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.sum((a[:, :, None] - b[:, None, :]) ** 2, axis=0)
 
 
 def batched(a: Tensor, b: Tensor) -> Tensor:
@@ -202,6 +208,9 @@ GRADIENTS = [
     (scaled_before, f"{AB} 5xf32", FULL),
     (scaled_after, f"{AB} 5xf32", FULL),
     (batched, "3x17x5xf64 3x13x5xf64", "3x17x13x5x"),
+    (batched, "3x17x5xf32 3x19x5xf32", "3x17x19x5x"),
+    (columns, "5x17xf32 5x19xf32", "5x17x19x"),
+    (several_dimensions, "17x3x4xf32 19x3x4xf32", "17x19x3x4x"),
     (product, "17x9xf32 9x13xf32", "17x9x13x"),
     (three_factors, f"{AB} 5xf32", FULL),
     (kernel, "17x40xbf16 13x40xbf16", "17x13x40x"),
@@ -213,12 +222,13 @@ GRADIENTS = [
 ]
 
 
-def check(function: Callable[..., Tensor], specs: str, full: str) -> tuple[Remark, ...]:
+def check(function: Callable[..., Tensor], specs: str, full: str, machine: Machine = CPU) -> tuple[Remark, ...]:
     before = export_program(Program("case", function, specs))
     assert f"tensor<{full}" in before
-    after, remarks = rewrite(before)
+    after, remarks = rewrite(before, machine=machine)
     assert f"tensor<{full}" not in after, [remark.text for remark in remarks]
-    assert rewrite(after)[0] == after, "a second run changes it"
+    assert machine.doubles or "f64" in specs or "f64" not in after
+    assert rewrite(after, machine=machine)[0] == after, "a second run changes it"
     arrays = random_arguments(before)
     for expected, actual in zip(run_module(before, arrays), run_module(after, arrays), strict=True):
         comparison = compare(expected, actual)
@@ -232,10 +242,46 @@ def test_the_big_tensor_is_gone_and_the_results_are_equal(case: Case) -> None:
     assert [remark.kind for remark in remarks] == [Kind.PASSED] * case.count
 
 
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("function", "specs", "full"), GRADIENTS, ids=lambda value: getattr(value, "__name__", value))
-def test_gradients(function: Callable[..., Tensor], specs: str, full: str) -> None:
-    remarks = check(gradient(function), specs, full)
+def test_gradients(function: Callable[..., Tensor], specs: str, full: str, machine: Machine) -> None:
+    """Without float64 in the program there is none afterwards on a machine where it is slow."""
+    remarks = check(gradient(function), specs, full, machine)
     assert all(remark.kind is Kind.PASSED for remark in remarks)
+
+
+@pytest.mark.parametrize(
+    ("function", "specs", "dots"),
+    [
+        (kernel, "17x5xf32 19x5xf32", "[17, 6] [19, 6]"),
+        (columns, "5x17xf32 5x19xf32", "[6, 17] [6, 19]"),
+        (kernel, "17x40xf32 19x40xf32", ""),
+    ],
+    ids=["rows", "columns", "long rows"],
+)
+def test_the_sums_of_a_gradient_are_columns_of_its_dots(function: Callable[..., Tensor], specs: str, dots: str) -> None:
+    """Those of its weights in float64, of 17 x 19, which are read twice and not four times. Longer rows gain nothing."""
+    before = export_program(Program("case", gradient(function), specs))
+    after, _ = rewrite(before)
+    joined = re.findall(r"concatenate.* -> tensor<(\d+)x(\d+)xf64>", after)
+    assert sorted(joined) == sorted(re.findall(r"(\d+), (\d+)", dots))
+    sums = re.findall(r"reduce\(.*: \(tensor<17x19xf(?:32|64)>", after)
+    assert bool(sums) == (not dots)
+
+
+@pytest.mark.parametrize(
+    ("specs", "text"),
+    [
+        ("17x5xf32 19x5xf32 17x19xf32", "added up for each of 5 elements"),
+        ("17x40xf32 90x40xf32 17x90xf32", "multiplied"),
+    ],
+    ids=["short rows", "long rows"],
+)
+def test_sums_are_taken_one_by_one_where_float64_is_slow(specs: str, text: str) -> None:
+    """Of few numbers for each weight; never for each of few points."""
+    before = export_program(Program("case", pushed, specs))
+    (remark,) = rewrite(before, machine=GPU)[1]
+    assert text in remark.message
 
 
 @settings(max_examples=20, deadline=None)
@@ -283,13 +329,15 @@ def test_what_is_not_finite_stays_where_it_was() -> None:
     assert np.isinf(original[3, 0]) and np.isnan(original[5, 0]) and np.isinf(original[0, 7])
 
 
-def test_weights_that_differ_by_orders_of_magnitude() -> None:
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("width", [3, 30])
+def test_weights_that_differ_by_orders_of_magnitude(machine: Machine, width: int) -> None:
     """A singular kernel's gradient: the pairs that nearly coincide have weights a million times the others'."""
     generator = np.random.default_rng(0)
-    places = generator.standard_normal((60, 3)).astype(np.float32)
+    places = generator.standard_normal((60, width)).astype(np.float32)
     weights = np.where(np.eye(60), 1e6, generator.random((60, 60))).astype(np.float32)
-    before = export_program(Program("case", pushed, "60x3xf32 60x3xf32 60x60xf32"))
-    after, remarks = rewrite(before)
+    before = export_program(Program("case", pushed, f"60x{width}xf32 60x{width}xf32 60x60xf32"))
+    after, remarks = rewrite(before, machine=machine)
     assert remarks[0].kind is Kind.PASSED
     arrays = [places, places, weights]
     assert compare(run_module(before, arrays)[0], run_module(after, arrays)[0]).passed

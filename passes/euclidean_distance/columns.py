@@ -1,0 +1,82 @@
+"""The sums of a gradient column by column, where float64 is slow: nothing is multiplied out, and so nothing cancels.
+
+sum_j w[i,j] (a[i,k] - b[j,k])   ->   [sum_j w[i,j] (a[i,0] - b[j,0]), sum_j w[i,j] (a[i,1] - b[j,1]), ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.types import float_bits
+from exla_opt.passes.algebra.contract import Tensor, repeated, summed
+
+from .candidates import Candidate
+
+_SINGLE = 32
+# So many numbers for each weight of a gradient are few enough to compute it in float64, or one number after another.
+_FEW_FOR_A_WEIGHT = 32
+
+
+def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Type:
+    """The type to compute in: what is multiplied out cancels where the difference did not.
+
+    doubles: whether float64 is fast. bfloat16 is summed in float32. A gradient's sums of float32 are computed in
+    float64 where there are few numbers for each weight: then that is cheap, and the result as exact as before. Squares
+    are not: for each pair there is one.
+    """
+    bits = float_bits(element)
+    if bits == 0 or bits > _SINGLE:
+        return element
+    if bits < _SINGLE:
+        return build.wide_float()
+    return ir.F64Type.get() if doubles and _has_few_for_a_weight(candidate) else element
+
+
+def columns_of(candidate: Candidate) -> tuple[int, ...]:
+    """The dimensions of the result whose few indices are taken one by one in float32.
+
+    () where that gains no digits, and where the others are not those of some weights.
+    """
+    sizes, output = candidate.sum.sizes, candidate.sum.output
+    single = float_bits(build.tensor_of(candidate.root.results[0]).element_type) == _SINGLE
+    terms = [term for part in candidate.parts for term in part.terms]
+    if not single or not any(term.differences for term in terms) or not _has_few_for_a_weight(candidate):
+        return ()
+    pair = sorted(sizes, key=lambda dim: (sizes[dim], dim))[-2:]
+    columns = tuple(dim for dim in sorted(output) if dim not in pair)
+    others = candidate.sum.space - {*columns}
+    weights = [factor.expression.dims for term in terms for factor in term.factors if factor.centre is None]
+    return columns if any(others <= dims for dims in weights) else ()
+
+
+def _has_few_for_a_weight(candidate: Candidate) -> bool:
+    if any(part.square is not None for part in candidate.parts):
+        return False
+    sizes = sorted(candidate.sum.sizes.values())
+    return prod(sizes) <= _FEW_FOR_A_WEIGHT * prod(sizes[-2:])
+
+
+def by_column(candidate: Candidate, columns: tuple[int, ...], at: Callable[[dict[int, int]], Tensor]) -> ir.Value:
+    """The candidate's sum. at: the formula where some dimensions have one index each, on the others."""
+    sizes, output = candidate.sum.sizes, candidate.sum.output
+    others = sorted(candidate.sum.space - {*columns})
+    kept = [dim for dim in others if dim in output]
+
+    def column(indices: tuple[int, ...]) -> ir.Value:
+        terms = repeated(at(dict(zip(columns, indices, strict=True))), others, sizes)
+        total = summed(Tensor(terms, tuple(others)), output).value
+        kind = build.with_shape(build.tensor_of(total), [*(sizes[dim] for dim in kept), 1])
+        return stablehlo.reshape(kind, total)
+
+    made = [column(indices) for indices in product(*(range(sizes[dim]) for dim in columns))]
+    joined = stablehlo.concatenate(made, len(kept))
+    dims = (*kept, *columns)
+    kind = build.with_shape(build.tensor_of(joined), [sizes[dim] for dim in dims])
+    value = joined if len(columns) == 1 else stablehlo.reshape(kind, joined)
+    return repeated(Tensor(value, dims), tuple(sorted(output)), sizes)
