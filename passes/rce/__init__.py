@@ -2,7 +2,7 @@
 
     reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
     broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
-    first k of sort(x)        ->   top_k(x, k)
+    first k of sort(x)        ->   top_k(x, k)         select(p, select(p, x, y), z)   ->   select(p, x, z)
 
 Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero.
 Refuses nothing and says nothing: what does not fit stays. Terminates: every rewrite lowers the number of ops, or keeps
@@ -31,6 +31,7 @@ from .parts import (
     slice_of_slice,
 )
 from .reduces import reduce_of_broadcast, reduce_of_reshape, reduce_of_units
+from .selects import select_of_select
 from .shapes import (
     broadcast_of_broadcast,
     broadcast_of_reshape,
@@ -63,6 +64,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "stablehlo.reduce": (reduce_of_units, reduce_of_reshape, reduce_of_broadcast),
     "stablehlo.reshape": (same_reshape, reshape_of_reshape),
     "stablehlo.reverse": (same_reverse, reverse_of_reverse),
+    "stablehlo.select": (select_of_select,),
     "stablehlo.slice": (same_slice, slice_of_slice, slice_of_pad, slice_of_sort),
     "stablehlo.transpose": (same_transpose, transpose_of_transpose, transpose_of_broadcast, transpose_of_units),
 }

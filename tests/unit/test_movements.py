@@ -76,7 +76,7 @@ class Program:
         name = self.choose.choice(list(self.shapes)[-6:])
         shape = self.shapes[name]
         steps = [self.reshape, self.transpose, self.broadcast, self.slice, self.reverse, self.pad, self.concatenate]
-        steps += [self.reduce, self.reduce, self.elementwise, self.elementwise, self.dot, self.dot]
+        steps += [self.reduce, self.reduce, self.elementwise, self.elementwise, self.dot, self.dot, self.select]
         self.choose.choice(steps)(name, shape)
 
     def reshape(self, name: str, shape: Shape) -> None:
@@ -155,6 +155,20 @@ class Program:
         other = self.choose.choice(partners)
         op = self.choose.choice(["add", "multiply", "maximum", "subtract"])
         self.add(shape, f"stablehlo.{op} %{name}, %{other} : {kind(shape)}")
+
+    def select(self, name: str, shape: Shape) -> None:
+        """Two selects, of which the second reads the first on either side, by its predicate or by another one."""
+        other = self.choose.choice([each for each, size in self.shapes.items() if size == shape])
+        mask = kind(shape, "i1")
+        predicates = [f"p{len(self.lines)}", f"p{len(self.lines) + 1}"]
+        for predicate, direction in zip(predicates, ("LT", "GE"), strict=True):
+            compared = f"stablehlo.compare {direction}, %{name}, %{other} : ({kind(shape)}, {kind(shape)}) -> {mask}"
+            self.lines.append(f"%{predicate} = {compared}")
+        self.add(shape, f"stablehlo.select %{predicates[0]}, %{name}, %{other} : {mask}, {kind(shape)}")
+        sides = [list(self.shapes)[-1], other]
+        self.choose.shuffle(sides)
+        predicate = self.choose.choice(predicates)
+        self.add(shape, f"stablehlo.select %{predicate}, %{sides[0]}, %{sides[1]} : {mask}, {kind(shape)}")
 
     def dot(self, name: str, shape: Shape) -> None:
         other = self.choose.choice(list(self.shapes))

@@ -15,6 +15,7 @@ from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from ..regions.growth import grow, is_seam
+from ..regions.libraries import without_calls
 from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
@@ -85,6 +86,7 @@ class _Chooser:
         if region.joined is not None:
             self.give_up(region, self.hopeless[region.joined])
             return
+        region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless)
         loops = find_loops(self.graph, region, self.is_big, self.work)
         if isinstance(loops, Refusal):
             self.share(region, dict.fromkeys(region.mappings, loops))

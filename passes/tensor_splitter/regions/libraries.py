@@ -1,0 +1,83 @@
+"""Calls of a library at the end of a region, which are better made once: in its tiles they would copy a big operand.
+
+    loop: x[:, i] = solve(l, l^T b[:, i])     ->     loop: y[:, i] = l^T b[:, i]     x = solve(l, y), over y
+
+A library reads a matrix in an order of its own. Where another op of the loop reads the same matrix, XLA keeps it in one
+of the two orders and copies all of it in every trip; and every trip reads all of it for a few columns. What the call
+makes is as big as what it is made from, lies in the same buffer and stays unsplit either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.traits import Trait
+from exla_opt.remarks import Reason
+
+from ..graph import Graph, Node
+from .growth import grow
+from .region import Region
+
+
+def without_calls(
+    graph: Graph,
+    region: Region,
+    is_big: Callable[[int], bool],
+    allowed: Callable[[Node, Factor], bool],
+    hopeless: Container[tuple[int, DimMapping]],
+) -> Region:
+    """The region as far as it goes without such calls; itself where there are none. The others are those of `grow`."""
+    calls = calls_at_end(graph, region, is_big)
+    if not calls or region.seed in {value for call in calls for value in graph.nodes[call].results}:
+        return region
+    shorter = grow(
+        graph,
+        region.seed,
+        region.mappings[region.seed],
+        is_big,
+        lambda node, factor: node.position not in calls and allowed(node, factor),
+        hopeless,
+    )
+    for call in calls:
+        reason = f"it is needed whole: {graph.nodes[call].name} would take longer in slices, and no less memory"
+        shorter.blocked[call] = Reason("EX104", reason)
+    return region if shorter.joined is not None else shorter
+
+
+def calls_at_end(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> frozenset[int]:
+    """The positions of the region's calls that are better made behind its loops."""
+    return frozenset(
+        position
+        for position in region.tiled
+        if Trait.LIBRARY in graph.nodes[position].traits
+        and _overwrites(graph, region, graph.nodes[position], is_big)
+        and _shares_matrix(graph, region, graph.nodes[position], is_big)
+    )
+
+
+def _overwrites(graph: Graph, region: Region, node: Node, is_big: Callable[[int], bool]) -> bool:
+    """Whether the op alone reads a big tensor, and makes one of the same type that nobody reads in slices."""
+    tensors, cut = graph.tensors, region.tiled[node.position].operands
+    if len(node.results) != 1 or any(user in region.tiled for user, _ in tensors[node.results[0]].users):
+        return False
+    return any(
+        mapping is not None
+        and is_big(value)
+        and tensors[value].type == tensors[node.results[0]].type
+        and len(tensors[value].users) == 1
+        and tensors[value].producer in region.tiled
+        for value, mapping in zip(node.operands, cut, strict=True)
+    )
+
+
+def _shares_matrix(graph: Graph, region: Region, node: Node, is_big: Callable[[int], bool]) -> bool:
+    """Whether every tile reads all of a big tensor, of which another op of the region reads all as well."""
+    cut = region.tiled[node.position].operands
+    unsplit = [value for value, mapping in zip(node.operands, cut, strict=True) if mapping is None and is_big(value)]
+    return any(
+        user != node.position and user in region.tiled and region.tiled[user].operands[index] is None
+        for value in unsplit
+        for user, index in graph.tensors[value].users
+        if index >= 0
+    )
