@@ -4,10 +4,10 @@
     after:   a while over blocks, which carries %b: %b_i becomes solve(%l_ii, %b_i - sum_k %l_ik %b_k)
 
 XLA:CPU uses blocks too, with copies of half of the matrix, and of all right-hand sides where
-there are many. XLA:GPU has a library, for which it copies what is not column by column, the matrix too: its tiles are
-transposed instead. The sums are rounded in another order than XLA's, so with --no-reassociate nothing is done. Leaves
-alone batches of several matrices, complex and narrow floats, matrices XLA solves at once, and what is not over the
-threshold.
+there are many. XLA:GPU has a library, for which it copies what is not column by column: where a loop has written the
+matrix, its tiles are transposed instead, and all else is left to the library. The sums are rounded in another order
+than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
+floats, matrices XLA solves at once, and what is not over the threshold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exla_opt.ir.attributes import boolean
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import has_discardable_attributes
+from exla_opt.ir.values import defining_op, has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
@@ -65,6 +65,8 @@ def _is_legal(op: ir.Operation, types: Types) -> bool:
 def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
     """Whether XLA's copies, of the matrix or of the right-hand sides, would be big."""
     kinds = [types.of(value) for value in op.operands]
+    if is_by_columns(options) and defining_op(op.operands[0], "stablehlo.while") is None:
+        return False  # only what a loop has written is row by row for sure: what cuSOLVER makes is by columns
     return kinds[0].shape[-1] > _SOLVED_AT_ONCE and max(kind.bytes for kind in kinds) > options.size_threshold
 
 
