@@ -27,9 +27,11 @@ def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
     readers = [use.owner.operation for use in value.uses]
     for op in readers:
         if op.name == "stablehlo.triangular_solve" and op.operands[0] == value:
-            _solve_with(op, matrix)
+            with op.location:
+                _solve_with(op, matrix)
         elif op.name == "stablehlo.dot_general":
-            _multiply_with(op, value, matrix)
+            with op.location:
+                _multiply_with(op, value, matrix)
         elif transpose_of(op.results[0]) == value:
             op.results[0].replace_all_uses_with(matrix)
             op.erase()
