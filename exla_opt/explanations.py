@@ -61,12 +61,12 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX009": Explanation(
         "factored block by block in the memory of the matrix",
-        "XLA:CPU computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
+        "XLA computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
         "blocks writes the factor over the matrix that it is made of.",
     ),
     "EX010": Explanation(
         "solved block by block in the memory of the right-hand sides",
-        "XLA:CPU solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
+        "XLA solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
         "sides. Now a loop over blocks writes the solution over the right-hand sides.",
     ),
     "EX101": Explanation(

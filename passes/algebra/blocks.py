@@ -15,9 +15,11 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import TensorType
+from exla_opt.options import Options
 
 # Longer blocks make products no faster (on two cores, 3,072 rows: blocks of 256 take 1.7 times as long as of 512).
-_LONGEST = 512
+# A GPU has more cores to fill, and a trip of a loop costs it as much as a small product; how much was not timed.
+_LONGEST = {"cpu": 512, "gpu": 2048}
 # A shorter block is not worth a trip, and where slices are small, one with a 256th of the matrix still takes little.
 _SHORTEST, _MOST_BLOCKS = 16, 16
 _FLOATS = ("f32", "f64")
@@ -39,9 +41,20 @@ def blocks_of(size: int, longest: int, least: int = 2) -> Blocks:
     return Blocks(length, *divmod(size, length))
 
 
-def longest_block(size: int, slice_bytes: int, element_bytes: int) -> int:
+def longest_block(size: int, options: Options, element_bytes: int) -> int:
     """The rows of a square tile of a matrix of `size` rows that takes no more bytes than one slice, or little."""
-    return min(max(isqrt(slice_bytes // element_bytes), size // _MOST_BLOCKS, _SHORTEST), _LONGEST)
+    longest = max(isqrt(options.slice_bytes // element_bytes), size // _MOST_BLOCKS, _SHORTEST)
+    return min(longest, _LONGEST[options.machine.kind])
+
+
+def is_solved_here(options: Options) -> bool:
+    """Whether big matrices may be factored block by block: what the compiler does is known, and sums may change."""
+    return options.machine.kind in _LONGEST and options.reassociate
+
+
+def is_by_columns(options: Options) -> bool:
+    """Whether the compiler hands triangular solves to a library that wants its tensors column by column."""
+    return options.machine.kind == "gpu"
 
 
 def is_one_real_matrix(kind: TensorType) -> bool:
@@ -102,11 +115,30 @@ def product(left: ir.Value, right: ir.Value, contracted: tuple[int, int]) -> ir.
 
 
 def solved(
-    matrix: ir.Value, sides: ir.Value, *, left: bool, lower: bool, transposed: bool, unit: bool = False
+    matrix: ir.Value,
+    sides: ir.Value,
+    *,
+    left: bool,
+    lower: bool,
+    transposed: bool,
+    by_columns: bool,
+    unit: bool = False,
 ) -> ir.Value:
-    """A triangular_solve."""
+    """A triangular_solve. by_columns: whether its compiler wants both tensors column by column, as cuBLAS does.
+
+    Then all is transposed, for what is read row by row is its transpose column by column. XLA would have the matrices
+    that these are tiles of column by column otherwise, and copy them before and behind the loop.
+    """
     how = stablehlo.TransposeAttr.get("TRANSPOSE" if transposed else "NO_TRANSPOSE")
-    return stablehlo.triangular_solve(matrix, sides, left, lower, unit, how)
+    if not by_columns:
+        return stablehlo.triangular_solve(matrix, sides, left, lower, unit, how)
+    made = stablehlo.triangular_solve(transpose(matrix), transpose(sides), not left, not lower, unit, how)
+    return transpose(made)
+
+
+def transpose(matrix: ir.Value) -> ir.Value:
+    """The transpose of a matrix."""
+    return stablehlo.transpose(matrix, ir.DenseI64ArrayAttr.get([1, 0]))
 
 
 def in_triangle(kind: ir.RankedTensorType, lower: bool) -> ir.Value:

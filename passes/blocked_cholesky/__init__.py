@@ -5,7 +5,8 @@
 
 XLA:CPU uses blocks too, but a second matrix and with copies of its parts: 2.29 matrices, where
 loops need one. Their result is zero in the other triangle, as XLA's is: where all that reads it selects the triangle,
-the selections go. A factor that does not exist is NaN, as XLA has it. For a CPU alone: others have a library for it.
+the selections go. A factor that does not exist is NaN, as XLA has it. XLA:GPU has no library for the op and does as
+XLA:CPU does. An upper factor that is written as the transpose of the lower one is computed as it is.
 The sums are rounded in another order than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of
 several matrices, complex and narrow floats, and what is not over the threshold.
 """
@@ -23,16 +24,26 @@ from exla_opt.ir.walk import walk_functions
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 
-from ..algebra.blocks import as_before, as_matrix, blocks_of, is_one_real_matrix, longest_block
+from ..algebra.blocks import (
+    as_before,
+    as_matrix,
+    blocks_of,
+    is_by_columns,
+    is_one_real_matrix,
+    is_solved_here,
+    longest_block,
+    transpose,
+)
 from .factor import Factor
 from .masks import drop_masks, is_masked
+from .transposes import read_untransposed, transpose_of
 
 NAME = "blocked-cholesky"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the factorisations of big matrices in `module`, in place; returns what was rewritten."""
-    if options.machine.kind != "cpu" or not options.reassociate:
+    if not is_solved_here(options):
         return []
     types = Types()
     factors = [op for op in walk_functions(module.operation) if op.name == "stablehlo.cholesky"]
@@ -59,14 +70,24 @@ def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
 def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     kind, lower = types.of(op.operands[0]), boolean(op, "lower")
     size, masked = kind.shape[-1], len(kind.shape) == 2 and is_masked(op.results[0], lower)
-    blocks = blocks_of(size, longest_block(size, options.slice_bytes, kind.element_bytes))
+    by_columns = is_by_columns(options)
+    blocks = blocks_of(size, longest_block(size, options, kind.element_bytes))
+    # The upper factor by way of the lower one is that of the transpose, transposed: the same numbers.
+    original = transpose_of(op.operands[0])
     with ir.InsertionPoint(op), op.location:
-        made = Factor(size, blocks, lower, masked).build(as_matrix(op.operands[0]))
-        result = as_before(made, op.results[0])
+        if original is None:
+            builder = Factor(size, blocks, lower, masked, by_columns)
+            factor = result = builder.build(as_matrix(op.operands[0]))
+        else:
+            factor = Factor(size, blocks, not lower, masked, by_columns).build(as_matrix(original))
+            result = transpose(factor)
+        result = as_before(result, op.results[0])
     op.results[0].replace_all_uses_with(result)
     op.erase()
     if masked:
         drop_masks(result, lower)
+    if original is not None and len(kind.shape) == 2:
+        read_untransposed(result, factor)
 
 
 def _passed(op: ir.Operation, types: Types) -> Remark:

@@ -19,12 +19,14 @@ class Factor:
 
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
     masked: whether a matrix without a factor becomes NaN in its triangle alone, or throughout, as XLA has it.
+    by_columns: whether triangular solves want their tensors column by column.
     """
 
     size: int
     blocks: Blocks
     lower: bool
     masked: bool
+    by_columns: bool
 
     def build(self, matrix: ir.Value) -> ir.Value:
         """The factor, with zeros in the other triangle; NaN if the matrix has none."""
@@ -75,7 +77,9 @@ class Factor:
         length = self.blocks.length
         diagonal = self.tile(matrix, column, length, column, length)
         sides = self.reduced(matrix, row, rows, column, length)
-        made = solved(diagonal, sides, left=not self.lower, lower=self.lower, transposed=True)
+        made = solved(
+            diagonal, sides, left=not self.lower, lower=self.lower, transposed=True, by_columns=self.by_columns
+        )
         opposite = build.zeros(build.with_shape(build.tensor_of(made), build.shape_of(made)[::-1]))
         return with_tile(with_tile(matrix, made, self.starts(row, column)), opposite, self.starts(column, row))
 

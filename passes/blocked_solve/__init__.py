@@ -4,9 +4,10 @@
     after:   a while over blocks, which carries %b: %b_i becomes solve(%l_ii, %b_i - sum_k %l_ik %b_k)
 
 XLA:CPU uses blocks too, with copies of half of the matrix, and of all right-hand sides where
-there are many. For a CPU alone: others have a library for it. The sums are rounded in another order than XLA's, so with
---no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow floats, matrices XLA
-solves at once, and what is not over the threshold.
+there are many. XLA:GPU has a library, for which it copies what is not column by column: where a loop has written the
+matrix, its tiles are transposed instead, and all else is left to the library. The sums are rounded in another order
+than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
+floats, matrices XLA solves at once, and what is not over the threshold.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ from exla_opt.ir.attributes import boolean
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import has_discardable_attributes
+from exla_opt.ir.values import defining_op, has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 
-from ..algebra.blocks import as_before, as_matrix, blocks_of, is_one_real_matrix, longest_block
+from ..algebra.blocks import (
+    as_before,
+    as_matrix,
+    blocks_of,
+    is_by_columns,
+    is_one_real_matrix,
+    is_solved_here,
+    longest_block,
+)
 from .solve import Solve
 
 NAME = "blocked-solve"
@@ -32,7 +41,7 @@ _SOLVED_AT_ONCE = 128
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the triangular solves with big tensors in `module`, in place; returns what was rewritten."""
-    if options.machine.kind != "cpu" or not options.reassociate:
+    if not is_solved_here(options):
         return []
     types = Types()
     solves = [op for op in walk_functions(module.operation) if op.name == "stablehlo.triangular_solve"]
@@ -56,12 +65,14 @@ def _is_legal(op: ir.Operation, types: Types) -> bool:
 def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
     """Whether XLA's copies, of the matrix or of the right-hand sides, would be big."""
     kinds = [types.of(value) for value in op.operands]
+    if is_by_columns(options) and defining_op(op.operands[0], "stablehlo.while") is None:
+        return False  # only what a loop has written is row by row for sure: what cuSOLVER makes is by columns
     return kinds[0].shape[-1] > _SOLVED_AT_ONCE and max(kind.bytes for kind in kinds) > options.size_threshold
 
 
 def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     kind, left = types.of(op.operands[0]), boolean(op, "left_side")
-    longest = longest_block(kind.shape[-1], options.slice_bytes, kind.element_bytes)
+    longest = longest_block(kind.shape[-1], options, kind.element_bytes)
     others = types.of(op.operands[1]).shape[-1 if left else -2]
     with ir.InsertionPoint(op), op.location:
         solve = Solve(
@@ -72,6 +83,7 @@ def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
             lower=boolean(op, "lower"),
             transposed="NO_TRANSPOSE" not in str(op.attributes["transpose_a"]),
             unit=boolean(op, "unit_diagonal"),
+            by_columns=is_by_columns(options),
         )
         result = as_before(solve.build(as_matrix(op.operands[1])), op.results[0])
     op.results[0].replace_all_uses_with(result)

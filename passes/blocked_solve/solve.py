@@ -17,6 +17,7 @@ class Solve:
     """Builds op(a) x = b, or x op(a) = b where `left` is false, some right-hand sides at a time.
 
     blocks: of the rows and columns of a. sides: of the right-hand sides. lower, transposed, unit: as in the op.
+    by_columns: whether triangular solves want their tensors column by column.
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
     """
 
@@ -27,6 +28,7 @@ class Solve:
     lower: bool
     transposed: bool
     unit: bool
+    by_columns: bool
 
     @property
     def is_forward(self) -> bool:
@@ -68,7 +70,15 @@ class Solve:
                 known = self.part(x, end, self.blocks.rest, place, width)
                 made = self.without(made, known, number, length, end, self.blocks.rest)
         diagonal = tile_of(self.matrix, [times(number, self.blocks.length)] * 2, (length, length))
-        made = solved(diagonal, made, left=self.left, lower=self.lower, transposed=self.transposed, unit=self.unit)
+        made = solved(
+            diagonal,
+            made,
+            left=self.left,
+            lower=self.lower,
+            transposed=self.transposed,
+            unit=self.unit,
+            by_columns=self.by_columns,
+        )
         return with_tile(x, made, self.starts(number, place))
 
     def starts(self, number: ir.Value, place: ir.Value) -> list[ir.Value]:

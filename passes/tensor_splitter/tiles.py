@@ -65,8 +65,9 @@ class Tiles:
             value = tile
         key = (number, mapping, wanted)
         if key not in self.slices:
+            made_here = self.generated(number, mapping) if wanted == _OWN else None
             source = self.carried.get(number, value)
-            self.slices[key] = self.slice_of(source, mapping, wanted)
+            self.slices[key] = made_here or self.slice_of(source, mapping, wanted)
         return self.slices[key]
 
     def extent_of(self, tiled: TiledOp, index: int) -> Extent:
@@ -93,6 +94,18 @@ class Tiles:
         low, high = (each * mapping.inner for each in wanted)
         fill = build.zeros(build.with_shape(build.tensor_of(source), []))
         return read_padded(source, mapping.dim, place, length, (low, high, 0), fill)
+
+    def generated(self, number: int, mapping: DimMapping) -> ir.Value | None:
+        """A slice of what is made of nothing, as an iota along both dimensions is: the loop would capture all of it."""
+        producer = self.graph.tensors[number].producer
+        if producer == OUTSIDE or Trait.GENERATES not in self.graph.nodes[producer].traits:
+            return None
+        node, length = self.graph.nodes[producer], self.run.tile * mapping.inner
+        for factor in node.rule.factors:
+            [made] = factor.results
+            if made is not None and made.dim == mapping.dim and made.inner == 1:
+                return tiling.build_tile(node.op, factor, [], self.position_in(mapping), [], [(0, length)])[0]
+        return None
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
         """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
