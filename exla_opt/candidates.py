@@ -18,7 +18,7 @@ _SMALLEST_SLICE = 2**14
 # How often the slices are halved at most; the real limit is nearly always met within a few.
 _HALVINGS = 12
 # What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
-_PARTS = (64, 256)
+_PARTS = (64, 256, 1024, 4096)
 
 
 def candidates(unsplit: Memory, options: Options, limit: int) -> Iterator[Options]:

@@ -15,8 +15,8 @@ from jaxlib.mlir import ir
 from exla_opt.candidates import candidates
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.write import serialise
-from exla_opt.memory.peak import Memory, predict
-from exla_opt.memory.timeline import read_timeline
+from exla_opt.memory.peak import Memory
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark
@@ -71,12 +71,18 @@ class Fit:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What one pair of sizes gives. measured: the peak by the compiler, None as long as it has not been asked."""
+    """What one pair of sizes gives.
+
+    large: the bytes that no smaller sizes save as long as they split nothing more: arguments, results, and the tensors
+    over the threshold that are alive at the peak. measured: the peak by the compiler, None as long as it has not been
+    asked.
+    """
 
     module: ir.Module
     outcome: Outcome
     options: Options
     predicted: Memory
+    large: int
     measured: int | None = None
 
     @property
@@ -115,6 +121,8 @@ def fit(
     tried(found.options, found.peak)
     if not search.fits(found) and _SPLITTER in names:
         for sizes in candidates(found.predicted, options, limit):
+            if search.is_stuck_above(sizes):
+                continue
             found = search.attempt(sizes)
             tried(found.options, found.peak)
             if search.fits(found):
@@ -168,11 +176,20 @@ class _Search:
         module = copy_of(self.module)
         rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
         outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
-        found = _Attempt(module, outcome, sizes, predict(module, sizes.machine))
+        timeline = read_timeline(module, sizes.machine)
+        found = _Attempt(module, outcome, sizes, timeline.memory, _large(timeline, sizes))
         self.attempts.append(found)
         if found.predicted_with(self.ratio) <= _ACCURACY * self.limit:
             self.compile(found)
         return found
+
+    def is_stuck_above(self, sizes: Options) -> bool:
+        """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much by itself."""
+        above = [found for found in self.attempts if found.options.size_threshold > sizes.size_threshold]
+        if len(above) < 2:
+            return False
+        before, last = sorted(above, key=lambda found: -found.options.size_threshold)[-2:]
+        return last.large > _ACCURACY * self.limit and last.predicted.peak >= before.predicted.peak
 
     def fits(self, found: _Attempt) -> bool:
         """Whether it is within the limit, as the compiler says where there is one."""
@@ -219,6 +236,12 @@ class _Search:
 
     def _least_measured(self) -> _Attempt:
         return min((found for found in self.attempts if found.measured is not None), key=lambda found: found.peak)
+
+
+def _large(timeline: Timeline, options: Options) -> int:
+    held = timeline.memory.peak - timeline.memory.temp
+    alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
+    return held + sum(tensor.bytes for tensor in alive if tensor.bytes > options.size_threshold)
 
 
 def _largest_slices(attempts: Sequence[_Attempt]) -> _Attempt:

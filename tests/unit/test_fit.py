@@ -308,6 +308,22 @@ def test_the_last_bytes_are_not_bought_with_tiny_slices() -> None:
     assert not found.fits and found.options.slice_bytes == max(about) > min(about)
 
 
+def test_smaller_sizes_are_left_out_where_the_peak_is_of_what_they_do_not_split() -> None:
+    """A sort of all differences: no slice is small enough, and a few attempts say so."""
+    vector = jax.ShapeDtypeStruct((4000,), jnp.float32)
+
+    def summed(x: Any, y: Any) -> Any:
+        return (jnp.sort((x[:, None] + y).reshape(-1)) * jnp.exp(x[:, None] - y).reshape(-1)).sum()
+
+    module = parse_module(
+        "f", str(jax.jit(summed).lower(vector, vector).compiler_ir("stablehlo")).encode(), new_context()
+    )
+    tried: list[int] = []
+    found = fit(module.module, DEFAULT_PASSES, Options(), 10**7, tried=lambda sizes, _: tried.append(sizes.slice_bytes))
+    assert not found.fits and found.peak > 64_000_000
+    assert len(tried) <= 3
+
+
 def held(
     function: Callable[..., Any],
     *arguments: jax.ShapeDtypeStruct,
