@@ -6,7 +6,7 @@ of the others fits, the compiler says. Without a compiler, what is predicted and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.candidates import candidates
 from exla_opt.ir.rewrite import copy_of
+from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import Timeline, read_timeline
@@ -31,6 +32,8 @@ _SPLITTER = "tensor-splitter"
 _COMPILED = 3
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
+# But for what XLA copies for a library's calls in loops.
+_ACCURACY_WITH_CALLS = 1.5
 # What a remark with this code is about is not what holds the memory, though both are of one type and line.
 _NEVER_IN_MEMORY = "EX101"
 # Where nothing fits, so much more memory is as good.
@@ -120,7 +123,7 @@ def fit(
     found = search.attempt(replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None))
     tried(found.options, found.peak)
     if not search.fits(found) and _SPLITTER in names:
-        for sizes in candidates(found.predicted, options, limit):
+        for sizes in search.structures(candidates(found.predicted, options, limit)):
             if search.is_stuck_above(sizes):
                 continue
             found = search.attempt(sizes)
@@ -179,9 +182,19 @@ class _Search:
         timeline = read_timeline(module, sizes.machine)
         found = _Attempt(module, outcome, sizes, timeline.memory, _large(timeline, sizes))
         self.attempts.append(found)
-        if found.predicted_with(self.ratio) <= _ACCURACY * self.limit:
+        if found.predicted_with(self.ratio) <= _ACCURACY * self.limit or (
+            sizes.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit
+        ):
             self.compile(found)
         return found
+
+    def structures(self, candidates: Iterable[Options]) -> Iterator[Options]:
+        """Each of the sizes, and once more for the other place of a library's calls where the module has any."""
+        has_calls = bool(inside_out(self.module, "stablehlo.custom_call"))
+        for sizes in candidates:
+            yield sizes
+            if has_calls and self.attempts[-1].options == sizes:
+                yield replace(sizes, calls_in_loops=True)
 
     def is_stuck_above(self, sizes: Options) -> bool:
         """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much by itself."""

@@ -21,6 +21,7 @@ class Options:
     chain_cost: what the order of a product of matrices should lower: operations, the bytes of its largest intermediate
     tensor, or operations unless that tensor is big.
     machine: what the program is meant for: its memory and its time are those that count.
+    calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
     """
 
     size_threshold: int = 10**9
@@ -29,6 +30,7 @@ class Options:
     op_rules: tuple[tuple[str, str], ...] = ()
     chain_cost: ChainCost = "both"
     machine: Machine = CPU
+    calls_in_loops: bool = False
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:

@@ -86,7 +86,8 @@ class _Chooser:
         if region.joined is not None:
             self.give_up(region, self.hopeless[region.joined])
             return
-        region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless)
+        if not self.options.calls_in_loops:
+            region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless)
         loops = find_loops(self.graph, region, self.is_big, self.work)
         if isinstance(loops, Refusal):
             self.share(region, dict.fromkeys(region.mappings, loops))

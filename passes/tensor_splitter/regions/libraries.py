@@ -4,7 +4,8 @@
 
 A library reads a matrix in an order of its own. Where another op of the loop reads the same matrix, XLA keeps it in one
 of the two orders and copies all of it in every trip; and every trip reads all of it for a few columns. What the call
-makes is as big as what it is made from, lies in the same buffer and stays unsplit either way.
+makes is as big as what it is made from, lies in the same buffer and stays unsplit either way. Yet XLA may need one copy
+more, to turn what the loop writes into the library's order: a search for a memory limit tries both.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def without_calls(
         hopeless,
     )
     for call in calls:
-        reason = f"it is needed whole: {graph.nodes[call].name} would take longer in slices, and no less memory"
+        reason = f"it is needed whole: {graph.nodes[call].name} would take longer in slices"
         shorter.blocked[call] = Reason("EX104", reason)
     return region if shorter.joined is not None else shorter
 
