@@ -69,6 +69,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "XLA solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
         "sides. Now a loop over blocks writes the solution over the right-hand sides.",
     ),
+    "EX011": Explanation(
+        "not summed again: a sum before it is the same",
+        "A symmetric tensor, as the kernel matrix of one set of points and the weights of its gradient, was summed "
+        "along one dimension and along the other, which is the same. Now it is summed once; of an antisymmetric one "
+        "the other sum is the negative.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

@@ -22,6 +22,7 @@ from exla_opt.passes import (
     order_statistics,
     rce,
     reshape_sinker,
+    symmetric_sums,
     tensor_splitter,
 )
 from exla_opt.remarks import Remark
@@ -35,6 +36,7 @@ PASSES: dict[str, PassFunction] = {
     "rce": rce.run,
     "euclidean-distance": euclidean_distance.run,
     "matrix-chain-order": matrix_chain_order.run,
+    "symmetric-sums": symmetric_sums.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
     "blocked-cholesky": blocked_cholesky.run,
@@ -50,6 +52,7 @@ DEFAULT_PASSES = (
     "rce",
     "euclidean-distance",
     "matrix-chain-order",
+    "symmetric-sums",  # behind all that make sums of what is big
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
     "blocked-cholesky",

@@ -1,4 +1,4 @@
-"""Sums of repeated tensors and diagonals of products: what euclidean-distance and matrix-chain-order look for."""
+"""Sums of repeated tensors, diagonals of products, sums in two directions: what the passes of algebra look for."""
 
 from __future__ import annotations
 
@@ -150,4 +150,36 @@ def _column(b: Builder, n: int) -> Value:
     return emit.broadcast(b, count, (n, 1), [0]) if b.chance(0.5) else emit.reshape(b, count, (n, 1))
 
 
-DISTANCES = ((distances, 4), (repeated_product, 2), (diagonal, 1.5))
+def both_ways(b: Builder, x: Value) -> list[Value]:
+    """Sums along either dimension of a matrix of pairs of one vector's elements, which may be symmetric."""
+    if x.dtype == "i1" or dtypes.is_complex(x.dtype):
+        return []
+    n = b.rng.choice(b.sizes)
+    vector = small(b, (n,), x.dtype)
+    sides = [_scaled(b, emit.broadcast(b, vector, (n, n), [dim])) for dim in (0, 1)]
+    pairs = emit.binary(b, b.rng.choice(("subtract", "subtract", "add", "multiply", "maximum")), *sides)
+    for _ in range(b.rng.randint(0, 2)):
+        change = b.rng.choice((_squared, _scaled, _oriented))
+        pairs = change(b, pairs)
+    if b.chance(0.3):
+        pairs = _weighed(b, pairs, [b.rng.choice((0, 1))], 2)
+    if b.chance(0.3):
+        row, column = (emit.iota(b, (n, n), "i32", dim) for dim in (0, 1))
+        mask = emit.compare(b, row, column, b.rng.choice(("EQ", "NE", "LT", "GE")))
+        pairs = emit.select(b, mask, pairs, b.splat((n, n), x.dtype, 0))
+    if b.chance(0.5):
+        return [emit.reduce(b, pairs, "add", [dim]) for dim in (0, 1)]
+    factor = small(b, (n, b.rng.choice((1, 2, 3))), x.dtype)
+    return [emit.dot(b, pairs, factor, ([], []), ([dim], [0])) for dim in (0, 1)]
+
+
+def _oriented(b: Builder, x: Value) -> Value:
+    """x, as another op sees it for which its sign matters, or does not."""
+    if dtypes.is_unsigned(x.dtype):
+        return x
+    if dtypes.is_float(x.dtype) and b.chance(0.5):
+        return emit.mapped(b, "stablehlo.tanh", [x], 1)
+    return emit.mapped(b, f"stablehlo.{b.rng.choice(('abs', 'negate', 'sign'))}", [x], x.size, integral=True)
+
+
+DISTANCES = ((distances, 4), (repeated_product, 2), (diagonal, 1.5), (both_ways, 1))
