@@ -10,7 +10,13 @@
 // CHECK: remark: {{.*}} factored block by block in the memory of the matrix
 
 func.func @main(%x: tensor<200x200xf32>, %y: tensor<200x3xf32>) -> (tensor<200x3xf32>, tensor<200x200xf32>) {
-  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<200x200xf32>) -> tensor<200x200xf32>
+  %squares = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+  %i = stablehlo.iota dim = 0 : tensor<200x200xi32>
+  %j = stablehlo.iota dim = 1 : tensor<200x200xi32>
+  %e = stablehlo.compare EQ, %i, %j, SIGNED : (tensor<200x200xi32>, tensor<200x200xi32>) -> tensor<200x200xi1>
+  %one = stablehlo.convert %e : (tensor<200x200xi1>) -> tensor<200x200xf32>
+  %k = stablehlo.add %squares, %one : tensor<200x200xf32>
+  %t = stablehlo.transpose %k, dims = [1, 0] : (tensor<200x200xf32>) -> tensor<200x200xf32>
   %l = stablehlo.cholesky %t, lower = true : tensor<200x200xf32>
   %u = stablehlo.transpose %l, dims = [1, 0] : (tensor<200x200xf32>) -> tensor<200x200xf32>
   %p = stablehlo.dot_general %l, %y, contracting_dims = [0] x [0] : (tensor<200x200xf32>, tensor<200x3xf32>) -> tensor<200x3xf32>
