@@ -10,6 +10,7 @@
 // CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  euclidean-distance
 // CHECK-NEXT: %)  matrix-chain-order
+// CHECK-NEXT: %)  symmetric-sums
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  loop-residuals
 // CHECK-NEXT: %)  blocked-cholesky
