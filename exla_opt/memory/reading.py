@@ -62,13 +62,16 @@ def read_numbered(
     sunk: Sequence[ir.Value] = (),
     orders: Orders | None = None,
     constants: Constants | None = None,
+    is_deep: bool = True,
 ) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself.
 
     sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
-    constants: what is known of the tensors around it.
+    constants: what is known of the tensors around it. is_deep: whether the blocks of control flow are read as well: what
+    a CPU fuses around them does not depend on these.
     """
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
+    reader.is_deep = is_deep or not reader.is_cpu
     for value in sunk:
         reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
@@ -103,6 +106,7 @@ class _Reader:
         self.repeated: dict[int, tuple[int, ...]] = {}
         self.products: dict[int, Product] = {}
         self.reductions: dict[int, ir.Operation] = {}
+        self.is_deep = True
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -274,7 +278,8 @@ class _Reader:
             del captured[value]
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
         orders = orders_inside(builder, blocks[0], self.machine) if is_loop and self.is_gpu else {}
-        read = [read_numbered(block, self.types, self.machine, sunk, orders, self.constants) for block in blocks]
+        deep = blocks if self.is_deep else []
+        read = [read_numbered(block, self.types, self.machine, sunk, orders, self.constants) for block in deep]
         number = builder.number
         copies = copies_before(builder, op, orders)
         captures = tuple(copies.get(value, value) for value in captures)

@@ -97,7 +97,7 @@ def body_of(
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     """The tensors of a block that the machine is expected to write to memory, if only in wider numbers."""
-    block, number = read_numbered(graph.block, graph.types, machine)
+    block, number = read_numbered(graph.block, graph.types, machine, is_deep=False)
     written = fuse(block, machine).tensors()
     return {
         value
@@ -116,7 +116,7 @@ def work_of(
 
     only: the positions that are asked for. any_shape: as in `seconds_of_ops`.
     """
-    planned = PlannedBlock(graph, machine)
+    planned = PlannedBlock(graph, machine, lambda bodies: 0)
     positions: list[int] = []
     for node in graph.nodes[:-1]:
         if only is None or node.position in only:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from operator import is_
 
@@ -62,8 +63,16 @@ class _Chooser:
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
-        self.work = work_of(graph, options.machine)
-        self.overlapping = OverlappingPlans(graph, options, self.is_big, self.allowed, self.work)
+
+    @cached_property
+    def work(self) -> dict[int, float]:
+        """By position, the seconds of the arithmetic of the block's ops: in most blocks nobody asks."""
+        return work_of(self.graph, self.options.machine)
+
+    @cached_property
+    def overlapping(self) -> OverlappingPlans:
+        """The plans whose tiles overlap."""
+        return OverlappingPlans(self.graph, self.options, self.is_big, self.allowed, self.work)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
