@@ -67,19 +67,14 @@ def read_numbered(
     """As `read_block`, and the number of every tensor in the block itself.
 
     sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
-    constants: what is known of the tensors around it. is_deep: whether the blocks of control flow are read as well: what
-    a CPU fuses around them does not depend on these.
+    constants: what is known of the tensors around it. is_deep: whether the blocks of control flow are read as well:
+    what a CPU fuses around them does not depend on these.
     """
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
     reader.is_deep = is_deep or not reader.is_cpu
     for value in sunk:
         reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
-
-
-def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
-    """The results that are written over arguments, and those."""
-    return {block.returned[result]: block.arguments[place] for place, result in aliased_results(function).items()}
 
 
 class _Reader:
@@ -137,7 +132,8 @@ class _Reader:
         if self.is_gpu:
             rewrite_for_gpu(builder, block, self.products, self.reductions, self.is_function)
         if self.is_function:
-            made.donated = _donated(block.owner.operation, made)
+            places = aliased_results(block.owner.operation).items()
+            made.donated = {made.returned[result]: made.arguments[place] for place, result in places}
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 

@@ -80,7 +80,7 @@ class Graph:
     the splitter made itself. types: of all tensors of the module. overwritten: the tensors returned that take the
     place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations,
     bodies, inside: what the memory model has read of the nodes, of the blocks of control flow, and found out about
-    these when they are cut.
+    these when they are cut. work: the seconds of the arithmetic of the nodes, as `plans.body.work_of` finds them.
     """
 
     block: ir.Block
@@ -95,6 +95,7 @@ class Graph:
     operations: dict[int, Operation | None] = field(default_factory=dict)
     bodies: dict[int, Bodies] = field(default_factory=dict)
     inside: dict[Hashable, CutBodies] = field(default_factory=dict)
+    work: dict[bool, dict[int, float | None]] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:

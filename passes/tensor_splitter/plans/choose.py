@@ -21,7 +21,7 @@ from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
-from .body import MOST_SLICES_ALIVE, work_of, written_tensors
+from .body import MOST_SLICES_ALIVE, WorkOf, written_tensors
 from .overlapping import OverlappingPlans
 from .plan import Plan, make_plan
 from .selection import Selection, candidate_mappings, join_plans
@@ -62,12 +62,8 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
+        self.work = WorkOf(graph, options.machine)
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
-
-    @cached_property
-    def work(self) -> dict[int, float]:
-        """By position, the seconds of the arithmetic of the block's ops: in most blocks nobody asks."""
-        return work_of(self.graph, self.options.machine)
 
     @cached_property
     def overlapping(self) -> OverlappingPlans:
