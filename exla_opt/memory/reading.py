@@ -16,7 +16,7 @@ from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.traits import Trait, traits_of
@@ -67,8 +67,7 @@ def read_numbered(
     """As `read_block`, and the number of every tensor in the block itself.
 
     sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
-    constants: what is known of the tensors around it. is_deep: whether the blocks of control flow are read as well:
-    what a CPU fuses around them does not depend on these.
+    constants: what is known of the tensors around it. is_deep: False where only a CPU's fusion is asked for.
     """
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
     reader.is_deep = is_deep or not reader.is_cpu
@@ -211,7 +210,7 @@ class _Reader:
         elif expand(builder, op, made, self.machine, self.is_function):
             return
         if len(op.regions):
-            made = replace(made, captures=builder.all_of(captured_values(op)))
+            made = replace(made, captures=builder.all_of(self.types.captured(op)))
         if (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
         if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
@@ -268,7 +267,7 @@ class _Reader:
         places = live_places(op) if is_loop and (self.is_cpu or self.is_gpu) else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
-        captured = dict.fromkeys(captured_values(op))
+        captured = dict.fromkeys(self.types.captured(op))
         sunk = [value for value in captured if is_loop and value in self.constants.number]
         for value in sunk:
             del captured[value]

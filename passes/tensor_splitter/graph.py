@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import captured_values, operands_of
+from exla_opt.ir.walk import operands_of
 from exla_opt.memory.block import Operation
 from exla_opt.memory.tiles import Bodies, CutBodies
 from exla_opt.ops.factor import lay_factor
@@ -179,7 +179,7 @@ class _Reader:
             position = len(nodes)
             operands = tuple([tensor(value) for value in op.operands])
             own = len(operands)
-            captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
+            captures = tuple([tensor(value) for value in self.types.captured(op)]) if len(op.regions) else ()
             if Trait.CONTROL_FLOW in traits_of(name):
                 operands, captures = operands + captures, ()
             for capture in captures:
