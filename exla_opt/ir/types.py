@@ -7,6 +7,8 @@ from math import prod
 
 from jaxlib.mlir import ir
 
+from .walk import captured_values
+
 _FLOAT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 _ELEMENT_BITS = {**_FLOAT_BITS, "tf32": 32, "index": 64}
 
@@ -29,10 +31,11 @@ class TensorType:
 
 
 class Types:
-    """Tensor types by MLIR type, each read once."""
+    """Tensor types by MLIR type, each read once; and what the regions of ops capture, while no op changes."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Type, TensorType] = {}
+        self._captured: dict[ir.Block, list[ir.Value]] = {}
 
     def of(self, value: ir.Value) -> TensorType:
         """The tensor type of a value; a shape of () and 0 bytes for what is no static tensor."""
@@ -40,6 +43,14 @@ class Types:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = _read_type(key)
+        return found
+
+    def captured(self, op: ir.Operation) -> list[ir.Value]:
+        """As `captured_values` of an op with regions; every reader of a block asks for it, and of the blocks around."""
+        key = op.regions[0].blocks[0]
+        found = self._captured.get(key)
+        if found is None:
+            found = self._captured[key] = captured_values(op)
         return found
 
 

@@ -90,8 +90,7 @@ def operations_of(block: ir.Block) -> list[ir.Operation]:
 
 def terminator(block: ir.Block) -> ir.Operation:
     """The op that ends the block."""
-    *_, last = block.operations
-    return last.operation
+    return block.operations[-1].operation
 
 
 def captured_values(op: ir.Operation) -> list[ir.Value]:

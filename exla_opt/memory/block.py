@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 from jaxlib.mlir import ir
 
@@ -131,6 +132,9 @@ def is_short(op: Operation, machine: Machine) -> bool:
 
 def fuses(op: Operation) -> bool:
     """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
-    if Trait.IN_PLACE in op.traits:
-        return False
-    return bool(op.traits & _FUSED)
+    return _fuses(op.traits)
+
+
+@cache
+def _fuses(traits: Trait) -> bool:
+    return Trait.IN_PLACE not in traits and bool(traits & _FUSED)

@@ -35,6 +35,8 @@ _LIBRARY = frozenset(
 )
 # How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
+# Which operands an op takes in.
+_NONE, _ALL, _WRITTEN = 0, 1, 2
 
 Uses = list[tuple[int, int]]
 
@@ -42,7 +44,9 @@ Uses = list[tuple[int, int]]
 class Greedy:
     """Decides which ops of a block are written, and what each kernel reads.
 
-    absorbs, fusible: the ops, by position (and operand), that take in what they read, and that are taken in.
+    takes: which operands each op takes in: none, all, or what it writes in place. fusible, light, expensive, pointwise:
+    the ops that are taken in, that may be computed twice, that may not, and that go element by element. uses: how each
+    op uses the elements of its first operand and of the others.
     """
 
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], fusible: Sequence[bool]):
@@ -51,6 +55,11 @@ class Greedy:
         self.machine = machine
         self.producer = producer
         self.fusible = [able and not joins_alone(op) for able, op in zip(fusible, block.ops, strict=True)]
+        self.takes = [_takes(op, machine) for op in block.ops]
+        self.expensive = [is_expensive(op) for op in block.ops]
+        self.pointwise = [Trait.POINTWISE in op.traits for op in block.ops]
+        self.uses = [_uses(op, straight) for op, straight in zip(block.ops, self.pointwise, strict=True)]
+        self.light = [able and self.is_light(op) for able, op in zip(self.fusible, block.ops, strict=True)]
         returned = set(block.returned)
         self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
         self.readers: list[set[int]] = [set() for _ in self.ops]
@@ -77,20 +86,16 @@ class Greedy:
             if value in self.producer:
                 self.readers[self.producer[value]].discard(position)
 
-    def absorbs(self, op: Operation, index: int) -> bool:
+    def absorbs(self, position: int, index: int) -> bool:
         """Whether the producer of this operand may become a part of its reader."""
-        if op.name == "dynamic_update_slice":
-            return index == 1
-        if joins_alone(op):
-            return False
-        if op.name == "reduce":
-            return is_short(op, self.machine)
-        return fuses(op)
+        takes = self.takes[position]
+        return takes == _ALL or (takes == _WRITTEN and index == 1)
 
     def grow(self, root: int) -> None:
         """Take producers into the kernel of `root`, the one that stands last first."""
         ops, producer = self.ops, self.producer
         members = {root}
+        last = root
         kind: dict[int, int] = {}  # how the kernel uses the elements of each tensor that it reads
         copies = {root: 1}
         indexed: dict[int, set[int]] = {}  # the members that compute an index into a tensor
@@ -100,16 +105,17 @@ class Greedy:
 
         def take(position: int, own: int, straight: bool) -> None:
             op = ops[position]
-            straight = straight and Trait.POINTWISE in op.traits
+            straight = straight and self.pointwise[position]
+            first, others = self.uses[position]
             for value in op.captures:
                 read[value] = False
             for index, value in enumerate(op.operands):
-                use = max(own, _use(op, index))
-                kind[value] = _together(kind[value], use) if value in kind else use
+                use = others if index else first
+                kind[value] = max(kind.get(value, own), own, use)
                 read[value] = read.get(value, True) and straight
                 indexed.setdefault(value, set()).update(self.indexers(position, index, indexers[position]))
                 source = producer.get(value)
-                if source is not None and source not in members and self.absorbs(op, index):
+                if source is not None and source not in members and self.absorbs(position, index):
                     heappush(waiting, -source)
 
         take(root, _IN_PLACE, True)
@@ -128,16 +134,17 @@ class Greedy:
             others = len(self.readers[position]) > 1 or self.stays[position]
             if others and (len(members) > _LARGE_KERNEL):
                 continue
-            if is_expensive(op) and (others or kind[value] == _REUSED):
+            if self.expensive[position] and (others or kind[value] == _REUSED):
                 continue
-            if self.reads_what_is_updated(op, self.ops[root]):
+            if self.reads_what_is_updated(position, ops[root]):
                 continue
-            if not self.absorbed_everywhere(members, position, value):
+            if not self.absorbed_everywhere(last, value):
                 continue
             number = sum(copies[user if user >= 0 else (-1 - user) // _MOST_JOINED] for user in indexed[value])
             if len(members) > 1 and self.is_too_much_code(op, number, copies):
                 continue
             members.add(position)
+            last = max(last, position)
             copies[position] = number
             indexers[position] = indexed[value]
             take(position, kind[value], read.pop(value))
@@ -169,19 +176,19 @@ class Greedy:
             return True
         return number > _MOST_COPIES
 
-    def reads_what_is_updated(self, op: Operation, root: Operation) -> bool:
+    def reads_what_is_updated(self, position: int, root: Operation) -> bool:
         """Whether a kernel that updates a tensor in place would read other elements of it."""
-        if root.name != "dynamic_update_slice" or Trait.POINTWISE in op.traits or root.operands[0] not in op.operands:
+        op = self.ops[position]
+        if root.name != "dynamic_update_slice" or self.pointwise[position] or root.operands[0] not in op.operands:
             return False
         return not (op.name == "dynamic_slice" and op.operands[1:] == root.operands[2:])
 
-    def absorbed_everywhere(self, members: set[int], position: int, value: int) -> bool:
-        """Whether each op of the kernel that reads the tensor can take its producer in."""
-        root = max(members)
+    def absorbed_everywhere(self, root: int, value: int) -> bool:
+        """Whether each op of a kernel, whose last is `root`, can take in the producer of a tensor that it reads."""
         # Only the root itself may be an op that does not take in all that it reads.
         op = self.ops[root]
         return value not in op.captures and all(
-            self.absorbs(op, index) for index, operand in enumerate(op.operands) if operand == value
+            self.absorbs(root, index) for index, operand in enumerate(op.operands) if operand == value
         )
 
     def find_alone(self) -> list[bool]:
@@ -190,13 +197,11 @@ class Greedy:
         for position, op in enumerate(self.ops):
             for value in dict.fromkeys((*op.operands, *op.captures)):
                 source = self.producer.get(value)
-                if source is None or alone[source] or not self.fusible[source] or self.is_light(self.ops[source]):
+                if source is None or alone[source] or not self.fusible[source] or self.light[source]:
                     continue
                 alone[source] = not self.fuses_on_all_ways(source, position, alone)
-        for position, op in enumerate(self.ops):
-            if self.stays[position] and self.fusible[position] and not self.is_light(op):
-                alone[position] = True
-        return alone
+        kept = zip(self.stays, self.fusible, self.light, strict=True)
+        return [own or (stays and able and not light) for own, (stays, able, light) in zip(alone, kept, strict=True)]
 
     def is_light(self, op: Operation) -> bool:
         """Whether computing the op twice reads hardly more than reading it: one tensor of its rank, or small ones."""
@@ -218,10 +223,12 @@ class Greedy:
         """Whether the one may be taken into the other, taken by themselves."""
         op = self.ops[reader]
         indices = [index for index, value in enumerate(op.operands) if self.producer.get(value) == source]
-        if not self.fusible[source] or not indices or not all(self.absorbs(op, index) for index in indices):
+        if not self.fusible[source] or not indices or not all(self.absorbs(reader, index) for index in indices):
             return False
-        if is_expensive(self.ops[source]):
-            return len(self.readers[source]) == 1 and all(_use(op, index) != _REUSED for index in indices)
+        if self.expensive[source]:
+            first, others = self.uses[reader]
+            once = all((others if index else first) != _REUSED for index in indices)
+            return len(self.readers[source]) == 1 and once
         return True
 
     def fuses_on_all_ways(self, source: int, reader: int, alone: Sequence[bool]) -> bool:
@@ -265,21 +272,27 @@ def is_expensive(op: Operation) -> bool:
 
 
 def _rank(shape: Sequence[int]) -> int:
-    return sum(size != 1 for size in shape)
+    return len(shape) - shape.count(1)
 
 
 def _is_tensor_constant(op: Operation) -> bool:
     return op.name == "constant"
 
 
-def _use(op: Operation, index: int) -> int:
-    if Trait.POINTWISE in op.traits:
-        return _IN_PLACE
-    if op.name == "broadcast_in_dim" or (op.name == "pad" and index > 0):
-        return _REUSED
-    return _MOVED
+def _uses(op: Operation, straight: bool) -> tuple[int, int]:
+    """How the op uses the elements of its first operand and of the others; of several uses the larger one counts."""
+    if straight:
+        return _IN_PLACE, _IN_PLACE
+    if op.name == "broadcast_in_dim":
+        return _REUSED, _REUSED
+    return _MOVED, _REUSED if op.name == "pad" else _MOVED
 
 
-def _together(one: int, other: int) -> int:
-    """How two uses of the same elements use them."""
-    return max(one, other)
+def _takes(op: Operation, machine: Machine) -> int:
+    """Which producers of its operands may become a part of an op."""
+    if op.name == "dynamic_update_slice":
+        return _WRITTEN
+    if joins_alone(op):
+        return _NONE
+    able = is_short(op, machine) if op.name == "reduce" else fuses(op)
+    return _ALL if able else _NONE

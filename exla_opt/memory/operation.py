@@ -13,7 +13,7 @@ from jaxlib.version import __version__ as jaxlib_release
 from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import captured_values, operations_of
+from exla_opt.ir.walk import operations_of
 from exla_opt.ops.reducers import is_identity
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
@@ -164,7 +164,7 @@ def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: 
 
 def widened_before(loop: ir.Operation, types: Types, machine: Machine) -> set[ir.Value]:
     """What a loop captures and reads slices of, in a type that XLA:CPU cannot slice: it widens all of it beforehand."""
-    narrow = {value for value in captured_values(loop) if moved_type(types.of(value).dtype, machine)}
+    narrow = {value for value in types.captured(loop) if moved_type(types.of(value).dtype, machine)}
     read: set[ir.Value] = set()
     stack = [block for region in loop.regions for block in region.blocks] if narrow else []
     while stack:

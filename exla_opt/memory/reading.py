@@ -16,7 +16,7 @@ from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import CONTROL_FLOW, captured_values
+from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.traits import Trait, traits_of
@@ -62,21 +62,18 @@ def read_numbered(
     sunk: Sequence[ir.Value] = (),
     orders: Orders | None = None,
     constants: Constants | None = None,
+    is_deep: bool = True,
 ) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself.
 
     sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
-    constants: what is known of the tensors around it.
+    constants: what is known of the tensors around it. is_deep: False where only a CPU's fusion is asked for.
     """
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
+    reader.is_deep = is_deep or not reader.is_cpu
     for value in sunk:
         reader.builder.add_splat(value)
     return reader.read(block), reader.builder.number
-
-
-def _donated(function: ir.Operation, block: Block) -> dict[int, int]:
-    """The results that are written over arguments, and those."""
-    return {block.returned[result]: block.arguments[place] for place, result in aliased_results(function).items()}
 
 
 class _Reader:
@@ -103,6 +100,7 @@ class _Reader:
         self.repeated: dict[int, tuple[int, ...]] = {}
         self.products: dict[int, Product] = {}
         self.reductions: dict[int, ir.Operation] = {}
+        self.is_deep = True
 
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
@@ -133,7 +131,8 @@ class _Reader:
         if self.is_gpu:
             rewrite_for_gpu(builder, block, self.products, self.reductions, self.is_function)
         if self.is_function:
-            made.donated = _donated(block.owner.operation, made)
+            places = aliased_results(block.owner.operation).items()
+            made.donated = {made.returned[result]: made.arguments[place] for place, result in places}
         made.viewed = ({number[value] for value in self.views} | builder.viewed) - builder.plain
         return made
 
@@ -211,7 +210,7 @@ class _Reader:
         elif expand(builder, op, made, self.machine, self.is_function):
             return
         if len(op.regions):
-            made = replace(made, captures=builder.all_of(captured_values(op)))
+            made = replace(made, captures=builder.all_of(self.types.captured(op)))
         if (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
         if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
@@ -268,13 +267,14 @@ class _Reader:
         places = live_places(op) if is_loop and (self.is_cpu or self.is_gpu) else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
         # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
-        captured = dict.fromkeys(captured_values(op))
+        captured = dict.fromkeys(self.types.captured(op))
         sunk = [value for value in captured if is_loop and value in self.constants.number]
         for value in sunk:
             del captured[value]
         captures = tuple(value for value in builder.all_of(captured) if self.repeated.get(value) != ())
         orders = orders_inside(builder, blocks[0], self.machine) if is_loop and self.is_gpu else {}
-        read = [read_numbered(block, self.types, self.machine, sunk, orders, self.constants) for block in blocks]
+        deep = blocks if self.is_deep else []
+        read = [read_numbered(block, self.types, self.machine, sunk, orders, self.constants) for block in deep]
         number = builder.number
         copies = copies_before(builder, op, orders)
         captures = tuple(copies.get(value, value) for value in captures)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jaxlib.mlir import ir
-
-from exla_opt.ir.walk import captured_values
 
 from .block_flow import BlockFlow, Refused
 from .block_search import BlockSearch
 from .factor import DimMapping, LaidFactor
 
 
-def finish(search: BlockSearch, needed_outside: set[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
+def finish(search: BlockSearch, needed_outside: Collection[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
     """What the block becomes, and the values from outside and arguments that it needs unsplit.
 
     needed_outside: those that something else needs so. Raises Refused if one of all these exists in slices alone.
     """
+    content = search.content
     returned = tuple(
         state if isinstance(state := search.returned.get(index, search.states.get(value)), DimMapping) else None
-        for index, value in enumerate(search.ops[-1].operands)
+        for index, value in enumerate(content.operands[-1])
     )
     demanded: set[tuple[ir.Value, DimMapping | None]] = {(value, None) for value in needed_outside}
 
@@ -31,15 +30,14 @@ def finish(search: BlockSearch, needed_outside: set[ir.Value]) -> tuple[BlockFlo
     tiles: dict[int, tuple[LaidFactor, ...]] = {}
     held: dict[int, tuple[tuple[int, DimMapping | None], ...]] = {}
     plain: set[int] = set()
-    demand(search.ops[-1].operands, returned)
-    for place in range(len(search.ops) - 2, -1, -1):
-        op = search.ops[place]
-        results = list(op.results)
+    demand(content.operands[-1], returned)
+    for place in range(len(content.ops) - 2, -1, -1):
+        operands, results = content.operands[place], content.results[place]
         if place in search.held:
             unsplit = {(index, None): None for index, result in enumerate(results) if (result, None) in demanded}
             cut = [(index, mapping) for index, mapping in search.held[place] if (results[index], mapping) in demanded]
             held[place] = tuple(dict.fromkeys([*cut, *unsplit]))
-            demand([op.operands[index] for index, _ in held[place]], [mapping for _, mapping in held[place]])
+            demand([operands[index] for index, _ in held[place]], [mapping for _, mapping in held[place]])
             continue
         covered: set[tuple[ir.Value, DimMapping | None]] = set()
         for laid in reversed(dict.fromkeys(search.tiles.get(place, ()))):  # the last of control flow cuts most
@@ -47,21 +45,24 @@ def finish(search: BlockSearch, needed_outside: set[ir.Value]) -> tuple[BlockFlo
             if demanded & made - covered:
                 covered |= made
                 tiles[place] = (*tiles.get(place, ()), laid)
-                demand(search.values_of(place, op), laid.operands)
+                demand(operands, laid.operands)
         if place not in search.cut_only and any((result, None) in demanded for result in results):
             plain.add(place)
-            values = [*op.operands, *(captured_values(op) if len(op.regions) else ())]
-            demand(values, [None] * len(values))
+            demanded.update((value, None) for value in content.read[place])
     needed = {value for value, mapping in demanded if mapping is None}
     if any(isinstance(search.states.get(value), DimMapping) for value in needed):
         raise Refused("a value that is cut is needed unsplit as well")
     cut_values = {value: mapping for value, mapping in search.forms | search.made if value not in needed}
     cut_values |= {value: state for value, state in search.states.items() if isinstance(state, DimMapping)}
-    return BlockFlow(tiles, held, frozenset(plain), returned, cut_values, search.place), needed
+    return BlockFlow(tiles, held, frozenset(plain), returned, cut_values, content.place), needed
 
 
 def _has_form(search: BlockSearch, value: ir.Value, mapping: DimMapping) -> bool:
     """Whether there is a tile of the value that nobody has to cut from it."""
     if search.states.get(value) == mapping or (value, mapping) in search.made:
         return True
-    return value not in search.place and value.owner != search.block and len(search.captured.get(value, ())) == 1
+    return (
+        value not in search.content.place
+        and value.owner != search.content.block
+        and len(search.captured.get(value, ())) == 1
+    )

@@ -13,63 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import captured_values, operations_of, walk
-
+from .block_content import AsksFactor, Content
 from .block_flow import BARRIER, ControlFactor, Partial, Refused, State
 from .factor import DimMapping, Factor, Kind, LaidFactor, OpRule, lay_factor
 from .partial_sums import adds_up, is_zero, linear_operands
 from .traits import Trait, traits_of
 
 
-class AsksFactor(Protocol):
-    """The rule of control flow, asked by a block around it."""
-
-    @property
-    def values(self) -> list[ir.Value]:
-        """The op's operands, and what its blocks capture behind them."""
-
-    def factor_from(
-        self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
-    ) -> ControlFactor:
-        """The factor with which operands, captured ones included, and results are in these states. Raises Refused."""
-
-
-def number_ops(block: ir.Block, first: int) -> tuple[list[int], int]:
-    """The numbers of a block's ops in the order of `walk`, the first being `first`, and the number behind them all."""
-    numbers = []
-    for op in operations_of(block):
-        numbers.append(first)
-        first += 1 + sum(1 for region in op.regions for inner in region.blocks for _ in walk(inner)) * (
-            Trait.CONTROL_FLOW in traits_of(op.name)
-        )
-    return numbers, first
-
-
 @dataclass(slots=True)
 class BlockSearch:
     """One walk over a block; see the note above.
 
-    rules, numbers: the rules of the module's ops, and which of them are those of the block's. states: what comes in cut
-    or as a partial sum. returned: by place, what the block must return cut, or as a partial sum. length: how many
-    indices are cut. joined: the arguments that are found to be cut, or partial sums, as well. captured: how captured
-    values are read in slices. held: by the place of a barrier, what it holds in the tile: the numbers of its operands,
-    and how they are cut.
+    rules: those of the module's ops. states: what comes in cut or as a partial sum. returned: by place, what the block
+    must return cut, or as a partial sum. length: how many indices are cut. joined: the arguments that are found to be
+    cut, or partial sums, as well. captured: how captured values are read in slices. held: by the place of a barrier,
+    what it holds in the tile: the numbers of its operands, and how they are cut.
     """
 
-    block: ir.Block
+    content: Content
     rules: Sequence[OpRule]
-    numbers: Sequence[int]
     length: int
     states: dict[ir.Value, State]
     returned: Mapping[int, State]
     joined: dict[ir.Value, State] = field(default_factory=dict)
     captured: dict[ir.Value, set[DimMapping]] = field(default_factory=dict)
-    ops: list[ir.Operation] = field(default_factory=list)
-    place: dict[ir.Value, int] = field(default_factory=dict)
     tiles: dict[int, list[LaidFactor]] = field(default_factory=dict)
     forms: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
     made: set[tuple[ir.Value, DimMapping]] = field(default_factory=set)
@@ -78,13 +49,13 @@ class BlockSearch:
 
     def run(self) -> list[State | None]:
         """Follow what is cut to the end of the block; the states of what it returns. Raises Refused."""
-        self.ops = operations_of(self.block)
-        self.place = {result: place for place, op in enumerate(self.ops) for result in op.results}
-        for place, op in enumerate(self.ops[:-1]):
-            self.visit(place, op)
-        values = list(self.ops[-1].operands)
+        *ops, last = self.content.ops
+        for place, op in enumerate(ops):
+            if not self.states.keys().isdisjoint(self.content.read[place]):
+                self.visit(place, op)
+        values = self.content.operands[-1]
         for index, state in self.returned.items():
-            self.require(values[index], state, self.ops[-1])
+            self.require(values[index], state, last)
         return [self.returned.get(index, self.states.get(value)) for index, value in enumerate(values)]
 
     def require(self, value: ir.Value, state: State, op: ir.Operation) -> None:
@@ -98,13 +69,10 @@ class BlockSearch:
             raise Refused("what is cut comes back in another form than it went in", op)
 
     def visit(self, place: int, op: ir.Operation) -> None:
-        operands = self.values_of(place, op)
-        is_code = len(op.regions) and Trait.CONTROL_FLOW not in traits_of(op.name)
-        if is_code and not self.states.keys().isdisjoint(captured_values(op)):
+        operands, read = self.content.operands[place], self.content.read[place]
+        if not self.states.keys().isdisjoint(read[len(operands) :]):
             raise Refused(f"the code of {op.name} reads what is cut", op)
         states = {index: state for index, value in enumerate(operands) if (state := self.states.get(value)) is not None}
-        if not states:
-            return
         if op.name == BARRIER:
             self.pass_through(place, op, states)
         elif Trait.CONTROL_FLOW in traits_of(op.name):
@@ -113,12 +81,6 @@ class BlockSearch:
             self.sum(op, states)
         else:
             self.cut(place, op, states)
-
-    def values_of(self, place: int, op: ir.Operation) -> list[ir.Value]:
-        """The operands of an op of the block, those captured by control flow behind its own."""
-        if Trait.CONTROL_FLOW not in traits_of(op.name):
-            return list(op.operands)
-        return cast(AsksFactor, self.rules[self.numbers[place]]).values
 
     def pass_through(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
         """A barrier: every result is as its operand."""
@@ -130,11 +92,11 @@ class BlockSearch:
         """Note what a barrier holds in the tile: one barrier holds all of it."""
         self.held.setdefault(place, {})[index, mapping] = None
         if mapping is not None:
-            self.made.add((self.ops[place].results[index], mapping))
+            self.made.add((self.content.ops[place].results[index], mapping))
 
     def enter(self, place: int, op: ir.Operation, operands: Sequence[ir.Value], states: Mapping[int, State]) -> None:
         """Control flow, which is cut as its blocks are."""
-        rule = cast(AsksFactor, self.rules[self.numbers[place]])
+        rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
         factor = rule.factor_from(states, self.length)
         self.add_tile(place, op, LaidFactor(factor, 1, 0, factor.operands, factor.results))
         for index in factor.summed:
@@ -160,7 +122,7 @@ class BlockSearch:
 
     def cut(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
         """An op on slices."""
-        rule = self.rules[self.numbers[place]]
+        rule = self.rules[self.content.numbers[place]]
         for index, state in states.items():
             assert isinstance(state, DimMapping)
             laid = self.lay(rule.at_operand(index, state.dim, state.inner), index, state)
@@ -190,10 +152,14 @@ class BlockSearch:
         """Note how an op that depends on what is cut is cut, and what it reads in slices."""
         self.tiles.setdefault(place, []).append(laid)
         self.cut_only.add(place)
-        self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
-        for value, mapping in zip(self.values_of(place, op), laid.operands, strict=True):
+        self.note_made(place, laid)
+        for value, mapping in zip(self.content.operands[place], laid.operands, strict=True):
             if mapping is not None and value not in self.states:
                 self.want(value, mapping)
+
+    def note_made(self, place: int, laid: LaidFactor) -> None:
+        made = zip(self.content.results[place], laid.results, strict=True)
+        self.made.update((result, mapping) for result, mapping in made if mapping is not None)
 
     def want(self, value: ir.Value, mapping: DimMapping) -> None:
         """A value that does not depend on what is cut, and is read in slices."""
@@ -203,15 +169,15 @@ class BlockSearch:
             if form in self.forms or self.states.get(value) == mapping:
                 continue
             self.forms.add(form)
-            place = self.place.get(value)
-            if place is None and value.owner == self.block:
+            place = self.content.place.get(value)
+            if place is None and value.owner == self.content.block:
                 if value in self.states or self.joined.setdefault(value, mapping) != mapping:
                     raise Refused("a value that the loop carries is read in two different slices")
                 continue
             if place is None:
                 self.captured.setdefault(value, set()).add(mapping)
                 continue
-            op, index = self.ops[place], ir.OpResult(value).result_number
+            op, index = self.content.ops[place], ir.OpResult(value).result_number
             if op.name == BARRIER:
                 self.hold(place, index, mapping)
                 queue.append((op.operands[index], mapping))
@@ -220,14 +186,15 @@ class BlockSearch:
             if laid is None:
                 continue  # a slice is cut from it
             self.tiles.setdefault(place, []).append(laid)
-            self.made.update((r, m) for r, m in zip(op.results, laid.results, strict=True) if m is not None)
-            queue += [(v, m) for v, m in zip(self.values_of(place, op), laid.operands, strict=True) if m is not None]
+            self.note_made(place, laid)
+            read = self.content.operands[place]
+            queue += [(v, m) for v, m in zip(read, laid.operands, strict=True) if m is not None]
 
     def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
         """How an op that depends on nothing cut may compute a tile alone, or what is cut already one more result."""
         if place in self.cut_only:
             return self.extended(place, index, mapping)
-        found = self.rules[self.numbers[place]].at_result(index, mapping.dim, mapping.inner)
+        found = self.rules[self.content.numbers[place]].at_result(index, mapping.dim, mapping.inner)
         laid = self.lay(found, index, mapping, of_result=True)
         if laid is None or laid.factor.kind is not Kind.INDEPENDENT or laid.factor.summed:
             return None
@@ -236,10 +203,10 @@ class BlockSearch:
     def extended(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
         """How control flow that is cut already may give one more of its results in slices."""
         before = self.tiles[place][-1]
-        rule = self.rules[self.numbers[place]]
+        rule = self.rules[self.content.numbers[place]]
         if not isinstance(before.factor, ControlFactor):
             return None
-        values = enumerate(self.values_of(place, self.ops[place]))
+        values = enumerate(self.content.operands[place])
         states = {number: state for number, value in values if (state := self.states.get(value)) is not None}
         results = {number: own for number, own in enumerate(before.results) if own is not None}
         try:
@@ -253,12 +220,12 @@ class BlockSearch:
         """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear."""
         if is_zero(value) or self.states.get(value) is Partial.SUM:
             return
-        if value.owner == self.block:
+        if value.owner == self.content.block:
             if value in self.states or self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
                 raise Refused("a value that the loop carries is both cut and summed", op)
             return
-        place = self.place.get(value)
-        source = None if place is None else self.ops[place]
+        place = self.content.place.get(value)
+        source = None if place is None else self.content.ops[place]
         if source is not None and source.name == "stablehlo.while":
             self.want_sum(source.operands[ir.OpResult(value).result_number], op)
             return
@@ -272,11 +239,11 @@ class BlockSearch:
 
     def add_up(self, place: int, value: ir.Value) -> bool:
         """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""
-        op = self.ops[place]
+        op = self.content.ops[place]
         is_read_once = len(list(value.uses)) == 1 and len(op.results) == 1
         if place in self.tiles or not is_read_once or Trait.CONTROL_FLOW in traits_of(op.name):
             return False
-        for factor in self.rules[self.numbers[place]].factors:
+        for factor in self.rules[self.content.numbers[place]].factors:
             index = next((index for index, own in enumerate(factor.operands) if own is not None), None)
             if index is None or factor.size != self.length or not adds_up(op, factor):
                 continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 from jaxlib.mlir import ir
 
@@ -20,9 +21,10 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.walk import captured_values, operands_of, operations_of, terminator, walk_regions
 from exla_opt.remarks import Reason
 
+from .block_content import Content, captured_values_of, count_ops, read_content
 from .block_finish import finish
 from .block_flow import ControlFactor, Partial, Refused, State
-from .block_search import BlockSearch, number_ops
+from .block_search import BlockSearch
 from .effects import has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule
 from .partial_sums import is_zero
@@ -52,6 +54,28 @@ class ControlRule(OpRule):
     def values(self) -> list[ir.Value]:
         """The op's operands, and what its blocks capture behind them."""
         return operands_of(self.op)
+
+    @cached_property
+    def contents(self) -> list[Content]:
+        """The blocks that are cut: the body of a loop, all of a branch."""
+        blocks = [region.blocks[0] for region in self.op.regions]
+        firsts = accumulate(map(count_ops, blocks[:-1]), initial=self.number + 1)
+        pairs = list(zip(blocks, firsts, strict=True))
+        return [read_content(block, first, self.rules) for block, first in pairs[self.op.name == _LOOP :]]
+
+    @cached_property
+    def tested(self) -> frozenset[ir.Value]:
+        """What the condition of a loop reads from outside."""
+        return frozenset(captured_values_of(self.op.regions[0].blocks[0]))
+
+    @cached_property
+    def effect(self) -> ir.Operation | None:
+        """An op inside that must happen once, or on all devices at a time: every tile runs the blocks again."""
+        for block in (block for region in self.op.regions for block in region.blocks):
+            for inner in walk_regions(block):
+                if has_side_effect(inner) or has_trait(inner, Trait.COLLECTIVE):
+                    return inner
+        return None
 
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
         """As of any op; an operand behind the op's own is a captured value."""
@@ -129,7 +153,8 @@ class ControlRule(OpRule):
         key = (frozenset(operands.items()), frozenset((results or {}).items()), length)
         if key not in self.found:
             try:
-                self.check_effects()
+                if self.effect is not None:
+                    raise Refused(f"{self.effect.name} must not be repeated for each slice", self.effect)
                 find = self.of_loop if self.op.name == _LOOP else self.of_branch
                 self.found[key] = find(operands, results or {}, length)
             except Refused as refused:
@@ -139,27 +164,21 @@ class ControlRule(OpRule):
             raise found
         return found
 
-    def check_effects(self) -> None:
-        """Every tile runs the blocks again: what must happen once, or on all devices at a time, must not be in them."""
-        for block in (block for region in self.op.regions for block in region.blocks):
-            for inner in walk_regions(block):
-                if has_side_effect(inner) or has_trait(inner, Trait.COLLECTIVE):
-                    raise Refused(f"{inner.name} must not be repeated for each slice", inner)
-
     def of_loop(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
         condition, body = (region.blocks[0] for region in self.op.regions)
         count = len(self.op.operands)
         carried = {index: state for index, state in operands.items() if index < count} | dict(results)
         values = self.values
         captured = {values[index]: state for index, state in operands.items() if index >= count}
-        numbers, _ = number_ops(body, number_ops(condition, self.number + 1)[1])
+        [content] = self.contents
         arguments = list(body.arguments)
-        tested = set(captured_values_of(condition))
         while True:
-            if not tested.isdisjoint(captured) or any(map(_is_read, (condition.arguments[index] for index in carried))):
+            if not self.tested.isdisjoint(captured) or any(
+                map(_is_read, (condition.arguments[index] for index in carried))
+            ):
                 raise Refused(_UNTIL_DONE)
             states = {arguments[index]: state for index, state in carried.items()} | captured
-            search = BlockSearch(body, self.rules, numbers, length, states, carried)
+            search = BlockSearch(content, self.rules, length, states, carried)
             try:
                 after = search.run()
             except Refused as refused:
@@ -173,7 +192,7 @@ class ControlRule(OpRule):
             if not joined:
                 break
             carried |= joined
-        flow, needed = finish(search, tested)
+        flow, needed = finish(search, self.tested)
         mappings = tuple(_mapping(carried.get(index)) for index in range(count))
         summed = tuple(sorted(index for index, state in carried.items() if isinstance(state, Partial)))
         return ControlFactor(
@@ -189,16 +208,14 @@ class ControlRule(OpRule):
     def of_branch(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
         if 0 in operands:
             raise Refused("which branch runs depends on what is cut")
-        blocks = [region.blocks[0] for region in self.op.regions]
         values = self.values
         captured = {values[index]: state for index, state in operands.items()}
         wanted = dict(results)
         while True:
-            first, searches = self.number + 1, []
+            searches = []
             joined: dict[int, State] = {}
-            for block in blocks:
-                numbers, first = number_ops(block, first)
-                search = BlockSearch(block, self.rules, numbers, length, dict(captured), wanted)
+            for content in self.contents:
+                search = BlockSearch(content, self.rules, length, dict(captured), wanted)
                 searches.append(search)
                 for index, state in enumerate(search.run()):
                     if state is not None and index not in wanted and joined.setdefault(index, state) != state:
@@ -219,16 +236,6 @@ class ControlRule(OpRule):
             summed=tuple(sorted(index for index, state in wanted.items() if isinstance(state, Partial))),
             flows=tuple(flow for flow, _ in finished),
         )
-
-
-def captured_values_of(block: ir.Block) -> list[ir.Value]:
-    """What a block reads from outside."""
-    inside: set[ir.Value] = set(block.arguments)
-    read: list[ir.Value] = []
-    for op in operations_of(block):
-        read += [*op.operands, *(captured_values(op) if len(op.regions) else ())]
-        inside.update(op.results)
-    return [value for value in read if value not in inside]
 
 
 def _is_tested(op: ir.Operation, condition: ir.Block, body: ir.Block) -> bool:
@@ -273,7 +280,7 @@ def _only_added(body: ir.Block, index: int, search: BlockSearch) -> bool:
         if len(uses) != 1:
             return False
         user = uses[0].owner.operation
-        place = search.place.get(user.results[0]) if len(user.results) else None
+        place = search.content.place.get(user.results[0]) if len(user.results) else None
         if place is None:
             return False
         if user.name == "stablehlo.add":

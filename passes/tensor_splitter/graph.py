@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import aliased_results
 from exla_opt.ir.types import TensorType, Types
-from exla_opt.ir.walk import captured_values, operands_of
+from exla_opt.ir.walk import operands_of
 from exla_opt.memory.block import Operation
 from exla_opt.memory.tiles import Bodies, CutBodies
 from exla_opt.ops.factor import lay_factor
@@ -80,7 +80,7 @@ class Graph:
     the splitter made itself. types: of all tensors of the module. overwritten: the tensors returned that take the
     place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations,
     bodies, inside: what the memory model has read of the nodes, of the blocks of control flow, and found out about
-    these when they are cut.
+    these when they are cut. work: the seconds of the arithmetic of the nodes, as `plans.body.work_of` finds them.
     """
 
     block: ir.Block
@@ -95,6 +95,7 @@ class Graph:
     operations: dict[int, Operation | None] = field(default_factory=dict)
     bodies: dict[int, Bodies] = field(default_factory=dict)
     inside: dict[Hashable, CutBodies] = field(default_factory=dict)
+    work: dict[bool, dict[int, float | None]] = field(default_factory=dict)
 
     @property
     def terminator(self) -> int:
@@ -178,7 +179,7 @@ class _Reader:
             position = len(nodes)
             operands = tuple([tensor(value) for value in op.operands])
             own = len(operands)
-            captures = tuple([tensor(value) for value in captured_values(op)]) if len(op.regions) else ()
+            captures = tuple([tensor(value) for value in self.types.captured(op)]) if len(op.regions) else ()
             if Trait.CONTROL_FLOW in traits_of(name):
                 operands, captures = operands + captures, ()
             for capture in captures:

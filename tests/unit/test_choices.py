@@ -8,12 +8,16 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.types import Types
 from exla_opt.ir.walk import all_blocks
+from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import CPU
+from exla_opt.memory.reading import read_numbered
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plans.allowance import Allowance
+from exla_opt.passes.tensor_splitter.plans.body import WorkOf, work_of
 from exla_opt.passes.tensor_splitter.plans.choices import Choices
 
 # Two loops, one inside the other; the inner one makes a big tensor and adds it up.
@@ -103,6 +107,29 @@ def test_what_is_known_of_a_captured_value_counts(module: ir.Module) -> None:
     )
     one.operation.attributes["value"] = value
     assert choices.text_of(inner, {}) != before
+
+
+def test_a_block_that_captures_nan_is_known_again() -> None:
+    text = _TEXT.replace("%none = stablehlo.constant dense<0.0>", "%none = stablehlo.constant dense<0x7FC00000>")
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        choices = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
+        before, after = choices.of(_graphs(module)), choices.of(_graphs(module))
+        assert any(choice.plans for choice in before)
+        assert all(one is other for one, other in zip(before, after, strict=True) if one.plans)
+
+
+def test_what_is_written_around_loops_is_found_without_a_look_inside(module: ir.Module) -> None:
+    outer, _ = _bodies(module)
+    deep, shallow = (fuse(read_numbered(outer, Types(), CPU, is_deep=each)[0], CPU) for each in (True, False))
+    assert any(op.bodies for op in deep.block.ops) and not any(op.bodies for op in shallow.block.ops)
+    assert deep.tensors() == shallow.tensors() and deep.inputs == shallow.inputs
+
+
+def test_work_is_the_same_op_by_op(module: ir.Module) -> None:
+    for one, other in zip(_graphs(module), _graphs(module), strict=True):
+        work = WorkOf(one, CPU)
+        assert len(work) and {position: work[position] for position in work} == work_of(other, CPU)
 
 
 def test_other_captures_are_a_reason_to_look_again(module: ir.Module) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
-from exla_opt.ir.walk import CONTROL_FLOW
 from exla_opt.memory.block import Operation
 from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
@@ -15,7 +14,7 @@ from exla_opt.ops.traits import Trait
 
 from ..graph import Graph
 from .plan import LoopPlan, Plan
-from .planned_block import PlannedBlock, bodies_of
+from .planned_block import PlannedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +73,10 @@ def run_planned(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_byt
         for loop in plan.loops:
             placed.setdefault(max(loop.stage.nodes), []).append(loop)
     dropped |= _made_of_nothing(graph, dropped | tiled)
-    planned = PlannedBlock(graph, machine)
+    planned = PlannedBlock(graph, machine, lambda bodies: bodies.bytes_once_cut(slice_bytes))
     for node in graph.nodes:
         if node.position not in dropped and node.position != graph.terminator:
             planned.add_node(node, {})
-            if node.name in CONTROL_FLOW:
-                scratch = bodies_of(graph, node, machine).bytes_once_cut(slice_bytes)
-                planned.ops[-1] = replace(planned.ops[-1], scratch=scratch)
         for loop in placed.get(node.position, ()):
             _add_loop(planned, graph, loop)
     planned.ops = _in_order(planned.ops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -97,7 +97,7 @@ def body_of(
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     """The tensors of a block that the machine is expected to write to memory, if only in wider numbers."""
-    block, number = read_numbered(graph.block, graph.types, machine)
+    block, number = read_numbered(graph.block, graph.types, machine, is_deep=False)
     written = fuse(block, machine).tensors()
     return {
         value
@@ -116,16 +116,38 @@ def work_of(
 
     only: the positions that are asked for. any_shape: as in `seconds_of_ops`.
     """
-    planned = PlannedBlock(graph, machine)
+    known = graph.work.setdefault(any_shape, {})
+    wanted = range(graph.terminator) if only is None else sorted(only)
+    planned = PlannedBlock(graph, machine, lambda bodies: 0)
     positions: list[int] = []
-    for node in graph.nodes[:-1]:
-        if only is None or node.position in only:
-            planned.add_node(node, {})
-            positions += [node.position] * (len(planned.ops) - len(positions))
-    seconds = seconds_of_ops(planned.block(()), machine, any_shape)
-    found = dict(zip(positions, seconds, strict=True))
-    loops = {position: graph.bodies[position] for position in positions if position in graph.bodies}
-    return found | {position: bodies.trips * bodies.arithmetic for position, bodies in loops.items()}
+    for position in wanted:
+        if position not in known:
+            known[position] = None
+            planned.add_node(graph.nodes[position], {})
+            positions += [position] * (len(planned.ops) - len(positions))
+    if positions:
+        known.update(zip(positions, seconds_of_ops(planned.block(()), machine, any_shape), strict=True))
+    for position in positions:
+        if (bodies := graph.bodies.get(position)) is not None:
+            known[position] = bodies.trips * bodies.arithmetic
+    return {position: seconds for position in wanted if (seconds := known[position]) is not None}
+
+
+class WorkOf(Mapping[int, float]):
+    """As `work_of` of all ops, each of which is looked at when it is asked for: not many are in any region."""
+
+    def __init__(self, graph: Graph, machine: Machine):
+        self.graph = graph
+        self.machine = machine
+
+    def __getitem__(self, position: int) -> float:
+        return work_of(self.graph, self.machine, (position,))[position]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(work_of(self.graph, self.machine))
+
+    def __len__(self) -> int:
+        return len(work_of(self.graph, self.machine))
 
 
 def body_work(body: Body, tile: int) -> float:

@@ -80,7 +80,8 @@ class Choices:
             if value not in numbers:
                 numbers[value] = len(numbers)
                 # A graph numbers what it reads, be it in a loop, where it is read first: so does the outline.
-                words.append(places[value] if value in places else (value.type, splat_value(value)))
+                # In words: no NaN is equal to itself, and zero is equal to minus zero.
+                words.append(places[value] if value in places else (value.type, repr(splat_value(value))))
             return numbers[value]
 
         for view in block.operations:

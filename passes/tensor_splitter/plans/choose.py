@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from operator import is_
 
@@ -20,7 +21,7 @@ from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
-from .body import MOST_SLICES_ALIVE, work_of, written_tensors
+from .body import MOST_SLICES_ALIVE, WorkOf, written_tensors
 from .overlapping import OverlappingPlans
 from .plan import Plan, make_plan
 from .selection import Selection, candidate_mappings, join_plans
@@ -61,9 +62,13 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
+        self.work = WorkOf(graph, options.machine)
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
-        self.work = work_of(graph, options.machine)
-        self.overlapping = OverlappingPlans(graph, options, self.is_big, self.allowed, self.work)
+
+    @cached_property
+    def overlapping(self) -> OverlappingPlans:
+        """The plans whose tiles overlap."""
+        return OverlappingPlans(self.graph, self.options, self.is_big, self.allowed, self.work)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""

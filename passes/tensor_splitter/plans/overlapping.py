@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exla_opt.ops.rules import DimMapping, Factor
@@ -27,7 +27,7 @@ class OverlappingPlans:
         options: Options,
         is_big: Callable[[int], bool],
         allowed: Callable[[Node, Factor], bool],
-        work: dict[int, float],
+        work: Mapping[int, float],
     ):
         self.graph = graph
         self.options = options

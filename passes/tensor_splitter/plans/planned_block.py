@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -21,20 +21,22 @@ from exla_opt.ops.traits import Trait, traits_of
 from ..graph import Graph, Node, TiledOp
 
 
-def operation_of(graph: Graph, node: Node, machine: Machine) -> Operation | None:
-    """The op as the memory model sees it, by the graph's numbers; None for one whose result is its operand's buffer."""
+def operation_of(graph: Graph, node: Node) -> Operation | None:
+    """The op as the memory model sees it, by the graph's numbers; None for one whose result is its operand's buffer.
+
+    What the bodies of control flow take is left out.
+    """
     if node.position not in graph.operations:
-        graph.operations[node.position] = _read_operation(graph, node, machine)
+        graph.operations[node.position] = _read_operation(graph, node)
     return graph.operations[node.position]
 
 
-def _read_operation(graph: Graph, node: Node, machine: Machine) -> Operation | None:
+def _read_operation(graph: Graph, node: Node) -> Operation | None:
     if not has_own_buffer(node.op, graph.types):
         return None
     if node.name in CONTROL_FLOW:
-        bodies = bodies_of(graph, node, machine)
-        made = Operation(node.name.rpartition(".")[2], node.traits, node.operands[: node.own], node.results)
-        return replace(made, captures=node.operands[node.own :], scratch=bodies.cost.bytes)
+        name, own = node.name.rpartition(".")[2], node.own
+        return Operation(name, node.traits, node.operands[:own], node.results, node.operands[own:])
     return replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
 
 
@@ -48,6 +50,11 @@ def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
     return graph.bodies[node.position]
 
 
+def _bytes_of(bodies: Bodies) -> int:
+    """What the bodies take as they are."""
+    return bodies.cost.bytes
+
+
 def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -> tuple[int, ...]:
     if mapping is None:
         return shape
@@ -59,12 +66,14 @@ class PlannedBlock:
 
     kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. longer: the indices
     that a tile has beside its own. inside, positions:
-    by the place of an op, the bodies of control flow that is cut, and its position in the graph.
+    by the place of an op, the bodies of control flow that is cut, and its position in the graph. scratch: the bytes
+    that the bodies of control flow take that is not cut.
     """
 
-    def __init__(self, graph: Graph, machine: Machine):
+    def __init__(self, graph: Graph, machine: Machine, scratch: Callable[[Bodies], int] = _bytes_of):
         self.graph = graph
         self.machine = machine
+        self.scratch = scratch
         self.ops: list[Operation] = []
         self.kinds: list[TensorType] = []
         self.mappings: list[DimMapping | None] = []
@@ -97,13 +106,14 @@ class PlannedBlock:
 
         tiled: how it is cut, if it is.
         """
-        made = operation_of(self.graph, node, self.machine)
+        made = operation_of(self.graph, node)
         read = [replaced[index] if index in replaced else self.of(value) for index, value in enumerate(node.operands)]
         if made is None:
             self.number.update(zip(node.results, read, strict=False))
             return
         results = tuple(map(self.of, made.results))
         own, captured = read[: node.own], read[node.own :] or [self.of(value) for value in made.captures]
+        scratch = made.scratch
         if tiled is not None and isinstance(tiled.factor, ControlFactor):
             bodies = bodies_of(self.graph, node, self.machine)
             key = (node.position, tiled.factor, tiled.scale)
@@ -111,6 +121,8 @@ class PlannedBlock:
                 self.graph.inside[key] = CutBodies(bodies, tiled.factor, tiled.scale)
             self.inside[len(self.ops)] = self.graph.inside[key]
             self.positions[len(self.ops)] = node.position
+        elif node.name in CONTROL_FLOW:
+            scratch = self.scratch(bodies_of(self.graph, node, self.machine))
         pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
         self.ops.append(
             replace(
@@ -118,7 +130,10 @@ class PlannedBlock:
                 operands=tuple(own[place % len(own)] for place in range(len(made.operands))),  # a square reads twice
                 captures=tuple(captured),
                 results=results,
-                narrow=frozenset(number for value, number in pairs if value in made.narrow),
+                narrow=frozenset(number for value, number in pairs if value in made.narrow)
+                if made.narrow
+                else made.narrow,
+                scratch=scratch,
             )
         )
 
