@@ -23,7 +23,10 @@ def transpose_of(value: ir.Value) -> ir.Value | None:
 
 
 def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
-    """Let products, triangular solves and transposes of `value`, the transpose of a square real `matrix`, read that."""
+    """Let products, triangular solves and transposes of `value`, the transpose of a square real `matrix`, read that.
+
+    Whoever else reads `value`, as the return of a function does, reads it as before.
+    """
     readers = [use.owner.operation for use in value.uses]
     for op in readers:
         if op.name == "stablehlo.triangular_solve" and op.operands[0] == value:
@@ -32,7 +35,7 @@ def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
         elif op.name == "stablehlo.dot_general":
             with op.location:
                 _multiply_with(op, value, matrix)
-        elif transpose_of(op.results[0]) == value:
+        elif op.name == "stablehlo.transpose" and transpose_of(op.results[0]) == value:
             op.results[0].replace_all_uses_with(matrix)
             op.erase()
 

@@ -67,9 +67,11 @@ def by_column(candidate: Candidate, columns: tuple[int, ...], at: Callable[[dict
     sizes, output = candidate.sum.sizes, candidate.sum.output
     others = sorted(candidate.sum.space - {*columns})
     kept = [dim for dim in others if dim in output]
+    # The formula may be of narrower numbers, which only the sum widens.
+    element = build.tensor_of(candidate.root.results[0]).element_type
 
     def column(indices: tuple[int, ...]) -> ir.Value:
-        terms = repeated(at(dict(zip(columns, indices, strict=True))), others, sizes)
+        terms = build.convert(repeated(at(dict(zip(columns, indices, strict=True))), others, sizes), element)
         total = summed(Tensor(terms, tuple(others)), output).value
         kind = build.with_shape(build.tensor_of(total), [*(sizes[dim] for dim in kept), 1])
         return stablehlo.reshape(kind, total)

@@ -148,6 +148,24 @@ def test_a_factor_of_the_transpose_is_that_of_the_matrix(lower: bool, how: str) 
     assert_same(text, matrix, 2e-3)
 
 
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_factor_of_the_transpose_may_be_returned(spoilt: bool) -> None:
+    """A return makes no result that could be the transpose; a sum reads the factor as it was."""
+    kind = "tensor<200x200xf32>"
+    text = f"""
+func.func @main(%k: {kind}) -> ({kind}, {kind}) {{
+  %t = stablehlo.transpose %k, dims = [1, 0] : ({kind}) -> {kind}
+  %l = stablehlo.cholesky %t, lower = true : {kind}
+  %s = stablehlo.add %l, %k : {kind}
+  return %l, %s : {kind}, {kind}
+}}"""
+    matrix = covariance(200)
+    matrix[150, 150] *= -1 if spoilt else 1
+    before, after = (run_program(program, [matrix]) for program in programs(text))
+    np.testing.assert_allclose(after, before, rtol=0, atol=PRECISION["f32"])
+    assert np.isnan(after[0]).any() == spoilt
+
+
 # row, column and number, of a size of 301: in a block in the middle, the first and the last; what has no factor.
 SPOILT = {
     "negative": (150, 150, -1.0),

@@ -329,6 +329,15 @@ def test_what_is_not_finite_stays_where_it_was() -> None:
     assert np.isinf(original[3, 0]) and np.isnan(original[5, 0]) and np.isinf(original[0, 7])
 
 
+def test_narrow_numbers_are_added_up_in_the_type_of_the_sum() -> None:
+    """As jax has it: bfloat16 is converted to float32 for the sum alone, where float64 is slow as well."""
+    before = export_program(Program("case", pushed, "100x3xbf16 80x3xbf16 100x80xbf16"))
+    after, (remark,) = rewrite(before, machine=GPU)
+    assert "added up for each of 3 elements" in remark.message
+    assert re.findall(r"reduce\(.*, tensor<(\w+)>\)", after) == 3 * ["f32"]
+    assert_equal_results(before, after)
+
+
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("width", [3, 30])
 def test_weights_that_differ_by_orders_of_magnitude(machine: Machine, width: int) -> None:
