@@ -197,8 +197,12 @@ class _Search:
                 yield replace(sizes, calls_in_loops=True)
 
     def is_stuck_above(self, sizes: Options) -> bool:
-        """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much by itself."""
-        above = [found for found in self.attempts if found.options.size_threshold > sizes.size_threshold]
+        """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much by itself.
+
+        Where a library's calls stand elsewhere, another program is split: that one says nothing of these sizes.
+        """
+        alike = [found for found in self.attempts if found.options.calls_in_loops == sizes.calls_in_loops]
+        above = [found for found in alike if found.options.size_threshold > sizes.size_threshold]
         if len(above) < 2:
             return False
         before, last = sorted(above, key=lambda found: -found.options.size_threshold)[-2:]

@@ -324,6 +324,21 @@ def test_smaller_sizes_are_left_out_where_the_peak_is_of_what_they_do_not_split(
     assert len(tried) <= 3
 
 
+def test_other_places_of_calls_leave_no_smaller_sizes_out() -> None:
+    """They take more memory here, which says nothing of smaller slices with the calls behind the loops."""
+
+    def likelihood(scale: Any, x: Any, y: Any) -> Any:
+        kernel = jnp.exp(-((x[:, None] - x) ** 2) / scale) + jnp.eye(x.size)
+        factor = jax.scipy.linalg.cho_factor(kernel, lower=True)
+        return y @ jax.scipy.linalg.cho_solve(factor, y) + jnp.log(jnp.diagonal(factor[0])).sum()
+
+    vector = jax.ShapeDtypeStruct((1000,), jnp.float32)
+    traced = jax.jit(jax.value_and_grad(likelihood)).lower(jax.ShapeDtypeStruct((), jnp.float32), vector, vector)
+    module = parse_module("f", str(traced.compiler_ir("stablehlo")).encode(), new_context())
+    found = fit(module.module, DEFAULT_PASSES, Options(), 9 * 10**6, lambda data: measure_memory(data).peak)
+    assert not found.fits and found.peak < 14_000_000
+
+
 def held(
     function: Callable[..., Any],
     *arguments: jax.ShapeDtypeStruct,
