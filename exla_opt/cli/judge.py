@@ -43,7 +43,7 @@ def judge_of(target: str | None, source: str) -> Judge:
         if target is not None:
             raise
         return Judge(_THIS_CPU, 0, None, error.message)
-    from exla_opt.fit import CannotCompile
+    from exla_opt.attempts import CannotCompile
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
 

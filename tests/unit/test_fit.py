@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
 
+from exla_opt.attempts import CannotCompile
 from exla_opt.cli.opt import main
-from exla_opt.fit import CannotCompile, Fit, fit
+from exla_opt.fit import Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
