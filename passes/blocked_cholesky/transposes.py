@@ -30,8 +30,9 @@ def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
     readers = [use.owner.operation for use in value.uses]
     for op in readers:
         if op.name == "stablehlo.triangular_solve" and op.operands[0] == value:
-            with op.location:
-                _solve_with(op, matrix)
+            other_way = _OTHER_WAY.get(stablehlo.TransposeAttr(op.attributes["transpose_a"]).value)
+            if other_way is not None:
+                _solve_with(op, matrix, other_way)
         elif op.name == "stablehlo.dot_general":
             with op.location:
                 _multiply_with(op, value, matrix)
@@ -40,11 +41,11 @@ def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
             op.erase()
 
 
-def _solve_with(op: ir.Operation, matrix: ir.Value) -> None:
-    how = next(way for name, way in _OTHER_WAY.items() if f" {name}>" in str(op.attributes["transpose_a"]))
+def _solve_with(op: ir.Operation, matrix: ir.Value, transpose: str) -> None:
     op.operands[0] = matrix
-    op.attributes["lower"] = ir.BoolAttr.get(not boolean(op, "lower"))
-    op.attributes["transpose_a"] = stablehlo.TransposeAttr.get(how)
+    with op.location:
+        op.attributes["lower"] = ir.BoolAttr.get(not boolean(op, "lower"))
+        op.attributes["transpose_a"] = stablehlo.TransposeAttr.get(transpose)
 
 
 def _multiply_with(op: ir.Operation, value: ir.Value, matrix: ir.Value) -> None:

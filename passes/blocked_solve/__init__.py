@@ -13,6 +13,7 @@ floats, matrices XLA solves at once, and what is not over the threshold.
 from __future__ import annotations
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import boolean
 from exla_opt.ir.clean_up import clean_up
@@ -57,9 +58,14 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 def _is_legal(op: ir.Operation, types: Types) -> bool:
     """One matrix of floats, in an order of elements and on devices of which nobody has said a thing."""
-    known = any(how in str(op.attributes["transpose_a"]) for how in (" NO_TRANSPOSE>", " TRANSPOSE>", " ADJOINT>"))
+    known = _transpose(op) in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
     plain = all(is_one_real_matrix(types.of(value)) for value in op.operands)
     return known and plain and not has_discardable_attributes(op)
+
+
+def _transpose(op: ir.Operation) -> str:
+    how: str = stablehlo.TransposeAttr(op.attributes["transpose_a"]).value
+    return how
 
 
 def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
@@ -81,7 +87,7 @@ def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
             sides=blocks_of(others, longest, least=1),
             left=left,
             lower=boolean(op, "lower"),
-            transposed="NO_TRANSPOSE" not in str(op.attributes["transpose_a"]),
+            transposed=_transpose(op) != "NO_TRANSPOSE",
             unit=boolean(op, "unit_diagonal"),
             by_columns=is_by_columns(options),
         )
