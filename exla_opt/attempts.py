@@ -29,6 +29,8 @@ _COMPILED = 3
 _ACCURACY = 1.25
 # But for what XLA copies for a library's calls in loops.
 _ACCURACY_WITH_CALLS = 1.5
+# What is not split although it is as large as so many slices is not split in smaller ones, either.
+_MANY_SLICES = 16
 # Where nothing fits, so much more memory is as good.
 _ABOUT = 1.05
 # More than any program needs, of one that XLA refuses although it took others.
@@ -47,8 +49,8 @@ class Attempt:
     """What one pair of sizes gives.
 
     large: the bytes that no smaller sizes save as long as they split nothing more: arguments, results, and the tensors
-    over the threshold that are alive at the peak. measured: the peak by the compiler, None as long as it has not been
-    asked.
+    far larger than a slice that are alive at the peak. measured: the peak by the compiler, None as long as it has not
+    been asked.
     """
 
     module: ir.Module
@@ -179,7 +181,8 @@ class Search:
 def _large(timeline: Timeline, options: Options) -> int:
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
-    return held + sum(tensor.bytes for tensor in alive if tensor.bytes > options.size_threshold)
+    least = max(options.size_threshold, _MANY_SLICES * options.slice_bytes)
+    return held + sum(tensor.bytes for tensor in alive if tensor.bytes > least)
 
 
 def _largest_slices(attempts: Sequence[Attempt]) -> Attempt:
