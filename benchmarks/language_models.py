@@ -2,7 +2,7 @@
 
     pip install transformers==4.49.0 flax jax==0.10.2
     python benchmarks/language_models.py gpt2 --pick=arange --batch=8 --tokens=1024 -o gpt2.mlir
-    exla-opt gpt2.mlir --memory-limit=5.21GB -o smaller.mlir
+    exla-opt gpt2.mlir --memory-limit=6.58GB -o smaller.mlir
 
 Weights are only shapes, dropout is on. The labels are picked from the log-probabilities, by an index that counts
 (`logp[jnp.arange(n), labels]`) or by `take_along_axis`.
