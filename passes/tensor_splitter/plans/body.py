@@ -118,7 +118,7 @@ def work_of(
     """
     known = graph.work.setdefault(any_shape, {})
     wanted = range(graph.terminator) if only is None else sorted(only)
-    planned = PlannedBlock(graph, machine, lambda bodies: 0)
+    planned = PlannedBlock(graph, machine)
     positions: list[int] = []
     for position in wanted:
         if position not in known:
