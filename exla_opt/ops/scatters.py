@@ -69,7 +69,7 @@ def _scatter_tile(tile: Tile) -> list[ir.Value]:
         return replace(tile, operands=replaced(tile.operands, at, indices)).clone()
     column = numbers.scattered_dims_to_operand_dims.index(mapping.dim)
     indices = _counted_from(tile, indices, numbers.index_vector_dim, column)
-    if _index_vectors(indices, numbers.index_vector_dim) > 1:
+    if _index_vectors(indices, numbers.index_vector_dim) != 1:
         return replace(tile, operands=replaced(tile.operands, at, indices)).clone()
     return _one_update(tile, indices, numbers.index_vector_dim, column)
 
