@@ -120,7 +120,7 @@ class Search:
                 yield replace(sizes, calls_in_loops=True)
 
     def is_stuck_above(self, sizes: Options) -> bool:
-        """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much by itself.
+        """Whether the next larger threshold gained nothing, for what it leaves unsplit is too much alone.
 
         Where a library's calls stand elsewhere, another program is split: that one says nothing of these sizes.
         """

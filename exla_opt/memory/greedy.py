@@ -28,7 +28,7 @@ _LARGE_KERNEL = 64
 _LONGEST_WAY = 300
 # Longer rows, and more tensors, are put together in a kernel of its own.
 _LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
-# What the library that adds up and chooses computes by itself.
+# What the library that adds up and chooses computes in its own kernels.
 _LIBRARY = frozenset(
     "abs add broadcast_in_dim ceil convert divide erf exponential exponential_minus_one floor iota log log_plus_one "
     "logistic maximum minimum multiply negate pad power reshape rsqrt sign splat sqrt subtract tanh".split()

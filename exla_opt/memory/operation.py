@@ -13,8 +13,7 @@ from jaxlib.version import __version__ as jaxlib_release
 from exla_opt.ir.attributes import integer, integers, is_splat
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import operations_of
-from exla_opt.ops.reducers import is_identity
+from exla_opt.ops.reducers import is_identity, monoid_of
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
@@ -27,7 +26,7 @@ _MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.bro
 # Real numbers only: of complex ones they are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
 # What a library adds up or chooses from for XLA:CPU (its YNN fusions).
-_KERNELS = frozenset("stablehlo." + name for name in ("add", "minimum", "maximum"))
+_KERNELS = frozenset(("add", "minimum", "maximum"))
 # XLA drops these where one operand is their identity.
 _DROPPED = frozenset("stablehlo." + name for name in ("add", "and", "multiply", "or"))
 
@@ -129,13 +128,8 @@ def _computes(op: ir.Operation) -> bool:
 
 def _has_kernel(op: ir.Operation, lengths: Sequence[int]) -> bool:
     """Whether XLA:CPU computes a reduce by a library's kernel, which writes what it makes."""
-    [first, *others] = operations_of(op.regions[0].blocks[0])
-    return (
-        first.name in _KERNELS
-        and len(others) == 1
-        and isinstance(element_type(op.results[0]), ir.FloatType)
-        and prod(lengths) > 1
-    )
+    is_float = isinstance(element_type(op.results[0]), ir.FloatType)
+    return is_float and prod(lengths) > 1 and monoid_of(op) in _KERNELS
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:
