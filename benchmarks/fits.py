@@ -22,8 +22,9 @@ from pathlib import Path
 
 from jaxlib.mlir import ir
 
+from exla_opt.budget.attempts import Measure
+from exla_opt.budget.fit import fit
 from exla_opt.cli.judge import judge_of
-from exla_opt.fit import fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import read_module
 from exla_opt.ir.write import serialise
@@ -53,8 +54,8 @@ def main() -> None:
         print(json.dumps(rows_of(arguments)))
         return
     first, step = map(int, arguments.part.split("/"))
-    print("| module | temp | limit | exla-opt | compiled | answer | s |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| module | temp | limit | exla-opt | compiled | compiles | answer | s |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     answers: Counter[tuple[str, str]] = Counter()
     spent: Counter[str] = Counter()
     for path in sorted(arguments.modules.glob(arguments.pattern))[first::step]:
@@ -79,9 +80,9 @@ def ask(path: Path, arguments: argparse.Namespace) -> list[tuple[str, str, str, 
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.timeout, env=environment)
     except subprocess.TimeoutExpired:
-        return [("-", "| | | ", f"over {arguments.timeout:g} s", arguments.timeout)]
+        return [("-", "| | | | ", f"over {arguments.timeout:g} s", arguments.timeout)]
     if done.returncode:
-        return [("-", "| | | ", (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:80], 0.0)]
+        return [("-", "| | | | ", (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:80], 0.0)]
     found: list[tuple[str, str, str, float]] = [tuple(row) for row in json.loads(done.stdout)]  # type: ignore[misc]
     return found
 
@@ -101,16 +102,31 @@ def rows_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, float]]:
         start = time.perf_counter()
         module = ir.Module.parse(data, context)
         machine = CPU if arguments.target is None else machine_of(arguments.target)
-        measure = None if arguments.predicted else judge.measure
+        asked: list[bytes] = []
+        measure = None if arguments.predicted else counting(judge.measure, asked)
         found = fit(module, DEFAULT_PASSES, Options(machine=machine), limit, measure)
         seconds = time.perf_counter() - start
         peak = compiled_memory(serialise(found.module, "text"), target).memory.peak
         answer = (MET if peak <= limit else FALSE_FITS) if found.fits else FALSE_NO if peak <= limit else NOT_MET
         slices = format_size(found.options.slice_bytes) if found.options.split_size else "unsplit"
         how = f"{'fits' if found.fits else 'no'}, {slices}{'' if found.compiled else ', predicted'}"
-        cells = [format_size(before.temp), format_size(limit), how, format_size(peak)]
+        if not found.fits and found.bound is not None:
+            how += f", {found.peak / found.bound.bytes:.2f} x the bound"
+        cells = [format_size(before.temp), format_size(limit), how, format_size(peak), str(len(asked))]
         rows.append((part, " | ".join(cells), answer, seconds))
     return rows
+
+
+def counting(measure: Measure | None, asked: list[bytes]) -> Measure | None:
+    """A compiler that keeps what it was asked about."""
+    if measure is None:
+        return None
+
+    def counted(data: bytes) -> int:
+        asked.append(data)
+        return measure(data)
+
+    return counted
 
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@
 
 For each module of middle size, and for attention exported here, the limits are its arguments and results and a part of
 the temporary memory that it needs unsplit. All programs of a module run in this process, by turns; equal ones once.
+A second table says how the predicted seconds order the programs of each module: Spearman's rank correlation with the
+measured ones, 1 where the orders are the same, and how many times as slow as the fastest program the one is that is
+predicted to be.
 """
 
 from __future__ import annotations
@@ -12,18 +15,25 @@ import argparse
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 # Before jax and jaxlib load: a benchmark's output should be its table.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from attention import export_attention  # noqa: E402
+from jaxlib.mlir import ir  # noqa: E402
 from memory import BIN  # noqa: E402
 
 from exla_opt.ir.context import new_context  # noqa: E402
 from exla_opt.ir.read import read_module  # noqa: E402
 from exla_opt.ir.write import serialise  # noqa: E402
+from exla_opt.memory.timeline import read_timeline  # noqa: E402
+from exla_opt.options import Options  # noqa: E402
+from exla_opt.pipeline import run_pipeline  # noqa: E402
 from exla_opt.runtime.compile import compile_program, run_program, time_programs  # noqa: E402
 from exla_opt.runtime.inputs import load_inputs, random_inputs, read_signature  # noqa: E402
 from exla_opt.runtime.memory import measure_memory  # noqa: E402
@@ -43,14 +53,34 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| module | limit | peak | slices | ms | best of the grid within it | ms | ratio | best of all, ms | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    ranked: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as directory:
         paths = [path for path in arguments.modules.glob(arguments.pattern) if ".mlir" in path.suffixes]
         for path in sorted(paths) + export_attention(Path(directory)):
-            print_rows(path, Path(directory), arguments)
+            ranked[path.name.partition(".mlir")[0]] = print_rows(path, Path(directory), arguments)
+    print("\n| module | programs | rank correlation | fastest by prediction, over the fastest |")
+    print("| --- | --- | --- | --- |")
+    for name, figures in ranked.items():
+        if len(figures) > 2:
+            print(f"| {name} | {len(figures)} | {rank_correlation(figures):.2f} | {regret(figures):.2f} |")
 
 
-def print_rows(path: Path, directory: Path, arguments: argparse.Namespace) -> None:
-    """Rewrite one module in all ways, time all of them by turns, and print a row for each limit."""
+def rank_correlation(figures: Sequence[tuple[float, float]]) -> float:
+    """Spearman's coefficient of pairs of seconds, predicted and measured."""
+    predicted, measured = (np.argsort(np.argsort(column)) for column in zip(*figures, strict=True))
+    return float(np.corrcoef(predicted, measured)[0, 1])
+
+
+def regret(figures: Sequence[tuple[float, float]]) -> float:
+    """The measured seconds of the pair with the least predicted ones, over the least measured ones."""
+    return min(figures)[1] / min(measured for _, measured in figures)
+
+
+def print_rows(path: Path, directory: Path, arguments: argparse.Namespace) -> list[tuple[float, float]]:
+    """Rewrite one module in all ways, time all of them by turns, and print a row for each limit.
+
+    Returns the predicted and the measured seconds of each program, the one that came in among them.
+    """
     module = read_module(str(path), new_context()).module
     signature = read_signature(module)
     inputs = path.with_name(path.name.partition(".mlir")[0] + ".npz")
@@ -60,7 +90,10 @@ def print_rows(path: Path, directory: Path, arguments: argparse.Namespace) -> No
     target = [f"--target={arguments.target}"] if arguments.target else []
     ways = {f"{size}": [f"--size-threshold={size}", f"--split-size={size}"] for size in GRID}
     ways |= {f"limit {limit}": [f"--memory-limit={limit}", *target] for limit in limits}
-    peaks, programs, slices = {}, {}, {}
+    peaks, slices = {}, {}
+    programs = {"": compile_program(serialise(module, "bytecode"))}
+    predicted = {"": read_timeline(inlined(path)).seconds}
+    run_program(programs[""], arrays)
     known: dict[bytes, str] = {}
     same: dict[str, str] = {}
     for name, options in ways.items():
@@ -72,10 +105,12 @@ def print_rows(path: Path, directory: Path, arguments: argparse.Namespace) -> No
             text=True,
         )
         slices[name] = done.stderr.partition("in slices of ")[2].partition(":")[0] or "-"
-        data = serialise(read_module(str(smaller), new_context()).module, "bytecode")
+        rewritten = read_module(str(smaller), new_context()).module
+        data = serialise(rewritten, "bytecode")
         same[name] = known.setdefault(smaller.read_bytes(), name)
         if same[name] == name:
             programs[name] = compile_program(data)
+            predicted[name] = read_timeline(rewritten).seconds
             run_program(programs[name], arrays)
         peaks[name] = measure_memory(data).peak
     measured = dict(zip(programs, time_programs(list(programs.values()), arrays, arguments.repeat), strict=True))
@@ -89,6 +124,15 @@ def print_rows(path: Path, directory: Path, arguments: argparse.Namespace) -> No
         cells += [best, f"{times[best] * 1e3:.1f}", f"{times[chosen] / times[best]:.2f}"] if best else ["none", "", ""]
         fastest = min(times[size] for size in GRID)
         print(f"| {' | '.join([*cells, f'{fastest * 1e3:.1f}', f'{times[chosen] / fastest:.2f}'])} |", flush=True)
+
+    return [(predicted[name], measured[name]) for name in programs]
+
+
+def inlined(path: Path) -> ir.Module:
+    """The module without its calls, which hide what they take."""
+    module = read_module(str(path), new_context()).module
+    run_pipeline(module, ["normalise"], Options())
+    return module
 
 
 if __name__ == "__main__":

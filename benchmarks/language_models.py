@@ -3,6 +3,8 @@
     pip install transformers==4.49.0 flax jax==0.10.2
     python benchmarks/language_models.py gpt2 --pick=arange --batch=8 --tokens=1024 -o gpt2.mlir
     exla-opt gpt2.mlir --memory-limit=6.58GB -o smaller.mlir
+    python benchmarks/language_models.py gpt2 --batch=8 --tokens=1024 --platform=cuda -o gpt2.mlir
+    exla-opt gpt2.mlir --target=cuda:h200 --memory-limit=3GB -o smaller.mlir
 
 Weights are only shapes, dropout is on. The labels are picked from the log-probabilities, by an index that counts
 (`logp[jnp.arange(n), labels]`) or by `take_along_axis`.
@@ -37,13 +39,15 @@ def main() -> None:
     parser.add_argument("--pick", choices=PICKS, default="arange", help="how labels are picked [arange]")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu", help="what the module is for [cpu]")
     parser.add_argument("-o", type=Path, required=True, dest="output")
     arguments = parser.parse_args()
-    arguments.output.write_text(export(arguments.model, arguments.pick, arguments.batch, arguments.tokens))
+    text = export(arguments.model, arguments.pick, arguments.batch, arguments.tokens, arguments.platform)
+    arguments.output.write_text(text)
 
 
-def export(name: str, pick: str, batch: int, tokens: int) -> str:
-    """The loss of a model and its gradient by all weights, as StableHLO text for a CPU."""
+def export(name: str, pick: str, batch: int, tokens: int, platform: str = "cpu") -> str:
+    """The loss of a model and its gradient by all weights, as StableHLO text for a CPU or for a GPU (`cuda`)."""
     library = importlib.import_module("transformers")
     kind, settings, changed = MODELS[name]
     _allow_old_clip()
@@ -57,7 +61,7 @@ def export(name: str, pick: str, batch: int, tokens: int) -> str:
 
     words = jax.ShapeDtypeStruct((batch, tokens), jnp.int32)
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-    exported = jax.export.export(jax.jit(jax.value_and_grad(loss)), platforms=["cpu"])(weights, words, words, key)
+    exported = jax.export.export(jax.jit(jax.value_and_grad(loss)), platforms=[platform])(weights, words, words, key)
     return str(exported.mlir_module())
 
 

@@ -75,6 +75,18 @@ EXPLANATIONS: dict[str, Explanation] = {
         "along one dimension and along the other, which is the same. Now it is summed once; of an antisymmetric one "
         "the other sum is the negative.",
     ),
+    "EX012": Explanation(
+        "summed over a product that is there",
+        "The gradient of a softmax sums each of its rows, weighted by the product that its own gradient comes from. "
+        "The product that the softmax went into, as attention's output, holds that sum already, all but a short one, "
+        "which is what is computed now: no row is waited for.",
+    ),
+    "EX013": Explanation(
+        "recomputed before it is read again",
+        "The tensor, as an activation of a network, was made early and read late, and took memory at the peak in "
+        "between. With a memory limit it is computed a second time, from what is kept, just before its late readers: "
+        "what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",
@@ -206,6 +218,12 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX501": Explanation(
         "not multiplied in another order: every product is rounded",
         "Floats of less than 32 bits round every intermediate tensor, and another order rounds other ones.",
+    ),
+    "EX502": Explanation(
+        "not summed over a product that is there: that is rounded otherwise",
+        "The product was rounded to fewer digits than the sum, or one of the two multiplies in float16, which "
+        "overflows elsewhere in another order.",
+        "Compute in float32 or bfloat16.",
     ),
     "EX601": Explanation(
         "not recomputed: an op reads more of it than the slice of one step",

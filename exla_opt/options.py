@@ -22,6 +22,7 @@ class Options:
     tensor, or operations unless that tensor is big.
     machine: what the program is meant for: its memory and its time are those that count.
     calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
+    memory_limit: bytes; as long as a program is predicted to need more, tensors are recomputed. None: nothing is.
     """
 
     size_threshold: int = 10**9
@@ -31,6 +32,7 @@ class Options:
     chain_cost: ChainCost = "both"
     machine: Machine = CPU
     calls_in_loops: bool = False
+    memory_limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:

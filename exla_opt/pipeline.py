@@ -21,9 +21,12 @@ from exla_opt.passes import (
     normalise,
     order_statistics,
     rce,
+    recompute,
     reshape_sinker,
+    reused_products,
     symmetric_sums,
     tensor_splitter,
+    wide_sums,
 )
 from exla_opt.remarks import Remark
 
@@ -36,6 +39,7 @@ PASSES: dict[str, PassFunction] = {
     "rce": rce.run,
     "euclidean-distance": euclidean_distance.run,
     "matrix-chain-order": matrix_chain_order.run,
+    "reused-products": reused_products.run,
     "symmetric-sums": symmetric_sums.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
@@ -43,8 +47,10 @@ PASSES: dict[str, PassFunction] = {
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
+    "recompute": recompute.run,
     "convolution-layout": convolution_layout.run,
     "narrow-slices": narrow_slices.run,
+    "wide-sums": wide_sums.run,
 }
 
 DEFAULT_PASSES = (
@@ -52,6 +58,7 @@ DEFAULT_PASSES = (
     "rce",
     "euclidean-distance",
     "matrix-chain-order",
+    "reused-products",
     "symmetric-sums",  # behind all that make sums of what is big
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
@@ -59,8 +66,10 @@ DEFAULT_PASSES = (
     "order-statistics",  # directly before the splitter: nobody may merge what it repeats
     "tensor-splitter",
     "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
+    "recompute",  # behind all that makes loops: they are repeated like other ops
     "convolution-layout",
     "narrow-slices",
+    "wide-sums",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
     "normalise",
 )

@@ -36,11 +36,12 @@ def check(
     *,
     uses_gpu: bool,
     quiet: bool,
-) -> None:
+) -> tuple[float, float] | None:
     """Compare what the module `read` computes now with what it computed before the passes; print how it was done.
 
-    remarks: what the passes said. limit: the memory that a run may take; None for what is free. Raises InputError when
-    a result differs, or the rewritten module cannot be run and the original one can.
+    remarks: what the passes said. limit: the memory that a run may take; None for what is free. Returns the seconds of
+    a run before and after, None unless it was the real size that was run. Raises InputError when a result differs, or
+    the rewritten module cannot be run and the original one can.
     """
     load_jax(uses_gpu=uses_gpu)
     from exla_opt.ir.diagnostics import InputError
@@ -53,19 +54,20 @@ def check(
     try:
         if needed > bound:
             before, after, how = _at_a_smaller_size(read, names, options, remarks, min(bound, _SMALL_RUN))
-        comparisons = compare_modules(before, after)
+        checked = compare_modules(before, after)
     except CannotShrink as error:
         sizes = f"a run needs {format_size(needed)}, {format_size(bound)} may be used"
         _warn(read.name, f"not checked: {sizes}, and {error}")
-        return
+        return None
     except CannotRun as error:
         _warn(read.name, f"not checked: the module as it was cannot be run ({error})")
-        return
+        return None
     except InputError as error:
         error.message = f"the rewritten module fails where the original does not (checked {how}): {error.message}"
         error.help = _HELP
         raise
-    _conclude(read.name, comparisons, how, quiet)
+    _conclude(read.name, checked.comparisons, how, quiet)
+    return checked.seconds if after is read.module else None
 
 
 def _original(read: Source) -> ir.Module:

@@ -31,7 +31,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
         for source in sources:
             with naming(source):
                 found = compiled_memory(serialise(source.module, "bytecode"), target)
-            sides.append(Measured(source.name, found.memory))
+            sides.append(Measured(source.name, found.memory, estimated=found.time))
             if found.note:
                 click.echo(f"{source.name}: note: {found.note}", err=True)
     except TargetError as error:

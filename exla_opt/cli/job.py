@@ -22,8 +22,8 @@ from exla_opt.cli.search import search_sizes
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
+    from exla_opt.budget.fit import Fit
     from exla_opt.cli.request import Request
-    from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.memory.timeline import Timeline
     from exla_opt.options import Options
@@ -69,7 +69,8 @@ class Job:
     request: Request
     started: float = field(default_factory=time.perf_counter)
     seconds: list[tuple[str, float]] = field(default_factory=list)
-    before: tuple[Summary, Timeline | None] | None = None
+    before: tuple[Summary, Timeline] | None = None
+    measured: tuple[float, float] | None = None
     judge: Judge | None = None
     limit: int | None = None
     fitted: Fit | None = None
@@ -112,7 +113,7 @@ class Job:
         """Run the module before and after, and compare. Raises InputError when they differ."""
         request = self.request
         with self._timed("Check"):
-            check(
+            self.measured = check(
                 self.source,
                 request.passes,
                 self.options,
@@ -157,13 +158,14 @@ class Job:
 
     def _look(self, name: str, module: ir.Module) -> None:
         """What there was to split, after the first pass where that inlines calls."""
-        if self.before is not None or not (self._wants_summary or self.request.reports):
-            return
+        if self.before is None and (self._wants_summary or self.request.reports):
+            self.before = self._seen(module)
+
+    def _seen(self, module: ir.Module) -> tuple[Summary, Timeline]:
         from exla_opt.memory.timeline import read_timeline
         from exla_opt.report.summary import summarise
 
-        timeline = read_timeline(module, self.request.options.machine) if self.request.reports else None
-        self.before = summarise(module), timeline
+        return summarise(module), read_timeline(module, self.request.options.machine)
 
     def _look_and_print(self, name: str, module: ir.Module) -> None:
         self._look(name, module)
@@ -203,29 +205,29 @@ class Job:
     def _print_summary(self, remarks: Sequence[Remark]) -> None:
         from rich.console import Console
 
-        from exla_opt.report.summary import summarise
+        from exla_opt.report.figures import nothing_gained, sides
         from exla_opt.report.table import print_summary
 
         assert self.before is not None
         console = Console(stderr=True, highlight=False)
-        after = summarise(self.source.module)
-        print_summary(console, self.before[0], after, remarks, _kinds(self.request.remarks or "all"))
+        after = self._seen(self.source.module)
+        why = "" if self.fitted is not None else nothing_gained(self.before, after, self.options, remarks)
+        columns = sides(self.before, after, self.fitted, self.measured)
+        print_summary(console, columns, remarks, _kinds(self.request.remarks or "all"), why)
 
     def _write_reports(self, remarks: Sequence[Remark]) -> None:
-        from exla_opt.memory.timeline import read_timeline
         from exla_opt.report.data import Run, as_data
         from exla_opt.report.file import write_report
-        from exla_opt.report.summary import summarise
         from exla_opt.report.text import with_rest
 
-        request, module = self.request, self.source.module
-        assert self.before is not None and self.before[1] is not None
+        request = self.request
+        assert self.before is not None
         run = Run(
             source=self.source.name,
             options=self.options,
             passes=request.passes,
-            before=(self.before[0], self.before[1]),
-            after=(summarise(module), read_timeline(module, request.options.machine)),
+            before=self.before,
+            after=self._seen(self.source.module),
             remarks=remarks,
             seconds=with_rest(self.seconds, time.perf_counter() - self.started),
             fit=self.fitted,

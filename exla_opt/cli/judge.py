@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import click
 
+from exla_opt.budget.measured import Measure, Measured
 from exla_opt.cli.common import load_jax
 from exla_opt.cli.supervise import COMPILING, doing
 
@@ -19,13 +19,14 @@ class Judge:
     """The machine that a program is to fit.
 
     name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure: compiles a module that
-    is given as bytecode and returns its peak bytes; None where only a prediction can be had, and no_compiler says why.
+    is given as bytecode and returns its peak bytes and, for an H200 or H100, the estimated seconds of a run; None where
+    only a prediction can be had, and no_compiler says why.
     notes: what a compile had to leave out.
     """
 
     name: str
     memory: int
-    measure: Callable[[bytes], int] | None
+    measure: Measure | None
     no_compiler: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -43,7 +44,7 @@ def judge_of(target: str | None, source: str) -> Judge:
         if target is not None:
             raise
         return Judge(_THIS_CPU, 0, None, error.message)
-    from exla_opt.attempts import CannotCompile
+    from exla_opt.budget.attempts import CannotCompile
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
 
@@ -54,15 +55,15 @@ def judge_of(target: str | None, source: str) -> Judge:
         return Judge(name, machine.memory, None, _NO_PLUGIN)
     notes: list[str] = []
 
-    def compiled(data: bytes) -> int:
+    def compiled(data: bytes) -> Measured:
         doing(COMPILING, source)
         found = compiled_memory(data, machine)
         doing("working on it", source)
         if found.note and not notes:  # once is enough, for it differs with each program that is tried
             notes.append(found.note)
-        return found.memory.peak
+        return Measured(found.memory.peak, None if found.time is None else found.time.seconds)
 
-    def leniently(data: bytes) -> int:
+    def leniently(data: bytes) -> Measured:
         try:
             return compiled(data)
         except InputError as error:

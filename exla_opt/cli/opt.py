@@ -11,6 +11,7 @@ from exla_opt import __version__
 from exla_opt.cli import values
 from exla_opt.cli.common import Size, is_terminal
 from exla_opt.cli.job import run_job
+from exla_opt.cli.pareto import print_choices
 from exla_opt.cli.request import read_request
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
@@ -50,6 +51,9 @@ reasons on standard error."""
     metavar="DEVICE",
     help="Fit into this device (or --memory-limit), by its compiler where that is installed: "
     "cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
+)
+@click.option(
+    "--pareto", is_flag=True, help="Print what memory costs in time, a line for each limit worth giving; write nothing."
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")
@@ -120,6 +124,8 @@ def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
     standard input.
     """
     request = read_request(source, output, emit, flags)
+    if request.pareto:
+        sys.exit(print_choices(request))
     written = request.outputs()
     if emit != "text" and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")

@@ -32,6 +32,7 @@ class Request:
     options: Options
     passes: tuple[str, ...]
     limit: int | None = None
+    pareto: bool = False
     target: str | None = None
     strict: bool = False
     remarks: str | None = None
@@ -93,6 +94,8 @@ def read_request(source: str, output: str, emit: Emit, flags: dict[str, Any]) ->
         raise click.UsageError("--summary and --quiet exclude each other")
     if flags["check_memory"] is not None and not flags["check"]:
         raise click.UsageError("--check-memory is for --check")
+    if flags["pareto"] and (given := _excluded(output, flags)):
+        raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
     return Request(
         source=source,
         output=output,
@@ -105,6 +108,7 @@ def read_request(source: str, output: str, emit: Emit, flags: dict[str, Any]) ->
 
 
 _AS_THEY_ARE = (
+    "pareto",
     "target",
     "strict",
     "remarks",
@@ -119,6 +123,21 @@ _AS_THEY_ARE = (
     "quiet",
     "reports",
 )
+
+
+# What asks for a program, or for what was done to one.
+_OF_ONE_PROGRAM = (
+    "memory_limit size_threshold split_size strict check summary reports remarks remarks_output print_ir_after_all "
+    "timing"
+).split()
+
+
+def _excluded(output: str, flags: dict[str, Any]) -> str:
+    """The first of the options that were given and ask for one program; "" where there is none."""
+    if output != "-":
+        return "--output"
+    given = [name for name in _OF_ONE_PROGRAM if flags[name]]
+    return f"--{given[0].removesuffix('s' if given[0] == 'reports' else '').replace('_', '-')}" if given else ""
 
 
 def options_of(flags: dict[str, Any]) -> Options:
@@ -144,6 +163,7 @@ def options_of(flags: dict[str, Any]) -> Options:
         op_rules=flags["op_rules"],
         chain_cost=flags["chain_cost"],
         machine=_machine(flags["target"]),
+        memory_limit=flags["memory_limit"],
     )
 
 

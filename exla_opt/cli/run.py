@@ -52,6 +52,13 @@ is compiled with Triton's and with cuBLAS's matrix products (gemm), and the
 larger peak counts.
 
 \b
+For an H200 and an H100 the time of a run is estimated from what XLA compiled
+(with cuBLAS's products), with the bytes that cross the GPU's memory (traffic),
+the kernels that are launched, and the part of the time that launches and
+trips of loops cost (overhead). Nothing is run: the time is 20 to 50 % too
+short; ratios of two modules are better than that.
+
+\b
 Exit status: 0 done and, with --compare, equal or, with --target, FILE fits;
 1 not so, or a module or its inputs cannot be read, compiled or run; 2 wrong
 usage, or a target that cannot be compiled for."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
 
 from exla_opt.cli.common import is_terminal
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
-    from collections.abc import Callable
-
+    from exla_opt.budget.fit import Fit
     from exla_opt.cli.judge import Judge
     from exla_opt.cli.request import Request
-    from exla_opt.fit import Fit
     from exla_opt.ir.read import Source
     from exla_opt.options import Options
     from exla_opt.pipeline import AfterPass
@@ -24,9 +24,9 @@ def search_sizes(request: Request, source: Source, judge: Judge, limit: int, aft
 
     Raises what `fit` raises, and what the judge's compiler does.
     """
-    from exla_opt.fit import fit
+    from exla_opt.budget.fit import fit
 
-    def search(tried: Callable[[Options, int], None] | None = None) -> Fit:
+    with showing(sys.stderr) as tried:
         return fit(
             source.module,
             request.passes,
@@ -38,11 +38,16 @@ def search_sizes(request: Request, source: Source, judge: Judge, limit: int, aft
             tried=tried,
         )
 
-    if not is_terminal(sys.stderr):
-        return search()
+
+@contextmanager
+def showing(stream: TextIO) -> Iterator[Callable[[Options, int], None]]:
+    """What to call with the sizes and the bytes of each attempt: on a terminal a line says what is being tried."""
+    if not is_terminal(stream):
+        yield lambda sizes, peak: None
+        return
     from rich.console import Console
 
-    with Console(stderr=True).status("trying without any split") as status:
+    with Console(file=stream).status("trying without any split") as status:
 
         def tried(sizes: Options, peak: int) -> None:
             what = (
@@ -50,4 +55,4 @@ def search_sizes(request: Request, source: Source, judge: Judge, limit: int, aft
             )
             status.update(f"{what} {format_size(peak)}")
 
-        return search(tried)
+        yield tried

@@ -17,9 +17,9 @@ from .fusion import Fusion, fuse
 from .machine import Machine
 
 # What is read was in the cache when one of so many kernels before wrote it.
-_LAST_KERNELS = 3
+LAST_KERNELS = 3
 # Operations that an element takes of a slow function, of any other op and, roughly, of a sort.
-_SLOW, _QUICK, _SORT = 10.0, 0.5, 20.0
+SLOW, QUICK, SORT = 10.0, 0.5, 20.0
 _SORTS = Trait.SELECTS | Trait.LIBRARY
 # A kernel's inputs are followed through what is fused so far, as the fusion does itself.
 _MOST_INPUTS = 64
@@ -30,26 +30,31 @@ def seconds_of(block: Block, machine: Machine) -> float:
 
     Of the bodies of a branch the slowest counts. Linear in the number of ops.
     """
-    fusion = fuse(block, machine)
+    return sum(seconds_of_kernels(fuse(block, machine)))
+
+
+def seconds_of_kernels(fusion: Fusion) -> list[float]:
+    """The seconds of the kernel of each op of a block, which `seconds_of` adds up; 0 for an op that is not written."""
+    block, machine = fusion.block, fusion.machine
     work, read = _work(fusion), _Traffic(fusion)
-    total = 0.0
+    found = [0.0] * len(block.ops)
     written: dict[int, int] = {}  # the kernel, by number, that wrote a tensor
     kernels = 0
     for position, op in enumerate(block.ops):
         if not fusion.written[position]:
             continue
         if op.bodies or op.seconds:
-            total += op.seconds or _seconds_of_bodies(op, machine)
+            found[position] = op.seconds or _seconds_of_bodies(op, machine)
             continue
         if not _is_kernel(op):
             continue
-        oldest = kernels - _LAST_KERNELS
+        oldest = kernels - LAST_KERNELS
         fresh = {value for value in read.inputs[position] if written.get(value, -1) >= max(oldest, 0)}
-        total += _seconds_of_kernel(read.of(position, fresh, machine), work[position], machine)
-        total += sum(_seconds_of_copy(block.sizes[op.operands[side]], machine) for side in op.copied)
+        found[position] = _seconds_of_kernel(read.of(position, fresh, machine), work[position], machine)
+        found[position] += sum(_seconds_of_copy(block.sizes[op.operands[side]], machine) for side in op.copied)
         written.update(dict.fromkeys(op.results, kernels))
         kernels += 1
-    return total
+    return found
 
 
 def seconds_in_cache(block: Block, machine: Machine) -> float:
@@ -118,16 +123,16 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
     if op.name == "dynamic_update_slice":
-        return _QUICK * prod(block.shapes[op.operands[1]]) / machine.flops_elementwise
+        return QUICK * prod(block.shapes[op.operands[1]]) / machine.flops_elementwise
     made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
     if _SORTS in op.traits:
-        operations = _SORT * read
+        operations = SORT * read
     elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
         operations = made * (block.shapes[op.operands[0]] or (1,))[-1]
     elif op.name == "reduce":
         operations = float(prod(block.shapes[op.operands[0]]))
     else:
-        operations = made * (_SLOW if Trait.SLOW in op.traits else _QUICK)
+        operations = made * (SLOW if Trait.SLOW in op.traits else QUICK)
     return operations / machine.flops_elementwise
 
 

@@ -21,6 +21,7 @@ from .operation import widened_type
 from .peak import Memory, memory_of
 from .reading import read_block
 from .schedule import run_block
+from .seconds import seconds_of, seconds_of_kernels
 
 _LOOP = "while"
 
@@ -68,11 +69,13 @@ class Timeline:
 
     points: its kernels in the order in which they run; those of a loop or a branch stand once, behind the op that
     holds them. tensors: what is alive at the points, in the order in which it is made. memory: the function's bytes.
+    seconds: what it takes, by the model of `seconds.py`.
     """
 
     points: tuple[Point, ...]
     tensors: tuple[LiveTensor, ...]
     memory: Memory
+    seconds: float
 
     @property
     def peak(self) -> int | None:
@@ -97,7 +100,10 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     collected = _Collected(types)
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)
-    return Timeline(tuple(collected.points), tuple(tensors), memory_of(function, run, types))
+    # On a CPU the run has the compiler's copies among its ops; for a GPU to decide on fusion is most of the work.
+    seconds = seconds_of(block, machine) if machine.breadth_first else sum(seconds_of_kernels(run.fusion))
+    memory = memory_of(function, run, types)
+    return Timeline(tuple(collected.points), tuple(tensors), memory, seconds)
 
 
 class _Collected:

@@ -13,7 +13,7 @@ from exla_opt.remarks import Kind, Remark
 from exla_opt.report.summary import Summary, count_remarks
 
 if TYPE_CHECKING:
-    from exla_opt.fit import Fit
+    from exla_opt.budget.fit import Fit
 
 # Counted up when a key changes its meaning or goes; a new key changes nothing for those who read the others.
 _FORMAT = 1
@@ -55,6 +55,8 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
             "fits": fit.fits,
             "held_by": fit.held_by or None,
             "unknown": list(fit.unknown),
+            "bound": None if fit.bound is None else asdict(fit.bound),
+            "faster": None if fit.faster is None else asdict(fit.faster),
         }
     return {
         "format": _FORMAT,
@@ -87,6 +89,7 @@ def _side(summary: Summary, timeline: Timeline, name_place: Callable[[str], str]
         "loops": summary.loops,
         "memory": {key: getattr(timeline.memory, key) for key in _MEMORY},
         "unknown": sorted(timeline.memory.unknown),
+        "predicted_seconds": timeline.seconds,
         "peak_point": timeline.peak,
         "points": [{**point, "location": name_place(point["location"])} for point in points],
         "tensors": [{**tensor, "location": name_place(tensor["location"])} for tensor in tensors],

@@ -15,7 +15,9 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from exla_opt.report.text import not_known
+from exla_opt.explanations import NEVER_IN_MEMORY
+from exla_opt.report.figures import times
+from exla_opt.report.text import never_in_memory, not_known
 from exla_opt.sizes import format_size
 
 _PLACE = re.compile(r"@@(\w+)@@")
@@ -72,6 +74,7 @@ def _cards(data: dict[str, Any]) -> str:
     rows = [
         ("Predicted peak", *peaks, f"of it {held} of arguments and results{missing}"),
         ("Temporary memory", *temps, "at the peak"),
+        ("Predicted time", *times(*(side["predicted_seconds"] for side in sides)), "for the machine of the sizes"),
         ("Largest tensor", *(_largest(side, "bytes") for side in sides), _largest_note(*sides)),
         ("Loops", *(str(side["loops"]) for side in sides), ""),
     ]
@@ -119,7 +122,11 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> st
 def _remark_table(remarks: Sequence[dict[str, Any]], empty: str) -> str:
     if not remarks:
         return f"<p>{escape(empty)}</p>"
-    return _table(("Tensor", "What and why"), ((_tensor(remark), _reason(remark)) for remark in remarks), "remarks")
+    shown = [remark for remark in remarks if remark["code"] not in NEVER_IN_MEMORY]
+    rows = ((_tensor(remark), _reason(remark)) for remark in shown)
+    others = len(remarks) - len(shown)
+    rest = f"<p>{escape(never_in_memory(others))}</p>" if others else ""
+    return (_table(("Tensor", "What and why"), rows, "remarks") if shown else "") + rest
 
 
 def _tensor(remark: dict[str, Any]) -> str:

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from exla_opt.report.text import format_seconds
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these would import jax
     from exla_opt.runtime.compare import Comparison, Extreme
+    from exla_opt.runtime.gpu_seconds import GpuTime
     from exla_opt.runtime.memory import Memory
 
 _MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
@@ -22,11 +24,15 @@ _MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One module's name as the user gave it, its memory, and the median seconds of a run if it was run."""
+    """One module's name as the user gave it, its memory, and the median seconds of a run if it was run.
+
+    estimated: what a run on the GPU that it was compiled for should take, where that can be said.
+    """
 
     name: str
     memory: Memory
     seconds: float | None = None
+    estimated: GpuTime | None = None
 
 
 def print_measured(console: Console, sides: Sequence[Measured]) -> None:
@@ -34,7 +40,7 @@ def print_measured(console: Console, sides: Sequence[Measured]) -> None:
     rows = _memory_rows(sides)
     times = [side.seconds for side in sides if side.seconds is not None]
     if times:
-        rows.append(["time", *map(_format_seconds, times), *_ratio(times)])
+        rows.append(["time", *map(format_seconds, times), *_ratio(times)])
     _print_table(console, _heads(sides), rows)
 
 
@@ -45,6 +51,7 @@ def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, lim
     if any(side.memory.gemm for side in sides):
         rows.append(["gemm", *(side.memory.gemm for side in sides)])
     rows.append(["fits", *("yes" if fits(side, limit) else "no" for side in sides)])
+    rows += _time_rows([side.estimated for side in sides])
     heads = _heads(sides)
     _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
 
@@ -96,7 +103,13 @@ def as_json(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None,
 def fits_as_json(sides: Sequence[Measured], target: str, limit: int) -> dict[str, Any]:
     """The figures of `print_fits` as data: bytes, the target's name, and whether each module fits."""
     modules = [
-        {"file": side.name, **_memory_data(side), "gemm": side.memory.gemm or None, "fits": fits(side, limit)}
+        {
+            "file": side.name,
+            **_memory_data(side),
+            "gemm": side.memory.gemm or None,
+            "fits": fits(side, limit),
+            "estimated": None if side.estimated is None else _time_data(side.estimated),
+        }
         for side in sides
     ]
     return {"target": target, "limit_bytes": limit, "modules": modules}
@@ -104,6 +117,16 @@ def fits_as_json(sides: Sequence[Measured], target: str, limit: int) -> dict[str
 
 def _memory_data(side: Measured) -> dict[str, int]:
     return {f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS}
+
+
+def _time_data(time: GpuTime) -> dict[str, float | int | bool]:
+    return {
+        "seconds": time.seconds,
+        "traffic_bytes": round(time.traffic),
+        "launches": time.launches,
+        "overhead_share": time.overhead_share,
+        "at_least": time.at_least,
+    }
 
 
 def _comparison_data(one: Comparison) -> dict[str, Any]:
@@ -133,10 +156,6 @@ def _format_extreme(extreme: Extreme) -> str:
     return f"{extreme.value:.2e} at {list(extreme.index)}"
 
 
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
-
-
 def _memory_rows(sides: Sequence[Measured]) -> list[list[str]]:
     rows = []
     for row in _MEMORY_ROWS:
@@ -144,6 +163,23 @@ def _memory_rows(sides: Sequence[Measured]) -> list[list[str]]:
         if row != "aliased" or any(sizes):
             rows.append([row, *map(format_size, sizes), *_ratio(sizes)])
     return rows
+
+
+def _time_rows(times: Sequence[GpuTime | None]) -> list[list[str]]:
+    """The rows of what runs should take, where that is known of all modules."""
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return []
+    least = ["at least " * time.at_least for time in known]
+    seconds, traffic, launches = zip(
+        *((time.seconds, round(time.traffic), time.launches) for time in known), strict=True
+    )
+    return [
+        ["est. time", *map("".join, zip(least, map(format_seconds, seconds), strict=True)), *_ratio(seconds)],
+        ["traffic", *map(format_size, traffic), *_ratio(traffic)],
+        ["launches", *(f"{number:,}" for number in launches), *_ratio(launches)],
+        ["overhead", *(f"{time.overhead_share:.1%}" for time in known)],
+    ]
 
 
 def _heads(sides: Sequence[Measured]) -> list[str]:

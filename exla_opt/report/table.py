@@ -8,26 +8,46 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.ir.types import TensorType
 from exla_opt.remarks import Kind, Remark
-from exla_opt.report.summary import Summary, count_remarks
+from exla_opt.report.figures import Sides
+from exla_opt.report.summary import count_remarks
+from exla_opt.report.text import never_in_memory
 from exla_opt.sizes import format_size
 
 
 def print_summary(
-    console: Console, before: Summary, after: Summary, remarks: Sequence[Remark], kinds: Collection[Kind] = tuple(Kind)
+    console: Console,
+    sides: Sides,
+    remarks: Sequence[Remark],
+    kinds: Collection[Kind] = tuple(Kind),
+    note: str = "",
 ) -> None:
-    """Print the before/after table, then what was split and what was not (of these kinds); fits in 60 columns."""
-    console.print(_overview(before, after))
+    """Print the before/after table, the note, then what was split and what was not (of these kinds).
+
+    Fits in 60 columns. Tensors that are never in memory are counted, not listed.
+    """
+    console.print(_overview(sides))
+    if note:
+        console.print(Text(note))
     for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
-        if kind in kinds and (counted := count_remarks(remarks, kind)):
-            console.print(_details(title, counted))
+        counted = count_remarks(remarks, kind) if kind in kinds else []
+        shown = [(remark, count) for remark, count in counted if remark.code not in NEVER_IN_MEMORY]
+        if shown:
+            console.print(_details(title, shown))
+        if others := len(counted) - len(shown):
+            console.print(Text(never_in_memory(others)))
 
 
-def _overview(before: Summary, after: Summary) -> Table:
+def _overview(sides: Sides) -> Table:
+    before, after = sides.before, sides.after
     table = Table("", "Before", "After", title="exla-opt", title_justify="left")
-    table.add_row("Largest tensor outside loops", _tensor(before.largest), _tensor(after.largest))
-    table.add_row("Loops", str(before.loops), _loops(before.loops, after.loops))
+    table.add_row("Peak memory", before.peak, after.peak)
+    table.add_row(f"Time, {sides.who_timed}", before.time, after.time)
+    largest, loops = (before.summary.largest, after.summary.largest), (before.summary.loops, after.summary.loops)
+    table.add_row("Largest tensor outside loops", *map(_tensor, largest))
+    table.add_row("Loops", str(loops[0]), _loops(*loops))
     return table
 
 

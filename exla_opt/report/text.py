@@ -13,7 +13,9 @@ from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size, round_up
 
 if TYPE_CHECKING:
-    from exla_opt.fit import Fit
+    from exla_opt.budget.bound import Bound
+    from exla_opt.budget.fit import Figures, Fit
+    from exla_opt.budget.pareto import Choice
 
 # What a remark's location calls an input that has no locations of its own, whatever file it came from.
 _INPUT = "<stdin>:"
@@ -51,9 +53,13 @@ def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
     others = len(missed) - len(shown)
     if others:
         which = f"smaller than {format_size(smallest)} or never in memory" if smallest else "never in memory"
-        are = "tensor is" if others == 1 else "tensors are"
-        lines.append(f"note: {others} more {are} {which}; --remarks=missed prints all")
+        lines.append(f"note: {never_in_memory(others, which)}")
     return lines
+
+
+def never_in_memory(others: int, which: str = "never in memory") -> str:
+    """How many tensors are not listed, and why."""
+    return f"{others} more {'tensor is' if others == 1 else 'tensors are'} {which}; --remarks=missed prints all"
 
 
 def remark_records(remarks: Sequence[Remark]) -> list[dict[str, str | int]]:
@@ -102,11 +108,43 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        return [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
-    return [
-        f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-        f"{at_least}{format_size(round_up(found.peak))} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
-    ]
+        lines = [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
+    else:
+        lines = [
+            f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
+            f"{at_least}{format_size(round_up(found.peak))} ({who}), held up by "
+            f"{found.held_by.replace(_INPUT, f'{name}:')}"
+        ]
+        if found.bound is not None:
+            lines.append(f"{name}: note: {least_of_all(found.bound).replace(_INPUT, f'{name}:')}")
+    if found.faster is not None:
+        lines.append(f"{name}: note: {much_faster(found.faster, found.seconds)}")
+    return lines
+
+
+def least_of_all(bound: Bound) -> str:
+    """A clause for what every program with the same results needs."""
+    return f"no split leaves less than {format_size(bound.bytes)}: {bound.reason}"
+
+
+def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
+    """A table of programs: the limit that gives each, its peak, its time, and its slices."""
+    rows = [("--memory-limit", "peak", "time", "")]
+    for choice in choices:
+        who = "compiled" if choice.compiled else "predicted"
+        how = "as it came" if choice.slice_bytes is None else f"in slices of {format_size(choice.slice_bytes)}"
+        peak = f"{format_size(choice.peak)}, {who}"
+        rows.append((format_size(round_up(choice.peak)), peak, f"{choice.time:.2g} x", how))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]:{widths[2]}}  {row[3]}".rstrip() for row in rows]
+    return [*lines, f"time: predicted for {machine}, as multiples of the first"]
+
+
+def much_faster(other: Figures, seconds: float) -> str:
+    """A clause for a program that needs more memory and takes less than half of `seconds`."""
+    times = seconds / other.seconds
+    many = f"{times:.1f}" if times < 10 else f"{times:.0f}"
+    return f"with --memory-limit={format_size(round_up(other.peak))} {many} times faster (predicted)"
 
 
 def not_known(unknown: Sequence[str]) -> str:
@@ -142,3 +180,8 @@ def with_rest(seconds: Sequence[tuple[str, float]], total: float) -> list[tuple[
     """The steps, then what is left of `total` seconds, then the total."""
     rest = max(total - sum(value for _, value in seconds), 0.0)
     return [*seconds, ("Rest", rest), ("Total", total)]
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds as people read them, as in `1.2 s` or `35 ms`."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

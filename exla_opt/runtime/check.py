@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.write import serialise
 from exla_opt.runtime.compare import Comparison, Tolerance, compare, default_tolerance
-from exla_opt.runtime.compile import Program, compile_program, run_program
+from exla_opt.runtime.compile import Program, compile_program, run_program, time_programs
 from exla_opt.runtime.draws import choose_inputs
 from exla_opt.runtime.inputs import Array
 from exla_opt.runtime.nudge import measure_spreads
@@ -21,8 +22,16 @@ class CannotRun(Exception):
     """The module that is to be checked against cannot be run here; the text says why."""
 
 
-def compare_modules(original: ir.Module, rewritten: ir.Module) -> list[Comparison]:
-    """Run both on the CPU, on the same random inputs, and compare their results.
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How the results of two modules compare, and the seconds that a run of each takes once it is warm."""
+
+    comparisons: list[Comparison]
+    seconds: tuple[float, float]
+
+
+def compare_modules(original: ir.Module, rewritten: ir.Module) -> Checked:
+    """Run both on the CPU, on the same random inputs, compare their results, and time a second run of each.
 
     Raises CannotRun when the original one cannot be compiled or run here, InputError when only the other one cannot.
     """
@@ -31,8 +40,11 @@ def compare_modules(original: ir.Module, rewritten: ir.Module) -> list[Compariso
         inputs, expected = choose_inputs(original, _SEED, lambda arrays: run_program(program, arrays))
     except InputError as error:
         raise CannotRun(error.message) from None
-    actual = run_program(_compile(rewritten), inputs)
-    return compare_results(expected, actual, lambda arrays: run_program(program, arrays), inputs)
+    other = _compile(rewritten)
+    actual = run_program(other, inputs)
+    comparisons = compare_results(expected, actual, lambda arrays: run_program(program, arrays), inputs)
+    before, after = time_programs([program, other], inputs, repeats=1)
+    return Checked(comparisons, (before, after))
 
 
 def compare_results(

@@ -6,6 +6,7 @@ dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must
 - `jax.extend.backend.get_backend`: the PJRT client, which compiles StableHLO as it is; `jax.jit` takes functions.
 - `jaxlib.xla_client.CompileOptions`, `DeviceList`: flags of XLA for one compile.
 - `jax.experimental.topologies` and the client of its devices: compiles for a GPU that is not here.
+- the executable's `hlo_modules`: what of a GPU's time is estimated from.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
 """
@@ -71,6 +72,11 @@ def own_description() -> str:
 def statistics(executable: Any) -> Any:
     """The bytes that were planned: `argument_size_in_bytes`, and the same of output, alias and temp."""
     return executable.get_compiled_memory_stats()
+
+
+def optimised_hlo(executable: Any) -> str:
+    """The text of the HLO that was compiled to kernels, of a program for one device; scheduled for a GPU."""
+    return str(executable.hlo_modules()[0].to_string())
 
 
 def execute(executable: Any, buffers: Sequence[Any]) -> list[Any]:

@@ -17,8 +17,11 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
+from exla_opt.memory.machine import Machine, machine_of
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.compile import first_line
+from exla_opt.runtime.gpu_seconds import GpuTime, estimate
+from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
 
 # With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
@@ -67,6 +70,14 @@ dnn_version_info {{ major: 9 minor: 10 }}
 _KNOWN = {
     "h200": _HOPPER.format(name="NVIDIA H200", memory=151_397_597_184, bandwidth=4_800_000_000_000),
     "h100": _HOPPER.format(name="NVIDIA H100", memory=84_942_979_072, bandwidth=3_352_320_000_000),
+}
+
+# The GPUs whose speeds are known, by the names that their drivers give them.
+_NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
+_MACHINES: dict[str, Machine] = {
+    "NVIDIA H200": machine_of("cuda:h200"),
+    "NVIDIA H100": machine_of("cuda:h100"),
+    "NVIDIA H100 80GB HBM3": machine_of("cuda:h100"),
 }
 
 # The device that stands for a GPU of which nothing more is said.
@@ -127,10 +138,12 @@ class Compiled:
     """What compiling for a device shows.
 
     memory: the bytes of one run. note: what could not be compiled although the rest could, a clause; "" as a rule.
+    time: what one run is estimated to take; None on a CPU and on a GPU whose speeds are not known.
     """
 
     memory: Memory
     note: str = ""
+    time: GpuTime | None = None
 
 
 def has_gpu_compiler() -> bool:
@@ -142,7 +155,8 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     """Compile `module` (text, bytecode or portable artifact) for `target` and read off its memory; nothing is run.
 
     For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is reported;
-    if XLA refuses one of the two, the other, with a note. Where there is no GPU, JAX_PLATFORMS=cpu has to be set
+    if XLA refuses one of the two, the other, with a note. The time is that with cuBLAS's products, which need no trials
+    to be fast; with Triton's if XLA refuses the others. Where there is no GPU, JAX_PLATFORMS=cpu has to be set
     before jax is imported, or else jax's CUDA plugin looks for a driver and does not load. What does not depend on the
     module is made once in a process.
 
@@ -155,10 +169,12 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
     choices: list[Memory] = []
+    executable: Any = None
     refused: list[tuple[str, InputError]] = []
     for gemm in _GEMMS:
         try:
-            choices.append(memory_of(_compile_for_gpu(parsed, target, device, gemm), gemm))
+            executable = _compile_for_gpu(parsed, target, device, gemm)
+            choices.append(memory_of(executable, gemm))
         except TargetError:
             raise
         except InputError as error:
@@ -166,7 +182,19 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     if not choices:
         raise refused[0][1]
     note = "; ".join(f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused)
-    return Compiled(max(choices, key=lambda memory: memory.peak), note)
+    # The last is cuBLAS's: its products are as fast as they get, while Triton's have tiles that nobody has tried.
+    return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(executable, target))
+
+
+def _time_of(executable: Any, target: Target) -> GpuTime | None:
+    """What one run is estimated to take; None where the GPU's speeds are not known or its HLO cannot be read."""
+    name = _NAME.search(target.description)
+    if name is None or name[1] not in _MACHINES:
+        return None
+    try:
+        return estimate(pjrt.optimised_hlo(executable), _MACHINES[name[1]])
+    except HloError:
+        return None
 
 
 def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) -> Any:

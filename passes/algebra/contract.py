@@ -47,6 +47,8 @@ def summed(tensor: Tensor, dims: Dims) -> Tensor:
     """The tensor summed over every dimension that is not in `dims`."""
     kept = tuple(dim for dim in tensor.dims if dim in dims)
     away = [place for place, dim in enumerate(tensor.dims) if dim not in dims]
+    if not away:
+        return tensor
     return Tensor(build.sum_along(tensor.value, away), kept)
 
 

@@ -69,13 +69,15 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
     if float_bits(build.tensor_of(given.big).element_type) and not options.reassociate:
         return Refusal(given.root, Reason("EX310", "--no-reassociate forbids to sum in another order"))
-    return candidate_of(given, reader, options.size_threshold)
+    # A machine that fuses sums of any length never writes what they read: read once it costs less than by columns.
+    writes_summed = options.machine.longest_fused_reduction is not None
+    return candidate_of(given, reader, options.size_threshold, writes_summed)
 
 
 def _what_was_done(candidate: Candidate, doubles: bool) -> Reason:
     if candidate.short:
         return Reason("EX004", f"added up from {candidate.sum.summed} elements, one by one")
-    if not doubles and (columns := columns_of(candidate)):
+    if columns := columns_of(candidate, doubles):
         number = prod(candidate.sum.sizes[dim] for dim in columns)
         return Reason("EX004", f"added up for each of {number} elements, one by one")
     terms = sum(len(part.terms) for part in candidate.parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -74,8 +74,9 @@ class Candidate:
     """A sum that can be written as a sum of contractions.
 
     parts: none where the formula stays as it stands. short: whether it is computed for each of the few summed elements.
-    opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like it,
-    make needless.
+    columns: the dimensions of the result for whose few indices it is computed one by one, and summed each time.
+    opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like
+    it, make needless.
     """
 
     sum: Sum
@@ -83,6 +84,7 @@ class Candidate:
     short: bool
     opened: frozenset[Expression]
     inner: tuple[ir.Value, ...]
+    columns: tuple[int, ...] = ()
 
     @property
     def root(self) -> ir.Operation:
@@ -157,8 +159,11 @@ def _sum_of_dot(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value],
     return Sum(root, sizes, frozenset(dim for dim in sizes if dim < len(result)), formula, full[0])
 
 
-def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refusal:
-    """The rewrite of one sum, as far as the sum alone shows. threshold: bytes above which a tensor is big."""
+def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool) -> Candidate | Refusal:
+    """The rewrite of one sum, as far as the sum alone shows.
+
+    threshold: bytes above which a tensor is big. writes_summed: whether the machine writes what a long sum reads.
+    """
     root, sizes = given.root, given.sizes
     element = build.tensor_of(given.big).element_type
     floats = bool(float_bits(element))
@@ -170,14 +175,15 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
         extreme = few and given.summed > 1 and componentwise(body_of(root)) in _EXTREMES
         return (_one_by_one(given, reader) if extreme else None) or Refusal(root, Reason("EX401", why))
     most = threshold // Types().of(given.big).element_bytes
-    if root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE:
-        few = False  # a dot does not round its products to a narrow type
+    narrow_dot = root.name == "stablehlo.dot_general" and 0 < float_bits(element) < _SINGLE
+    few = few and not narrow_dot  # a dot does not round its products to a narrow type
     expansion = Expansion(given.space, floats, few, lambda dims: prod(sizes[dim] for dim in dims) > most)
     terms = expansion.terms(given.formula)
     squares = squares_of(given.formula, given.space) if floats else []
     pairs = [square.terms(expansion) for square in squares] if squares else [(terms, [])]
     if expansion.refusal:
-        return (_one_by_one(given, reader) if few else None) or Refusal(root, Reason("EX403", expansion.refusal))
+        by_column = _by_column(given, reader) if floats and writes_summed and not narrow_dot else None
+        return (_one_by_one(given, reader) if few else by_column) or Refusal(root, Reason("EX403", expansion.refusal))
     rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
     short = few and (rounds or len(terms) > 1)
     if str(element) == "f16" and not short:
@@ -189,13 +195,30 @@ def candidate_of(given: Sum, reader: Reader, threshold: int) -> Candidate | Refu
     made = max((largest(each, sizes) for part in parts for each in part.steps), default=0)
     if 2 * made > prod(sizes.values()):
         return Refusal(root, Reason("EX404", "what it is multiplied out to is as big"))
-    inner = [value for each in expansion.opened for value in (each.value, *reader.views.get(each, ()))]
-    own = tuple(value for value in inner if value != root.results[0])
-    return Candidate(given, parts, short, frozenset(expansion.opened), own)
+    return Candidate(given, parts, short, frozenset(expansion.opened), _inner(given, reader, expansion.opened))
 
 
 def _one_by_one(given: Sum, reader: Reader) -> Candidate | None:
     """The formula as it stands for each of few elements, if it is short and of smaller tensors alone."""
+    opened = _opened(given)
+    return Candidate(given, (), True, frozenset(opened), _inner(given, reader, opened)) if opened else None
+
+
+def _by_column(given: Sum, reader: Reader) -> Candidate | None:
+    """The same for each of the few columns of the result which the widest tensor in the formula, its weights, lacks."""
+    opened = _opened(given)
+    if not opened:
+        return None
+    smaller = {child.dims for each in opened for child in each.children if child not in opened}
+    widest = max(smaller, key=lambda dims: (prod(given.sizes[dim] for dim in dims), sorted(dims)))
+    columns = tuple(sorted(given.space - widest))
+    if not given.output.issuperset(columns) or prod(given.sizes[dim] for dim in columns) > FEW:
+        return None
+    return Candidate(given, (), False, frozenset(opened), _inner(given, reader, opened), columns)
+
+
+def _opened(given: Sum) -> dict[Expression, None]:
+    """The ops of a short formula that make tensors of the full shape of smaller ones; none of any other formula."""
     opened: dict[Expression, None] = {}
     stack = [given.formula]
     while stack:
@@ -203,12 +226,15 @@ def _one_by_one(given: Sum, reader: Reader) -> Candidate | None:
         if each in opened or each.dims != given.space:
             continue
         if not each.name or len(opened) == _LONGEST:
-            return None
+            return {}
         opened[each] = None
         stack += each.children
+    return opened
+
+
+def _inner(given: Sum, reader: Reader, opened: Iterable[Expression]) -> tuple[ir.Value, ...]:
     inner = [value for each in opened for value in (each.value, *reader.views.get(each, ()))]
-    own = tuple(value for value in inner if value != given.root.results[0])
-    return Candidate(given, (), True, frozenset(opened), own) if opened else None
+    return tuple(value for value in inner if value != given.root.results[0])
 
 
 def _part(given: Sum, square: Square | None, selves: list[Term], mixed: list[Term]) -> Part:

@@ -38,11 +38,14 @@ def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Ty
     return ir.F64Type.get() if doubles and _has_few_for_a_weight(candidate) else element
 
 
-def columns_of(candidate: Candidate) -> tuple[int, ...]:
-    """The dimensions of the result whose few indices are taken one by one in float32.
+def columns_of(candidate: Candidate, doubles: bool) -> tuple[int, ...]:
+    """The dimensions of the result whose few indices are taken one by one.
 
-    () where that gains no digits, and where the others are not those of some weights.
+    doubles: whether float64 is fast; else that is done in float32 where it gains digits, and where the others are
+    those of some weights.
     """
+    if candidate.columns or doubles:
+        return candidate.columns
     sizes, output = candidate.sum.sizes, candidate.sum.output
     single = float_bits(build.tensor_of(candidate.root.results[0]).element_type) == _SINGLE
     terms = [term for part in candidate.parts for term in part.terms]

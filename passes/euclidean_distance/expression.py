@@ -78,7 +78,8 @@ class Reader:
             return Expression(value, place, "multiply", sides, sides[0].dims | sides[1].dims)
         if op.name not in _ELEMENTWISE or op.block != self.block or len(op.results) != 1:
             return whole
-        if any(other.type != value.type for other in op.operands):
+        shape = build.shape_of(value)
+        if any(build.shape_of(other) != shape for other in op.operands):
             return whole
         children = tuple(self.read(operand, place, depth + 1) for operand in op.operands)
         return Expression(value, place, name, children, frozenset[int]().union(*(child.dims for child in children)))

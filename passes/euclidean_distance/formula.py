@@ -74,9 +74,12 @@ class Writer:
     ) -> Tensor:
         """The op of the expression on other tensors, repeated to `dims`."""
         kind = build.tensor_of(expression.value)
-        operands = [build.convert(repeated(child, dims, sizes), kind.element_type) for child in children]
         op = defining_op(expression.value)
         assert op is not None
+        operands = [
+            build.convert(repeated(child, dims, sizes), build.tensor_of(given).element_type)
+            for child, given in zip(children, op.operands, strict=True)
+        ]
         if op.name == "stablehlo.dot_general":  # that sums nothing
             return Tensor(stablehlo.multiply(*operands), dims)
         made = op.clone(ip=ir.InsertionPoint.current).operation
@@ -181,7 +184,7 @@ class _Sum:
     def value(self) -> ir.Value:
         if self.candidate.short:
             return self.finished(self.one_by_one())
-        if not self.writer.doubles and (columns := columns_of(self.candidate)):
+        if columns := columns_of(self.candidate, self.writer.doubles):
             formula = self.candidate.sum.formula
             at = partial(self.writer.at, formula, candidate=self.candidate)
             return self.finished(by_column(self.candidate, columns, at))

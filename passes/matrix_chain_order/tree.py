@@ -19,6 +19,7 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, splat_value
 from exla_opt.ops.reducers import body_of, componentwise
 from exla_opt.passes.algebra.contraction import Dims
+from exla_opt.passes.algebra.dots import contracted_sizes, operand_places
 from exla_opt.passes.algebra.places import Place, place_below
 
 from .diagonal import diagonal_of, masked_diagonal
@@ -201,26 +202,13 @@ def _dot_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Valu
     if tree.dots and not _same(tree.algorithm, algorithm):
         return None
     tree.algorithm = algorithm
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    left, right = (build.shape_of(operand) for operand in op.operands)
-    places: list[list[int | None]] = [[None] * len(left), [None] * len(right)]
-    batch = list(zip(numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, strict=True))
-    contracted = list(zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True))
-    letters = iter(place)
-    for one, other in batch:
-        places[0][one] = places[1][other] = next(letters)
-    for one, other in contracted:
-        places[0][one] = places[1][other] = tree.new_letter(left[one])
-    bound = [{pair[side] for pair in (*batch, *contracted)} for side in (0, 1)]
-    for side, shape in enumerate((left, right)):
-        for dim in range(len(shape)):
-            if dim not in bound[side]:
-                places[side][dim] = next(letters)
+    sizes = contracted_sizes(op)
+    places = operand_places(op, place, [tree.new_letter(size) for size in sizes])
     tree.dots += 1
-    tree.flops += prod(build.shape_of(op.results[0])) * prod(left[one] for one, _ in contracted)
+    tree.flops += prod(build.shape_of(op.results[0])) * prod(sizes)
     tree.largest = max(tree.largest, prod(build.shape_of(op.results[0])) if op != tree.root else 0)
     tree.precision = _higher(tree.precision, op)
-    return [(operand, tuple(where)) for operand, where in zip(op.operands, places, strict=True)]
+    return list(zip(op.operands, places, strict=True))
 
 
 def _algorithm(op: ir.Operation) -> ir.Attribute | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer, integers
@@ -16,6 +15,7 @@ from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, 
 from exla_opt.ops.comparisons import EQUALITY, direction_of
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.ops.reducers import monoid_of
+from exla_opt.passes.algebra.dots import contracted_sizes, operand_places
 from exla_opt.passes.algebra.places import Place, place_below
 
 # A value, and the labels of its dimensions.
@@ -131,20 +131,9 @@ def _reduce(op: ir.Operation, place: Place, labelled: bool) -> Node | None:
 
 def _dot(op: ir.Operation, place: Place, labelled: bool) -> Node:
     """Its operands change places freely: two ways to round them differ by no more than another order of the sum."""
-    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    sides = (
-        (numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions),
-        (numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions),
-    )
-    shape = build.shape_of(op.operands[0])
-    sizes = [shape[dim] for dim in sides[0][1]]
+    sizes = contracted_sizes(op)
     labels = _labels(place, sizes, labelled)
-    free = iter(place[len(sides[0][0]) :])
-    operands = []
-    for operand, (batch, summed) in zip(op.operands, sides, strict=True):
-        known = dict(zip([*batch, *summed], [*place[: len(batch)], *labels], strict=True))
-        rank = len(build.shape_of(operand))
-        operands.append((operand, tuple(known[dim] if dim in known else next(free) for dim in range(rank))))
+    operands = list(zip(op.operands, operand_places(op, place, labels), strict=True))
     kind = element_type(op.results[0])
     floats = all(float_bits(element_type(value)) for value in (*op.operands, op.results[0]))
     same = {element_type(value) for value in op.operands} == {kind}

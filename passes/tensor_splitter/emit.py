@@ -14,6 +14,7 @@ from exla_opt.ir.walk import walk
 from exla_opt.ops import tiling
 from exla_opt.ops.rules import Kind
 from exla_opt.ops.traits import Trait
+from exla_opt.passes.algebra.running import as_it_was, times_power
 
 from .graph import TILE_MARK, Graph
 from .plans.last_input import find_depths, last_input
@@ -115,11 +116,15 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
                 reached = times(build.convert(counter, index_type.element_type), ended.tile)
                 start = stablehlo.add(reached, build.splat(index_type, run.start - ended.tile * ended.trips))
             states = Tiles(graph, plan, loop, run, start).emit(states)
-        for position, state in states.items():
-            _replace_results(graph, plan, loop, position, state)
+        results = {position: _results_of(graph, plan, loop, position, state) for position, state in states.items()}
+    # Not before all are written: one may be multiplied with what another one takes the place of.
+    for position, found in results.items():
+        for index, value in found.items():
+            graph.nodes[position].op.results[index].replace_all_uses_with(value)
 
 
-def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> None:
+def _results_of(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> dict[int, ir.Value]:
+    """What a loop has made of an op's results, by their places."""
     op, tiled = graph.nodes[position].op, plan.tiled[position]
     with op.location:
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
@@ -129,9 +134,24 @@ def _replace_results(graph: Graph, plan: Plan, loop: LoopPlan, position: int, st
                 if index in results:
                     results[index] = tiling.add_start(op, index, results[index])
         else:
-            results = dict(enumerate(tiling.finish(op, tiled.factor, state)))
-    for index, value in results.items():
-        op.results[index].replace_all_uses_with(value)
+            results = dict(enumerate(tiling.finish(op, tiled.factor, _as_before(graph, loop, position, state))))
+    return results
+
+
+def _as_before(graph: Graph, loop: LoopPlan, position: int, state: list[ir.Value]) -> list[ir.Value]:
+    """The state of sums below a running maximum, with what they are multiplied with behind the loop.
+
+    Where the maximum turned out to be infinite, they are not a number, as they were.
+    """
+    running = loop.stage.running
+    if running is None or position not in running.sums:
+        return state
+    found = running.sums[position]
+    if found.dims is not None and not running.guarded:
+        state = [as_it_was(total, graph.tensors[running.shift].value, found.dims) for total in state]
+    for value, power, dims in found.later:
+        state = [times_power(total, graph.tensors[value].value, power, dims) for total in state]
+    return state
 
 
 def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:

@@ -12,10 +12,12 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.stack_sums import add_in_place
 from exla_opt.ops.tile import read_padded
 from exla_opt.ops.traits import Trait
+from exla_opt.passes.algebra.running import finite, ones_like, rescaled
 
 from .graph import OUTSIDE, Graph, TiledOp
 from .plans.plan import LoopPlan, Plan
 from .plans.runs import TileRun
+from .regions.region import Running
 
 # The indices before and after its own that a tile has, and those of one that has none.
 Extent = tuple[int, int]
@@ -36,6 +38,7 @@ class Tiles:
         self.slices: dict[tuple[int, DimMapping, Extent], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
+        self.shifts: tuple[ir.Value, ir.Value] | None = None
 
     def present(self, mapping: DimMapping | None) -> bool:
         """Whether the tensor has the indices of this run (between two borders it has all or none)."""
@@ -109,6 +112,12 @@ class Tiles:
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
         """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
+        running = self.loop.stage.running
+        if running is not None and number in running.ones:
+            return ones_like(value)
+        if running is not None and number == running.shift:
+            assert self.shifts is not None
+            return self.shifts[1]
         producer = self.graph.tensors[number].producer
         if producer == OUTSIDE or producer in self.plan.tiled:
             return value
@@ -139,13 +148,7 @@ class Tiles:
                     before = states[position][: len(results)]
                     results, scanned = tiling.resume(node.op, tiled.factor, before, results)
                 elif tiled.factor.kind is not Kind.INDEPENDENT:
-                    states[position] = tiling.combine(
-                        node.op,
-                        tiled.factor,
-                        states[position],
-                        results,
-                        self.offset(tiled.scale, tiled.offset),
-                    )
+                    states[position] = self.combined(tiled, states[position], results)
                     continue
                 if position in states:
                     wholes = states[position][len(scanned) :]
@@ -156,6 +159,31 @@ class Tiles:
                     elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
         return states
+
+    def combined(self, tiled: TiledOp, state: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
+        """The state after one more tile; of sums below a maximum that is still being found, below what it is now."""
+        node, running = self.graph.nodes[tiled.node], self.loop.stage.running
+        if running is not None and tiled.node in running.sums:
+            dims = running.sums[tiled.node].dims
+            if dims is not None:
+                assert self.shifts is not None
+                state = [rescaled(total, *self.shifts, dims) for total in state]
+        after = tiling.combine(node.op, tiled.factor, state, results, self.offset(tiled.scale, tiled.offset))
+        if running is not None and tiled.node == running.maximum:
+            self.shifts = self.handed_on(running, state[0]), finite(self.handed_on(running, after[0]))
+        return after
+
+    def handed_on(self, running: Running, maximum: ir.Value) -> ir.Value:
+        """What the loop subtracts if this is the maximum."""
+        values = {self.graph.nodes[running.maximum].results[0]: maximum}
+        for position in running.between:
+            node = self.graph.nodes[position]
+            clone = node.op.clone(ip=ir.InsertionPoint.current).operation
+            for index, number in enumerate(node.operands):
+                if number in values:
+                    clone.operands[index] = values[number]
+            values[node.results[0]] = clone.results[0]
+        return values[running.shift]
 
     def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
         """An output of an independent op as far as it is written."""

@@ -121,6 +121,37 @@ def attention(b: Builder, x: Value) -> list[Value]:
     return [emit.dot(b, shares, v, ([0], [0]), ([2], [1]))]
 
 
+def softmax_gradient(b: Builder, x: Value) -> list[Value]:
+    """A dot of a quotient, and the sum of each row by the weights of its gradient, or by others like them."""
+    if not dtypes.is_float(x.dtype):
+        return []
+    heads, n, m, d = b.rng.choice((1, 2)), b.rng.choice(b.sizes), b.rng.choice(b.sizes), b.rng.choice((1, 2, 3))
+    if not b.fits((heads, n, m)):
+        return []
+    shape, dtype = (heads, n, m), x.dtype
+    e, v, g = small(b, shape, dtype), small(b, (heads, m, d), dtype), small(b, (heads, n, d), dtype)
+    total = emit.reduce(b, emit.mapped(b, "stablehlo.exponential", [emit.tame(b, e, 3.0)], 20.0), "add", [2])
+    rows = emit.broadcast(b, total, shape, [0, 1])
+    divided, masked = b.chance(0.6), b.chance(0.4)
+    shares = emit.mapped(b, "stablehlo.divide", [e, rows], 1.0) if divided else e
+    mask = emit.broadcast(b, small(b, (n, m), "i1"), shape, [1, 2])
+    zeros = b.splat(shape, dtype, 0)
+    kept = emit.select(b, mask, shares, zeros) if masked else shares
+    out = emit.dot(b, kept, v, ([0], [0]), ([2], [1]))
+    if b.chance(0.3):
+        g = emit.binary(b, "multiply", g, out)
+    values = like(b, v) if b.chance(0.15) else v
+    weights = emit.dot(b, g, values, ([0], [0]), ([2], [2]))
+    if masked and b.chance(0.8):
+        weights = emit.select(b, mask, weights, zeros)
+    if b.chance(0.2):
+        weights = emit.binary(b, "multiply", weights, b.splat(shape, dtype, 2))
+    terms = emit.binary(b, "multiply", weights, shares if b.chance(0.5) else e)
+    if divided and b.chance(0.5):
+        terms = emit.mapped(b, "stablehlo.divide", [terms, rows], terms.size)
+    return [out, emit.reduce(b, terms, "add", [2 if b.chance(0.9) else 1])]
+
+
 def outer_with(b: Builder, x: Value) -> list[Value]:
     """x times a tensor that it shares nothing with but batch dimensions: it grows."""
     if x.dtype == "i1":
@@ -162,6 +193,7 @@ CONTRACTIONS = (
     (chain, 2),
     (dense_layer, 2),
     (attention, 2),
+    (softmax_gradient, 2),
     (outer_with, 1),
     (einsum, 1),
     (like_sum, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
@@ -113,7 +113,7 @@ def text_with(program: Program, floats: str) -> str:
 
 
 def settings(rng: random.Random) -> tuple[Options, tuple[str, ...]]:
-    """Tiny sizes, and mostly the default passes; else one alone."""
+    """Tiny sizes, mostly the default passes, else one alone, and at times a limit that makes all be recomputed."""
     threshold = rng.choice((64, 128, 256, 256, 512, 512, 1000, 1000, 2048, 2048, 4096))
     split = rng.choice((None, threshold, threshold // 2, threshold // 4, max(threshold // 16, 16)))
     options = Options(
@@ -122,9 +122,10 @@ def settings(rng: random.Random) -> tuple[Options, tuple[str, ...]]:
         reassociate=rng.random() > 0.15,
         chain_cost=rng.choice(("both", "both", "both", "flops", "bytes")),
     )
-    if rng.random() < 0.7:
-        return options, DEFAULT_PASSES
-    return options, ("normalise", rng.choice(REWRITES))
+    passes = DEFAULT_PASSES if rng.random() < 0.7 else ("normalise", rng.choice(REWRITES))
+    if "recompute" in passes and rng.random() < 0.4:
+        options = replace(options, memory_limit=1)
+    return options, passes
 
 
 def _write(seed: int, index: int, floats: str = "") -> tuple[Builder, list[Value]]:

@@ -179,7 +179,7 @@ class Case:
 
 AB, FULL = "17x5xf32 13x5xf32", "17x13x5x"
 # Of so many numbers no sum is added up one by one.
-LONG = "17x40xf32 13x40xf32"
+LONG = "19x40xf32 18x40xf32"
 CASES = [
     *[Case(squared, f"17x5x{t} 13x5x{t}", FULL) for t in ("f32", "f64", "bf16", "f16")],
     Case(squared, "17x70xf32 13x70xf32", "17x13x70x"),
@@ -541,6 +541,59 @@ def test_few_elements_of_any_formula_are_combined_one_by_one(name: str, k: int) 
     [expected], [actual] = (run_module(text, arrays) for text in (before, after))
     comparison = compare(expected, actual)
     assert comparison.passed, comparison.problem
+
+
+def l1(a: Tensor, b: Tensor) -> Tensor:
+    return jnp.abs(a[:, None] - b[None]).sum(-1)
+
+
+def chosen_by_sign(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    apart = a[:, None, :] - b[None, :, :]
+    return jnp.where(apart > 0.1, jnp.sin(apart), w[:, :, None]).sum(0)
+
+
+def clipped_in_batches(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    apart = a[:, :, None, :] - b[:, None, :, :]
+    return jnp.einsum("bij,bijk->bik", w, jnp.clip(apart, -1, 1))
+
+
+BY_COLUMN = [
+    (gradient(lambda a, b: jnp.exp(-l1(a, b))), "37x3xf32 53x3xf32", "37x53x3x"),
+    (gradient(lambda a, b: jnp.exp(-l1(a, b))), f"37x{FEW}xf64 53x{FEW}xf64", f"37x53x{FEW}x"),
+    (gradient(lambda a: jnp.exp(-l1(a, a))), "37x3xf32", "37x37x3x"),
+    (gradient(lambda a, b: (jnp.abs(a[:, None] - b[None]) ** 1.5).sum(-1)), "37x3xf32 53x3xf32", "37x53x3x"),
+    (chosen_by_sign, "37x3xf32 53x3xf32 37x53xf32", "37x53x3x"),
+    (clipped_in_batches, "2x37x3xf32 2x53x3xf32 2x37x53xf32", "2x37x53x3x"),
+]
+
+
+@pytest.mark.parametrize(("function", "specs", "full"), BY_COLUMN)
+def test_sums_of_any_formula_are_taken_column_by_column(function: Callable[..., Tensor], specs: str, full: str) -> None:
+    """With weights that the columns share; all of it stays where a machine fuses the sums anyway."""
+    before = export_program(Program("columns", function, specs))
+    assert f"tensor<{full}f" in before
+    after, remarks = rewrite(before, threshold=4000)
+    assert f"tensor<{full}" not in after
+    assert any("for each of" in remark.message for remark in remarks)
+    assert rewrite(after, threshold=4000)[0] == after
+    assert_equal_results(before, after)
+    assert f"tensor<{full}" in rewrite(before, threshold=4000, machine=GPU)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [
+        (chosen_by_sign, f"37x{FEW + 1}xf32 53x{FEW + 1}xf32 37x53xf32"),
+        (lambda a, b: jnp.abs(a[:, None] - b[None]).sum(0), "37x3xf32 53x3xf32"),
+        (lambda a, b, w: (jnp.abs(a[:, None] - b[None]) * w).sum(0), "37x3xf32 53x3xf32 37x53x3xf32"),
+        (lambda a, b, w: (jnp.abs(a[:, None] - b[None]) * w[..., None]).sum(0), "37x3xi32 53x3xi32 37x53xi32"),
+    ],
+    ids=["many columns", "no weights", "a full tensor", "integers"],
+)
+def test_no_columns(function: Callable[..., Tensor], specs: str) -> None:
+    before = export_program(Program("columns", function, specs))
+    assert "x53x" in before
+    assert all(remark.kind is Kind.MISSED for remark in rewrite(before, threshold=4000)[1])
 
 
 def test_a_reduce_of_no_dimension_stays() -> None:

@@ -15,9 +15,11 @@ import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
 
-from exla_opt.attempts import CannotCompile
+from exla_opt.budget.attempts import CannotCompile
+from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.measured import Measured
+from exla_opt.budget.ways import ways
 from exla_opt.cli.opt import main
-from exla_opt.fit import Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
@@ -38,14 +40,14 @@ def read(path: Path) -> ir.Module:
     return parse_module(path.name, path.read_bytes(), new_context()).module
 
 
-def measure(data: bytes) -> int:
-    return measure_memory(data).peak
+def measure(data: bytes) -> Measured:
+    return Measured(measure_memory(data).peak)
 
 
 def fitted(path: Path, limit: int, measured: bool = False) -> tuple[Fit, int]:
     """What was found, and the peak that XLA plans for it."""
     found = fit(read(path), DEFAULT_PASSES, Options(), limit, measure if measured else None)
-    return found, measure(serialise(found.module, "bytecode"))
+    return found, measure(serialise(found.module, "bytecode")).peak
 
 
 @pytest.mark.parametrize("measured", [False, True])
@@ -94,8 +96,8 @@ def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, machine: M
 
 def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
     found, true = fitted(SAMPLE, parse_size("4.2MB"))
-    assert not found.fits and true < parse_size("4.4MB")
-    assert found.held_by.startswith("its arguments and results (4.19MB) and 4x4096xf32 (65.5KB) at ")
+    assert not found.fits and true < parse_size("4.5MB")
+    assert found.held_by.startswith("its arguments and results (4.19MB) and 8x4096xf32 (131KB) at ")
 
 
 def test_without_the_splitter_nothing_is_tried_twice() -> None:
@@ -117,12 +119,12 @@ class Compiler:
         self.figures = figures
         self.asked: list[bytes] = []
 
-    def __call__(self, data: bytes) -> int:
+    def __call__(self, data: bytes) -> Measured:
         figure = self.figures[min(len(self.asked), len(self.figures) - 1)]
         self.asked.append(data)
         if isinstance(figure, str):
             raise CannotCompile(figure)
-        return figure
+        return Measured(figure)
 
 
 def test_the_search_goes_on_where_the_compiler_says_no() -> None:
@@ -153,9 +155,9 @@ def test_the_same_program_is_compiled_once() -> None:
 
 
 def test_what_needs_more_than_predicted_is_not_the_last_that_is_compiled() -> None:
-    def compiler(data: bytes) -> int:
+    def compiler(data: bytes) -> Measured:
         predicted = predict(parse_module("", data, new_context()).module).peak
-        return predicted if predicted > 6_000_000 else 30_000_000
+        return Measured(predicted if predicted > 6_000_000 else 30_000_000)
 
     found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 1, compiler)
     assert not found.fits and 6_000_000 < found.peak < 30_000_000
@@ -173,7 +175,7 @@ def test_without_a_compiler_the_figure_is_a_prediction() -> None:
 def test_a_program_that_only_the_compiler_refuses_is_not_taken() -> None:
     compiler = Compiler(10**9, "a fault of XLA", 15_000_000)
     found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)
-    assert (found.fits, found.peak, found.why_predicted, len(compiler.asked)) == (True, 15_000_000, "", 3)
+    assert (found.fits, found.peak, found.why_predicted) == (True, 15_000_000, "")
 
 
 @pytest.mark.parametrize("path", [SAMPLE, SORTED])
@@ -195,7 +197,7 @@ def test_slices_suit_the_machine(machine: Machine) -> None:
     text = SAMPLE.read_text().replace("4096", "131072")  # 64 GB
     module = parse_module("<sample>", text.encode(), new_context()).module
     found = fit(module, DEFAULT_PASSES, Options(machine=machine), 20 * 10**9)
-    low, high = (256 * 10**6, 10**9) if machine is GPU else (10**6, 4 * 10**6)
+    low, high = (256 * 10**6, 10**9) if machine is GPU else (10**6, 16 * 10**6)
     assert found.fits and low <= found.options.slice_bytes <= high
 
 
@@ -322,7 +324,7 @@ def test_smaller_sizes_are_left_out_where_the_peak_is_of_what_they_do_not_split(
     tried: list[int] = []
     found = fit(module.module, DEFAULT_PASSES, Options(), 10**7, tried=lambda sizes, _: tried.append(sizes.slice_bytes))
     assert not found.fits and found.peak > 64_000_000
-    assert len(tried) <= 3
+    assert len(tried) <= 5 < len(ways(predict(module.module), 10**9, Options()))
 
 
 def test_other_places_of_calls_leave_no_smaller_sizes_out() -> None:
@@ -336,7 +338,7 @@ def test_other_places_of_calls_leave_no_smaller_sizes_out() -> None:
     vector = jax.ShapeDtypeStruct((1000,), jnp.float32)
     traced = jax.jit(jax.value_and_grad(likelihood)).lower(jax.ShapeDtypeStruct((), jnp.float32), vector, vector)
     module = parse_module("f", str(traced.compiler_ir("stablehlo")).encode(), new_context())
-    found = fit(module.module, DEFAULT_PASSES, Options(), 9 * 10**6, lambda data: measure_memory(data).peak)
+    found = fit(module.module, DEFAULT_PASSES, Options(), 9 * 10**6, measure)
     assert not found.fits and found.peak < 14_000_000
 
 
@@ -390,3 +392,10 @@ def test_equal_tensors_that_hold_up_a_limit_together_are_counted() -> None:
 
     text = held(function, jax.ShapeDtypeStruct((500, 500), jnp.float32), limit=2 * 10**6, names=("normalise",))
     assert text.startswith("its arguments and results (1MB), 3MB of tensors no larger and 500x500xf32 (1MB) at ")
+
+
+def test_a_refusal_of_a_rewritten_program_is_no_lack_of_a_compiler() -> None:
+    compiler = Compiler("a fault of ours", 10**9, 15_000_000)
+    found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)
+    assert (found.fits, found.compiled, found.peak, found.why_predicted) == (True, True, 15_000_000, "")
+    assert found.before.compiled and found.before.peak == 10**9

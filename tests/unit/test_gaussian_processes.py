@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.gaussian_processes import LIMITS, by_both_triangles, by_triangle, by_upper_factor, export
-from exla_opt.fit import fit
+from exla_opt.budget.fit import fit
+from exla_opt.budget.measured import Measured
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.options import Options
@@ -24,5 +25,5 @@ def test_a_gradient_holds_three_matrices(function: Callable[..., Any], platform:
     """By LAPACK's calls and by stablehlo.cholesky."""
     module = parse_module("f", export(function, "gradient", POINTS, platform).encode(), new_context()).module
     limit = int(LIMITS["gradient"] * 4 * POINTS**2)
-    found = fit(module, DEFAULT_PASSES, Options(), limit, lambda data: measure_memory(data).peak)
+    found = fit(module, DEFAULT_PASSES, Options(), limit, lambda data: Measured(measure_memory(data).peak))
     assert found.fits and found.compiled

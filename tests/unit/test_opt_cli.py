@@ -102,6 +102,13 @@ def test_what_cannot_be_split_comes_out_with_its_reason(tmp_path: Path) -> None:
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
 
 
+def test_the_summary_says_when_nothing_is_gained() -> None:
+    lines = opt("--summary", stdin=KERNEL).stderr.splitlines()
+    assert lines[-1] == "Nothing was split: no tensor is over 1GB; the largest is 4MB."
+    stays = opt("--size-threshold=100KB", "--summary", stdin=SORT).stderr
+    assert "The peak did not fall: 100000xf32 (400KB) stays." in stays
+
+
 @pytest.mark.parametrize("columns", [60, 100])
 def test_the_report_fits(columns: int) -> None:
     done = opt(*SMALL, "--summary", stdin=KERNEL, columns=columns)
@@ -109,7 +116,9 @@ def test_the_report_fits(columns: int) -> None:
     lines = done.stderr.splitlines()
     assert max(map(len, lines)) <= columns
     text = " ".join(done.stderr.split())
-    assert re.search(r"Largest tensor outside loops │ 4MB │", text)
+    assert re.search(r"Peak memory │ \S+B, predicted │ \S+B, predicted │", text)
+    assert re.search(r"Time, predicted │ 1 x │ \S+ x │", text)
+    assert re.search(r"Largest tensor( outside loops)? │ 4MB │ 4KB │", text)
     assert "1000x1000xf32" in text
     assert re.search(r"Loops │ 0 │ 1 \(\+1\)", text)
     assert "Not changed" not in text

@@ -42,6 +42,7 @@ BELOW_ROUNDING = {
     ("one_row", "shift_what_is_read"),
     ("elementwise_f8e5", "shift_what_is_written"),
     ("outer_index", "drop_last_trip"),
+    ("l1_kernel_gradient", "drop_last_trip"),  # the three rows of that trip are a 30,000th of the largest
 }
 
 

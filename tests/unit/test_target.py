@@ -201,8 +201,27 @@ def test_what_is_missing_is_one_sentence(transpose: str, monkeypatch: pytest.Mon
     assert result.stdout == ""
 
 
-def compile_as(monkeypatch: pytest.MonkeyPatch, peaks: dict[bool, int | str]) -> None:
-    """Let a compile for a GPU give a peak, or fail with a message, by whether Triton multiplies matrices."""
+def copies(bytes: int, trips: str = "1") -> str:
+    """Optimised HLO that copies so many bytes in each trip of a loop."""
+    return f"""HloModule f
+%body (x: s8[{bytes}]) -> s8[{bytes}] {{
+  %x = s8[{bytes}]{{0}} parameter(0)
+  ROOT %y = s8[{bytes}]{{0}} copy(%x)
+}}
+ENTRY %main (x: s8[{bytes}]) -> s8[{bytes}] {{
+  %x = s8[{bytes}]{{0}} parameter(0)
+  ROOT %w = s8[{bytes}]{{0}} while(%x), condition=%body, body=%body{trips and f', {{"known_trip_count":{{"n":"{trips}"}}}}'}
+}}
+"""
+
+
+def compile_as(
+    monkeypatch: pytest.MonkeyPatch, peaks: dict[bool, int | str], hlo: dict[int, str] | None = None
+) -> None:
+    """Let a compile for a GPU give a peak, or fail with a message, by whether Triton multiplies matrices.
+
+    hlo: what is compiled, by the peak.
+    """
 
     def compile_for(device: Any, module: Any, flags: Any) -> int:
         found = peaks[dict(flags)["xla_gpu_enable_triton_gemm"]]
@@ -212,6 +231,7 @@ def compile_as(monkeypatch: pytest.MonkeyPatch, peaks: dict[bool, int | str]) ->
 
     monkeypatch.setattr(pjrt, "described_device", lambda description: None)
     monkeypatch.setattr(pjrt, "compile_for", compile_for)
+    monkeypatch.setattr(pjrt, "optimised_hlo", lambda temp: (hlo or {}).get(temp, ""))
     monkeypatch.setattr("exla_opt.runtime.target.memory_of", lambda temp, gemm: Memory(0, 0, 0, temp, gemm))
 
 
@@ -256,6 +276,61 @@ def test_what_was_left_out_is_a_note(transpose: str, monkeypatch: pytest.MonkeyP
     assert result.stderr == f"{transpose}: note: Triton's matrix products left out: {what}\n"
 
 
+@pytest.mark.parametrize(("triton", "cublas", "megabytes"), [(7, 9, 16), (9, 7, 16), (7, "no", 8)])
+def test_the_time_is_that_with_cublas_where_that_compiles(
+    monkeypatch: pytest.MonkeyPatch, triton: int, cublas: int | str, megabytes: int
+) -> None:
+    found = {triton: copies(4 * 10**6)} | ({} if isinstance(cublas, str) else {cublas: copies(8 * 10**6)})
+    compile_as(monkeypatch, {True: triton, False: cublas}, found)
+    time = compiled_memory(TRANSPOSE, parse_target("gpu")).time
+    assert time is not None
+    assert time.traffic == megabytes * 10**6
+
+
+def test_h200_and_h100_differ_in_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: 7, False: 9}, {9: copies(4 * 10**9)})
+    times = [compiled_memory(TRANSPOSE, parse_target(f"cuda:{name}")).time for name in ("h100", "h200")]
+    slow, fast = (0.0 if time is None else time.seconds for time in times)
+    assert slow / fast == pytest.approx(4.8 / 3.352, rel=0.01)
+
+
+@pytest.mark.parametrize(("target", "hlo"), [("gpu", "no HLO"), ("unknown", copies(8))])
+def test_where_nothing_is_known_no_time_is_printed(
+    tmp_path: Path, transpose: str, monkeypatch: pytest.MonkeyPatch, target: str, hlo: str
+) -> None:
+    (tmp_path / "gpu").write_text(GPU)
+    compile_as(monkeypatch, {True: 7, False: 9}, {9: hlo})
+    result = run(transpose, f"--target={'gpu' if target == 'gpu' else f'cuda:{tmp_path}/gpu'}")
+    assert result.exit_code == 0, result.stderr
+    assert list(rows(result))[-2:] == ["gemm", "fits"]
+
+
+def test_the_estimated_time_is_printed(tmp_path: Path, transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: 7, False: 9}, {9: copies(2 * 10**9, trips="500")})
+    path = tmp_path / "x.json"
+    result = run(transpose, "--compare", transpose, "--target=cuda:h200", "--json", str(path))
+    assert result.exit_code == 0, result.stderr
+    table = [line.split() for line in result.stdout.splitlines()]
+    seconds = 500 * (4e9 / (0.85 * 4.8e12) + 4.5e-6)
+    time = f"{seconds * 1e3:.3g}"
+    assert table[-4:] == [
+        ["est.", "time", time, "ms", time, "ms", "1"],
+        ["traffic", "2TB", "2TB", "1"],
+        ["launches", "500", "500", "1"],
+        ["overhead", "0.5%", "0.5%"],
+    ]
+    found = json.loads(path.read_text())["modules"][0]["estimated"]
+    assert found.pop("seconds") == pytest.approx(seconds)
+    assert found.pop("overhead_share") == pytest.approx(500 * 4.5e-6 / seconds)
+    assert found == {"traffic_bytes": 2 * 10**12, "launches": 500, "at_least": False}
+
+
+def test_a_time_of_unknown_trips_is_at_least_that(transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as(monkeypatch, {True: 7, False: 9}, {9: copies(2 * 10**9, trips="")})
+    result = run(transpose, "--target=cuda:h200")
+    assert "est. time  at least " in result.stdout
+
+
 def has_plugin() -> bool:
     try:
         return find_spec("jax_plugins.xla_cuda13") is not None
@@ -287,6 +362,26 @@ def test_splitting_makes_a_module_fit_a_gpu(tmp_path: Path) -> None:
     assert after["temp_bytes"] < 2 * 10**8 + 2**25
     assert before["temp_bytes"] >= 2 * 16384 * 16384 * 4
     assert {after["gemm"], before["gemm"]} <= {"Triton", "cuBLAS"}
+
+
+@needs_plugin
+def test_the_time_of_a_split_attention_on_a_gpu(tmp_path: Path) -> None:
+    """Two products and a softmax, once for all queries and once for each of 64 slices of them."""
+    text = EXAMPLE.read_text().replace("4096", "16384")
+    model, smaller = tmp_path / "model.mlir", tmp_path / "smaller.mlir"
+    model.write_text(text)
+    smaller.write_text(str(optimize(text, Options(size_threshold=10**8, split_size=2**24))))
+    code = "from exla_opt.cli.run import main; main()"
+    options = ("--target=cuda:h200", "--json", str(tmp_path / "x.json"))
+    done = in_fresh_process(code, str(smaller), "--compare", str(model), *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    after, before = (each["estimated"] for each in json.loads((tmp_path / "x.json").read_text())["modules"])
+    # The f32 scores are written and read twice: by products, and by what lies between them.
+    assert 1.0 < before["traffic_bytes"] / (4 * 16384 * 16384 * 4) < 1.6
+    assert before["launches"] < 10 < 3 * 64 <= after["launches"]
+    assert before["overhead_share"] < 0.02 < after["overhead_share"]
+    assert 0.5 < after["seconds"] / before["seconds"] < 3
+    assert not before["at_least"] and not after["at_least"]
 
 
 @needs_plugin

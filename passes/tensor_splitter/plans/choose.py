@@ -17,7 +17,7 @@ from exla_opt.remarks import Reason
 from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
 from ..regions.growth import grow, is_seam
 from ..regions.libraries import without_calls
-from ..regions.loops import TOO_MANY_LOOPS, Refusal, find_loops, refuse_returned, refuse_unsplit
+from ..regions.loops import TOO_MANY_LOOPS, Loops, Refusal, find_loops, refuse_returned, refuse_unsplit
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
@@ -104,8 +104,17 @@ class _Chooser:
         }
         self.share(region, unsplit)
         if loops.vanished:
-            found = make_plan(self.graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
+            found = self.planned(region, loops)
             self.share(region, dict.fromkeys(loops.vanished, found))
+
+    def planned(self, region: Region, loops: Loops) -> Plan | Refusal:
+        """The plan for the loops, or for fewer of them with a running maximum: whichever is better."""
+        ways = [loops] if loops.online is None else [loops, replace(loops, stages=loops.online)]
+        found = [
+            make_plan(self.graph, region, way, self.slice_bytes, self.is_big, self.options.machine) for way in ways
+        ]
+        plans = [plan for plan in found if isinstance(plan, Plan)]
+        return min(plans, key=lambda plan: plan.rank(self.slice_bytes)) if plans else found[0]
 
     def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""

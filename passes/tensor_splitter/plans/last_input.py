@@ -47,7 +47,7 @@ def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value 
         for number, value in zip(node.operands, node.values(), strict=True):
             tensor = graph.tensors[number]
             made = tensor.producer
-            if made == OUTSIDE or made in inside or not prod(tensor.type.shape):
+            if made == OUTSIDE or made in inside or loop.stage.is_own(number) or not prod(tensor.type.shape):
                 continue
             op = defining_op(value)  # not always the graph's: a loop may have taken its place
             if op is None or traits_of(op.name) & _EARLY:

@@ -1,13 +1,13 @@
 """The loops of a region, as far as they are legal: their stages, what each computes and stores, or why there are none.
 
-What is reduced over the factor is complete only after its loop; whoever needs it waits for the next stage.
-Big tensors never cross a stage: they are recomputed in every loop that needs them. Nothing here depends on the size of
-a tile, nor on the tensor of the region that was asked for.
+What is reduced over the factor is complete only after its loop; whoever needs it waits for the next stage. Big tensors
+never cross a stage: they are recomputed in every loop that needs them. Nothing here depends on the size of a tile, nor
+on the tensor of the region that was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
@@ -16,6 +16,7 @@ from exla_opt.remarks import Reason
 
 from ..graph import Graph, Node
 from .equality import find_repeated, find_unequal
+from .online import find_online
 from .region import Output, Producers, Region, Stage, Work, find_producers
 
 # Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.
@@ -36,13 +37,15 @@ class Refusal:
 class Loops:
     """The loops that a region becomes, before anything is known of tiles and costs.
 
-    producers, copies: what `find_producers` and `find_copies` found. vanished: the big tensors that no loop brings out.
+    producers, copies: as found. vanished: the big tensors that no loop brings out. online: fewer stages, with a maximum
+    that is read while it is found, if there are any such.
     """
 
     producers: Producers
     copies: frozenset[int]
     stages: tuple[Stage, ...]
     vanished: frozenset[int]
+    online: tuple[Stage, ...] | None = None
 
     @property
     def outputs(self) -> list[Output]:
@@ -81,9 +84,10 @@ def find_loops(
         refused = Refusal(Reason("EX309", text), unequal)
     else:
         return refused
-    outputs = [output for stage in stages for output in stage.outputs]
-    vanished = _vanished(graph, region, copies, outputs, is_big)
-    return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished))
+    vanished = _vanished(graph, region, copies, [output for stage in stages for output in stage.outputs], is_big)
+    fewer = find_online(graph, region, producers, stages)
+    online = None if fewer is None or _unequal(graph, producers, fewer) is not None else fewer
+    return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished), online)
 
 
 def _vanished(
@@ -112,7 +116,7 @@ def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tupl
     yield is_big_and_no_answer, True
 
 
-def _unequal(graph: Graph, producers: Producers, stages: list[Stage]) -> int | None:
+def _unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:
     unequal = find_unequal(graph, producers, stages)
     return find_repeated(graph, stages) if unequal is None else unequal
 
@@ -124,11 +128,10 @@ def refuse_returned(graph: Graph) -> Refusal:
 
 def _refuse_unread(graph: Graph, region: Region) -> Refusal:
     """Why a region brings nothing out: whoever reads its cheap ops outside of it cannot be cut, or nobody does."""
-    readers = (user for value in region.mappings for user, _ in graph.tensors[value].users if user in region.blocked)
-    blocking = next(readers, None)
-    if blocking is None:
-        return Refusal(Reason("EX107", "nobody reads what is made of it"))
-    return Refusal(region.blocked[blocking], blocking)
+    users = (user for value in region.mappings for user, _ in graph.tensors[value].users)
+    blocking = next((user for user in users if user in region.blocked), None)
+    reason = Reason("EX107", "nobody reads what is made of it") if blocking is None else region.blocked[blocking]
+    return Refusal(reason, blocking)
 
 
 def _used_whole(region: Region, node: Node) -> Reason:

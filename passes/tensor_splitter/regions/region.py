@@ -108,11 +108,52 @@ class Output:
     mapping: DimMapping | None
 
 
+# For each dimension of a small tensor, that of a sum; None for one of size 1.
+Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum of exponentials below a running maximum.
+
+    dims: how what is subtracted lies along the sum; None where nothing is. later: what is multiplied with the sum only
+    behind the loop: values, to which power, and how they lie along it.
+    """
+
+    dims: Dims | None
+    later: tuple[tuple[int, int, Dims], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A maximum of which a loop reads what it is so far.
+
+    maximum: the op. shift: what the loop reads, which comes of it by the ops `between`, none of them in the loop.
+    sums: by op, those that change with it. ones: what counts as 1 in the loop, and is multiplied with sums behind it.
+    guarded: whether `shift` is finite whatever the maximum is.
+    """
+
+    maximum: int
+    shift: int
+    between: tuple[int, ...]
+    sums: Mapping[int, Sum]
+    guarded: bool
+    ones: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to."""
+    """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to.
+
+    running: the maximum, if any, that it both finds and reads.
+    """
 
     number: int
     nodes: tuple[int, ...]
     outputs: tuple[Output, ...]
     awaited: frozenset[int] = frozenset()
+    running: Running | None = None
+
+    def is_own(self, value: int) -> bool:
+        """Whether the loop makes for itself what its ops read as if it came from outside."""
+        return self.running is not None and (value == self.running.shift or value in self.running.ones)

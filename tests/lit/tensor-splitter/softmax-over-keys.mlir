@@ -1,51 +1,47 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB | filecheck %s
 
-// One query and many keys: a loop for the maximum, one for the sum, one for the result; each makes its scores again.
+// One query and many keys, in one loop: the sums are below the largest score so far, and brought down when that rises.
+// What the softmax divides by is complete behind the loop only, and so is the division.
 
 // CHECK-LABEL: func.func {{.*}}@main(
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<4xf32>, %[[K:[^:]*]]: tensor<65536x4xf32>, %[[V:[^:]*]]: tensor<65536x4xf32>
-// CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<4xf32>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<1024> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<64> : tensor<i32>
+// CHECK-DAG: %[[ONE:.*]] = stablehlo.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<4xf32>
 // CHECK-DAG: %[[ZERO_F:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
+// CHECK-DAG: %[[LOWEST:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
 // CHECK-DAG: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<i32>
 // CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: %[[MAX_LOOP:.*]]:2 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[TOTAL:.*]] = %[[C]])
+// CHECK: %[[LOOP:.*]]:4 = stablehlo.while(%[[I:.*]] = %[[ZERO]], %[[OLD:.*]] = %[[LOWEST]], %[[SUM:.*]] = %[[ZERO_F]], %[[OUT:.*]] = %[[ZEROS]])
 // CHECK: stablehlo.compare LT, %[[I]], %[[TRIPS]], SIGNED
 // CHECK: %[[START:.*]] = stablehlo.multiply %[[I]], %[[TILE]] : tensor<i32>
 // CHECK: %[[K_TILE:.*]] = stablehlo.dynamic_slice %[[K]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
-// CHECK: %[[DOT:.*]] = stablehlo.dot_general %[[K_TILE]], %[[Q]], contracting_dims = [1] x [0] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[REDUCE:.*]] = stablehlo.reduce(%[[DOT]] init: %[[C]]) applies stablehlo.maximum across dimensions = [0] : {{.*}} -> tensor<f32>
-// CHECK: %[[MAX:.*]] = stablehlo.maximum %[[TOTAL]], %[[REDUCE]] : tensor<f32>
-// CHECK: stablehlo.return %{{.*}}, %[[MAX]]
-// CHECK: %[[SUM_LOOP:.*]]:2 = stablehlo.while(%[[I2:.*]] = %[[ZERO]], %[[TOTAL2:.*]] = %[[ZERO_F]])
-// CHECK: stablehlo.compare LT, %[[I2]], %[[TRIPS]], SIGNED
-// CHECK: %[[START2:.*]] = stablehlo.multiply %[[I2]], %[[TILE]] : tensor<i32>
-// CHECK: %[[K_TILE2:.*]] = stablehlo.dynamic_slice %[[K]], %[[START2]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
-// CHECK: %[[DOT2:.*]] = stablehlo.dot_general %[[K_TILE2]], %[[Q]], contracting_dims = [1] x [0] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[MAX_LOOP]]#1, dims = [] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[DOT2]], %[[SPREAD]] : tensor<1024xf32>
+// CHECK: %[[SCORES:.*]] = stablehlo.dot_general %[[K_TILE]], %[[Q]], contracting_dims = [1] x [0] : {{.*}} -> tensor<1024xf32>
+// CHECK: %[[HIGHEST:.*]] = stablehlo.reduce(%[[SCORES]] init: %[[LOWEST]]) applies stablehlo.maximum across dimensions = [0] : {{.*}} -> tensor<f32>
+// CHECK: %[[MAX:.*]] = stablehlo.maximum %[[OLD]], %[[HIGHEST]] : tensor<f32>
+// CHECK: %[[NONE:.*]] = stablehlo.compare EQ, %[[MAX]], %[[LOWEST]], FLOAT
+// CHECK: %[[NEW:.*]] = stablehlo.select %[[NONE]], %[[ZERO_F]], %[[MAX]]
+// CHECK: %[[SPREAD:.*]] = stablehlo.broadcast_in_dim %[[NEW]], dims = [] : {{.*}} -> tensor<1024xf32>
+// CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[SCORES]], %[[SPREAD]] : tensor<1024xf32>
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SHIFTED]] : tensor<1024xf32>
-// CHECK: %[[REDUCE2:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
-// CHECK: %[[SUM:.*]] = stablehlo.add %[[TOTAL2]], %[[REDUCE2]] : tensor<f32>
-// CHECK: stablehlo.return %{{.*}}, %[[SUM]]
-// CHECK: %[[LOOP:.*]]:2 = stablehlo.while(%[[I3:.*]] = %[[ZERO]], %[[TOTAL3:.*]] = %[[ZEROS]])
-// CHECK: stablehlo.compare LT, %[[I3]], %[[TRIPS]], SIGNED
-// CHECK: %[[START3:.*]] = stablehlo.multiply %[[I3]], %[[TILE]] : tensor<i32>
-// CHECK: %[[K_TILE3:.*]] = stablehlo.dynamic_slice %[[K]], %[[START3]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
-// CHECK: %[[DOT3:.*]] = stablehlo.dot_general %[[K_TILE3]], %[[Q]], contracting_dims = [1] x [0] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[SPREAD2:.*]] = stablehlo.broadcast_in_dim %[[MAX_LOOP]]#1, dims = [] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[SHIFTED2:.*]] = stablehlo.subtract %[[DOT3]], %[[SPREAD2]] : tensor<1024xf32>
-// CHECK: %[[EXP2:.*]] = stablehlo.exponential %[[SHIFTED2]] : tensor<1024xf32>
-// CHECK: %[[SPREAD3:.*]] = stablehlo.broadcast_in_dim %[[SUM_LOOP]]#1, dims = [] : {{.*}} -> tensor<1024xf32>
-// CHECK: %[[SCALED:.*]] = stablehlo.divide %[[EXP2]], %[[SPREAD3]] : tensor<1024xf32>
-// CHECK: %[[V_TILE:.*]] = stablehlo.dynamic_slice %[[V]], %[[START3]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
-// CHECK: %[[DOT4:.*]] = stablehlo.dot_general %[[SCALED]], %[[V_TILE]], contracting_dims = [0] x [0] : {{.*}} -> tensor<4xf32>
-// CHECK: %[[SUM2:.*]] = stablehlo.add %[[TOTAL3]], %[[DOT4]] : tensor<4xf32>
-// CHECK: stablehlo.return %{{.*}}, %[[SUM2]]
-// CHECK-NOT: <65536x{{[a-z]}}
-// CHECK: return %[[LOOP]]#1
+// CHECK: %[[PART:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
+// CHECK: %[[FALL:.*]] = stablehlo.subtract %[[OLD]], %[[NEW]] : tensor<f32>
+// CHECK: %[[RAW:.*]] = stablehlo.exponential %[[FALL]] : tensor<f32>
+// CHECK: %[[FITS:.*]] = stablehlo.compare LE, %[[RAW]], %[[ONE]], FLOAT
+// CHECK: %[[FACTOR:.*]] = stablehlo.select %[[FITS]], %[[RAW]], %[[ZERO_F]]
+// CHECK: %[[BROUGHT:.*]] = stablehlo.multiply %[[SUM]], %[[FACTOR]] : tensor<f32>
+// CHECK: %[[TOTAL:.*]] = stablehlo.add %[[BROUGHT]], %[[PART]] : tensor<f32>
+// CHECK: %[[V_TILE:.*]] = stablehlo.dynamic_slice %[[V]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
+// CHECK: %[[WEIGHED:.*]] = stablehlo.dot_general %{{.*}}, %[[V_TILE]], contracting_dims = [0] x [0] : {{.*}} -> tensor<4xf32>
+// CHECK: %[[FACTORS:.*]] = stablehlo.broadcast_in_dim %[[FACTOR]], dims = [] : {{.*}} -> tensor<4xf32>
+// CHECK: %[[BROUGHT2:.*]] = stablehlo.multiply %[[OUT]], %[[FACTORS]] : tensor<4xf32>
+// CHECK: %[[TOTAL2:.*]] = stablehlo.add %[[BROUGHT2]], %[[WEIGHED]] : tensor<4xf32>
+// CHECK: stablehlo.return %{{.*}}, %[[MAX]], %[[TOTAL]], %[[TOTAL2]]
+// CHECK-NOT: stablehlo.while
+// CHECK: stablehlo.subtract %[[LOOP]]#1, %[[LOOP]]#1
+// CHECK: %[[DIVIDED:.*]] = stablehlo.divide %{{.*}}, %{{.*}} : tensor<4xf32>
+// CHECK: return %[[DIVIDED]]
 
 func.func @main(%q: tensor<4xf32>, %k: tensor<65536x4xf32>, %v: tensor<65536x4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.dot_general %k, %q, contracting_dims = [1] x [0] : (tensor<65536x4xf32>, tensor<4xf32>) -> tensor<65536xf32>

@@ -1,0 +1,1 @@
+"""Naive JAX code through exla-opt against what people use in its place."""

@@ -1,0 +1,73 @@
+"""A lower bound: what a program needs however it is split.
+
+Its arguments and results are there all the time. While one of its ops runs that cannot be taken apart, a sort along its
+dimension, a factorisation, so are the smallest tiles of what it reads or of what it computes, whichever is more: a
+library may compute in place. Everything else is counted as nothing: a loop that the program carries may need more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.locations import describe
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import main_function, terminator, walk_functions
+from exla_opt.memory.peak import Memory
+from exla_opt.ops.rules import DimMapping, read_rules
+from exla_opt.ops.traits import Trait, has_trait
+
+# Ops that no library need run, and that need all of their matrix at once.
+_FACTORISATIONS = frozenset({"stablehlo.cholesky", "stablehlo.triangular_solve"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """bytes: no program with the same results needs less. reason: what needs them, a clause."""
+
+    bytes: int
+    reason: str
+
+
+def lower_bound(module: ir.Module, memory: Memory, op_rules: tuple[tuple[str, str], ...] = ()) -> Bound:
+    """The least memory that any way to split a module can leave.
+
+    memory: what the module needs as it is. op_rules: the user's, as (call target, rule text) pairs. Linear in the
+    number of ops.
+    """
+    held = memory.peak - memory.temp
+    rules = read_rules(module, op_rules)
+    returned = set(terminator(main_function(module).regions[0].blocks[0]).operands)
+    types = Types()
+    most, where = 0, None
+    for number, op in enumerate(walk_functions(module.operation)):
+        if not (has_trait(op, Trait.LIBRARY) or op.name in _FACTORISATIONS):
+            continue
+        factors = rules[number].factors
+        read = [_smallest(types, value, [f.operands[side] for f in factors]) for side, value in _made(op.operands)]
+        made = [_smallest(types, value, [f.results[side] for f in factors]) for side, value in _made(op.results)]
+        inside = [size for size, (_, value) in zip(made, _made(op.results), strict=True) if value not in returned]
+        needed = max(sum(read), sum(inside))
+        if needed > most:
+            most, where = needed, op
+    if where is None:
+        return Bound(held, "its arguments and results")
+    return Bound(held + most, f"its arguments and results, and what {where.name} at {describe(where)} needs at once")
+
+
+def _made(values: Iterable[ir.Value]) -> list[tuple[int, ir.Value]]:
+    """The values that are computed, with their places: arguments are counted already."""
+    return [(side, value) for side, value in enumerate(values) if defining_op(value) is not None]
+
+
+def _smallest(types: Types, value: ir.Value, carried: Sequence[DimMapping | None]) -> int:
+    """The bytes of the smallest tile of a value: of one index along each factor that it carries."""
+    found = types.of(value)
+    tiles = 1
+    for dim, length in enumerate(found.shape):
+        tiles *= min(prod(mapping.length for mapping in carried if mapping and mapping.dim == dim), length) or 1
+    return found.bytes // tiles

@@ -1,0 +1,69 @@
+"""What memory costs in time: the programs of which no other needs as little memory and is as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.choose import front
+from exla_opt.budget.fit import try_ways, unsplit_options
+from exla_opt.budget.measured import Measure
+from exla_opt.budget.ways import ways
+from exla_opt.options import Options
+
+# More than anybody reads, or waits for the compiler of.
+_MOST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One program. peak: bytes, as a compiler plans them if `compiled`, else predicted, with a margin.
+
+    time: predicted, as a multiple of that of the module as it came. slice_bytes: of its slices; None for that module.
+    """
+
+    peak: int
+    compiled: bool
+    time: float
+    slice_bytes: int | None
+
+
+def pareto(
+    module: ir.Module,
+    names: Sequence[str],
+    options: Options,
+    measure: Measure | None = None,
+    *,
+    verify_each: bool = True,
+    tried: Callable[[Options, int], None] | None = None,
+) -> list[Choice]:
+    """The module as it came, then up to nine programs of which each needs less memory and more time than the last.
+
+    module: as it was read; the passes that come before all sizes change it. measure: a compiler, which has the last
+    word on memory. tried: is called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
+    """
+    search = Search(module, names, options, 1, measure, verify_each, None)
+    unsplit = search.attempt(unsplit_options(options))
+    for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options)):
+        if tried is not None:
+            tried(found.options, found.peak)
+    shown = _thinned([found for found in front(search.attempts[1:]) if found.peak < unsplit.peak])
+    for found in [unsplit, *shown]:
+        search.compile(found)
+    best = [found for found in front(shown) if found.peak < unsplit.peak]
+    return [_choice(found, unsplit) for found in [unsplit, *best]]
+
+
+def _thinned(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """At most so many as are shown, the last among them."""
+    step = -(-len(attempts) // (_MOST - 1)) or 1
+    return list(attempts[::-1][::step][::-1])
+
+
+def _choice(found: Attempt, unsplit: Attempt) -> Choice:
+    size = None if found is unsplit else found.options.slice_bytes
+    time = found.seconds / unsplit.seconds if unsplit.seconds else 1.0
+    return Choice(found.peak, found.measured is not None, time, size)

@@ -1,0 +1,55 @@
+"""The ways in which a module is rewritten for a memory limit: pairs of sizes, the fastest first as a rule.
+
+For a GPU they go from the largest slices down, for large slices are few trips. A CPU is fastest with slices that stay
+in its cache, so those come first: of everything that is larger than one, then of large tensors alone; then smaller
+slices; then larger ones.
+
+Which ways there are depends on the program and the machine, not on the limit: so a larger limit has the same ones to
+choose from, and more of them fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exla_opt.memory.peak import Memory
+from exla_opt.options import Options
+
+# Slices below this are not worth a loop's trip.
+_SMALLEST_SLICE = 2**16
+# Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between.
+_OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 1 / 2, 1 / 8, 1 / 32)
+# What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
+_PARTS = (64, 1024)
+# How often the slices for a GPU are halved at most.
+_HALVINGS = 12
+
+
+def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
+    """The pairs of sizes to try, the most promising first.
+
+    unsplit: what the program needs without any split. largest: the bytes of its largest temporary tensor.
+    """
+    if options.machine.kind == "cpu":
+        pairs = _cached(unsplit.temp, options.machine.slices[1])
+    else:
+        pairs = _falling(min(unsplit.temp, 2 * largest), options.machine.slices[1])
+    over = [(threshold, size) for threshold, size in dict.fromkeys(pairs) if threshold < largest]
+    return [replace(options, size_threshold=threshold, split_size=size) for threshold, size in over]
+
+
+def _cached(temp: int, cached: int) -> list[tuple[int, int]]:
+    """Thresholds and slices for a CPU, in bytes."""
+    first = min(cached, max(temp // 2, _SMALLEST_SLICE))
+    sizes = [int(first * part) for part in _OF_CACHE]
+    pairs = [(size, size) for size in sizes if _SMALLEST_SLICE <= size <= max(temp // 2, first)]
+    # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large.
+    coarse = [(temp // part, first) for part in _PARTS if temp // part > 2 * first]
+    return [*pairs[:1], *coarse[:1], *pairs[1:4], *coarse[1:], *pairs[4:]]
+
+
+def _falling(most_of: int, most: int) -> list[tuple[int, int]]:
+    """Thresholds and slices for a GPU, in bytes: with large slices, what is no larger than two stays unsplit."""
+    halves = [most_of >> times for times in range(1, _HALVINGS)]
+    sizes = [size for half in halves for size in (half, 3 * half // 4) if size >= _SMALLEST_SLICE]
+    return [(threshold, min(size, most)) for size in sizes for threshold in (2 * size, size)]

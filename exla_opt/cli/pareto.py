@@ -1,0 +1,35 @@
+"""exla-opt --pareto: what memory costs in time, as a table."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from exla_opt.cli.common import naming, read_source
+from exla_opt.cli.judge import judge_of
+from exla_opt.cli.request import Request
+from exla_opt.cli.search import showing
+
+
+def print_choices(request: Request) -> int:
+    """Print the programs that a limit may choose from, and return the exit status; no module is written.
+
+    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    """
+    from exla_opt.budget.pareto import pareto
+    from exla_opt.report.text import choice_lines
+
+    source = read_source(request.source)
+    judge = judge_of(request.target, source.name)
+    with naming(source), showing(sys.stderr) as tried:
+        choices = pareto(
+            source.module,
+            request.passes,
+            request.options,
+            judge.measure,
+            verify_each=request.verify_each,
+            tried=tried,
+        )
+    click.echo("\n".join(choice_lines(choices, judge.name)))
+    return 0

@@ -1,0 +1,84 @@
+"""What people came for: peak memory and time, before and after, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from exla_opt.memory.timeline import Timeline
+from exla_opt.options import Options
+from exla_opt.remarks import Kind, Remark
+from exla_opt.report.summary import Summary
+from exla_opt.report.text import format_seconds
+from exla_opt.sizes import format_size
+
+if TYPE_CHECKING:
+    from exla_opt.budget.fit import Fit
+
+# A peak that is lower by less has not fallen.
+_FALLEN = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One column of the summary: a module's peak and who says so, its time, and what it looks like at a glance."""
+
+    peak: str
+    time: str
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The columns before and after. who_timed: who says the time, "measured" or "predicted"."""
+
+    before: Side
+    after: Side
+    who_timed: str
+
+
+def sides(
+    before: tuple[Summary, Timeline],
+    after: tuple[Summary, Timeline],
+    fit: Fit | None = None,
+    measured: tuple[float, float] | None = None,
+) -> Sides:
+    """The columns before and after. measured: the seconds of a run of each, where they were run at the real size."""
+    peaks = [f"{_at_least(one)}{format_size(one.memory.peak)}, predicted" for _, one in (before, after)]
+    if fit is not None and fit.before.compiled:
+        peaks[0] = f"{format_size(fit.before.peak)}, compiled"
+    if fit is not None and fit.compiled:
+        peaks[1] = f"{format_size(fit.peak)}, compiled"
+    seconds = times(before[1].seconds, after[1].seconds)
+    if measured is not None:
+        seconds = format_seconds(measured[0]), format_seconds(measured[1])
+    return Sides(
+        before=Side(peaks[0], seconds[0], before[0]),
+        after=Side(peaks[1], seconds[1], after[0]),
+        who_timed="predicted" if measured is None else "measured",
+    )
+
+
+def times(before: float, after: float) -> tuple[str, str]:
+    """Predicted seconds as multiples of those before: they order programs, and are no promise."""
+    return "1 x", f"{after / before if before else 1:.2g} x"
+
+
+def nothing_gained(
+    before: tuple[Summary, Timeline], after: tuple[Summary, Timeline], options: Options, remarks: Sequence[Remark]
+) -> str:
+    """Why nothing was gained, a sentence; "" where something was. remarks: what the passes said."""
+    if after[1].memory.peak < _FALLEN * before[1].memory.peak:
+        return ""
+    largest, threshold = after[0].largest, options.size_threshold
+    if largest is not None and largest.bytes > threshold:
+        return f"The peak did not fall: {largest} ({format_size(largest.bytes)}) stays."
+    if any(remark.kind is Kind.PASSED for remark in remarks):
+        return "The peak did not fall."
+    rest = "" if largest is None else f"; the largest is {format_size(largest.bytes)}"
+    return f"Nothing was split: no tensor is over {format_size(threshold)}{rest}."
+
+
+def _at_least(timeline: Timeline) -> str:
+    return "at least " if timeline.memory.unknown else ""

@@ -1,0 +1,158 @@
+"""What a kernel of optimised HLO does: the bytes that it reads and writes, and the seconds of its arithmetic.
+
+NOTE [What a fusion reads]: what a fused computation takes of a parameter may be less than all of it. So from its
+results backwards each instruction is asked how many elements of its operands it takes for the elements that are taken
+of it: a slice takes no more than itself, a reduce all of its rows. What several take counts once. An update in place
+reads and writes its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exla_opt.memory.machine import Machine
+from exla_opt.runtime.gpu_arithmetic import seconds_of_work
+from exla_opt.runtime.hlo import Instruction, Module, attribute, bits_of
+
+# These take of the first operand what is taken of them, and all of the others: places and numbers.
+_CUTS = frozenset("dynamic-slice gather slice".split())
+# These take all of their operands, whatever is taken of them.
+_TAKE_ALL = frozenset(
+    "cholesky concatenate convolution custom-call dot fft select-and-scatter sort triangular-solve".split()
+)
+# Of these only the first result is what they are for; the others are what they use while they run.
+_ONE_RESULT = frozenset(("copy-start", "custom-call"))
+_IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What one kernel does.
+
+    reads: for each operand the bytes that it takes of it. written: bytes. work: the seconds of its arithmetic.
+    at_least: whether some of that is not known.
+    """
+
+    reads: tuple[float, ...]
+    written: float
+    work: float
+    at_least: bool = False
+
+
+@dataclass(slots=True)
+class Kernels:
+    """The kernels of a module; each fused computation is looked at once."""
+
+    module: Module
+    machine: Machine
+    fused: dict[str, Kernel] = field(default_factory=dict)
+
+    def of(self, instruction: Instruction, around: Mapping[str, Instruction]) -> Kernel:
+        """What an instruction does that is a kernel. around: those of its computation, by name.
+
+        Raises LookupError and ValueError where the HLO contradicts itself.
+        """
+        if instruction.opcode == "fusion":
+            return self.fusion(attribute(instruction, "calls"))
+        operands = [around[name] for name in instruction.operands]
+        amount = _written(instruction, around)
+        reads = _taken(instruction, operands, amount)
+        sizes = tuple(part * _element_bytes(each) for part, each in zip(reads, operands, strict=True))
+        work, is_known = seconds_of_work(instruction, operands, amount, self.machine)
+        return Kernel(sizes, amount * _element_bytes(instruction), work, not is_known)
+
+    def fusion(self, name: str) -> Kernel:
+        """What a fused computation does: see NOTE [What a fusion reads]."""
+        if name in self.fused:
+            return self.fused[name]
+        computation = self.module.computations[name]
+        around = computation.instructions
+        results = {each.name: each for each in _results(around[computation.root], around)}
+        wanted = dict.fromkeys(around, 0.0)
+        wanted.update({name: _written(each, around) for name, each in results.items()})
+        work, is_known = 0.0, True
+        for each in reversed(around.values()):
+            if not wanted[each.name]:
+                continue
+            operands = [around[operand] for operand in each.operands]
+            reads, seconds, known = self.inside(each, operands, wanted[each.name], each.name in results)
+            for operand, read in zip(operands, reads, strict=True):
+                wanted[operand.name] = max(wanted[operand.name], min(read, operand.shape.elements))
+            work, is_known = work + seconds, is_known and known
+        found = Kernel(
+            tuple(wanted[each.name] * _element_bytes(each) for each in _parameters(around.values())),
+            sum(_written(each, around) * _element_bytes(each) for each in results.values()),
+            work,
+            not is_known,
+        )
+        self.fused[name] = found
+        return found
+
+    def inside(
+        self, instruction: Instruction, operands: Sequence[Instruction], amount: float, is_result: bool
+    ) -> tuple[list[float], float, bool]:
+        """What an instruction in a fusion does for `amount` elements of its result: the elements that it takes of each
+        operand, the seconds of its arithmetic, and whether they are known."""
+        if instruction.opcode != "fusion":
+            reads = _taken(instruction, operands, amount, is_result)
+            return reads, *seconds_of_work(instruction, operands, amount, self.machine)
+        inner = self.fusion(attribute(instruction, "calls"))
+        part = min(amount / max(instruction.shape.elements, 1), 1.0)
+        sizes = [max(_element_bytes(operand), 1 / 8) for operand in operands]
+        reads = [part * read / size for read, size in zip(inner.reads, sizes, strict=True)]
+        return reads, part * inner.work, not inner.at_least
+
+
+def _parameters(instructions: Iterable[Instruction]) -> list[Instruction]:
+    return sorted((each for each in instructions if each.opcode == "parameter"), key=lambda each: each.number)
+
+
+def _element_bytes(instruction: Instruction) -> float:
+    """The bytes of one element of each result together: a reduce of two tensors makes two in step."""
+    shapes = instruction.shapes[:1] if instruction.opcode in _ONE_RESULT else instruction.shapes
+    return sum(bits_of(shape.dtype) for shape in shapes) / 8
+
+
+def _results(root: Instruction, around: Mapping[str, Instruction]) -> Iterable[Instruction]:
+    """What a fusion writes: its root or, of a tuple, its elements; an update in place where a view hides it."""
+    if root.opcode == "tuple":
+        for name in root.operands:
+            yield from _results(around[name], around)
+        return
+    inner = root
+    while inner.opcode in ("bitcast", "get-tuple-element"):
+        inner = around[inner.operands[0]]
+    yield inner if inner.opcode in _IN_PLACE or root.opcode == "get-tuple-element" else root
+
+
+def _written(instruction: Instruction, around: Mapping[str, Instruction]) -> float:
+    """How many elements of each result a kernel writes that returns them."""
+    if instruction.opcode not in _IN_PLACE:
+        return instruction.shape.elements
+    updates = around[instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]]
+    return min(instruction.shape.elements, updates.shape.elements)
+
+
+def _taken(
+    instruction: Instruction, operands: Sequence[Instruction], amount: float, is_in_place: bool = True
+) -> list[float]:
+    """The elements that are taken of each operand for `amount` elements of the result.
+
+    is_in_place: whether an update is written over what it updates.
+    """
+    opcode = instruction.opcode
+    all_of = [float(each.shape.elements) for each in operands]
+    if opcode in _TAKE_ALL:
+        return all_of
+    if opcode in _CUTS:
+        return [min(amount, all_of[0]), *all_of[1:]]
+    if opcode == "dynamic-update-slice":
+        return [0.0 if is_in_place else amount, *all_of[1:]]
+    if opcode == "scatter":
+        tables = len(instruction.shapes)
+        return [min(amount, size) for size in all_of[:tables]] + all_of[tables:]
+    if opcode in ("reduce", "reduce-window"):
+        part = min(amount / max(instruction.shape.elements, 1), 1.0)
+        return [part * size for size in all_of]
+    return [min(amount, size) for size in all_of]

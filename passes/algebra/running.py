@@ -1,0 +1,145 @@
+"""Sums of exponentials while the number that is subtracted in them is still being found.
+
+    s = sum_j exp(x[j] - m) y[j],   m = max_j x[j]
+
+over the first tiles, with the maximum of these, is s * exp(old - new) once the maximum is another one (Milakov and
+Gimelshein, arXiv:1805.02867). Here is what such a sum is, and how it is written; which loop runs it is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ops.reducers import monoid_of
+
+from .dots import contracted_sizes, operand_places
+from .formula import Factor, Formula, is_float
+from .places import Place, place_below
+
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose")
+
+
+def is_maximum(op: ir.Operation) -> bool:
+    """Whether the op is the maximum of one tensor of floats."""
+    return (
+        op.name == "stablehlo.reduce"
+        and len(op.results) == 1
+        and is_float(op.results[0])
+        and not has_discardable_attributes(op)
+        and monoid_of(op) == "maximum"
+    )
+
+
+def handed_on(op: ir.Operation) -> int | None:
+    """Which operand the numbers of the result are: moved, or at least minus infinity, or replaced where not finite."""
+    if has_discardable_attributes(op):
+        return None
+    if op.name in _MOVES:
+        return 0
+    if op.name == "stablehlo.maximum":
+        return next((1 - place for place in (0, 1) if splat_value(op.operands[place]) == -inf), None)
+    return 1 if is_guard(op) else None
+
+
+def is_guard(op: ir.Operation) -> bool:
+    """Whether the op is the number zero where its second operand is not finite, and that operand elsewhere."""
+    if op.name != "stablehlo.select" or splat_value(op.operands[2]) != 0:
+        return False
+    asked = defining_op(op.operands[0], "stablehlo.is_finite")
+    return asked is not None and asked.operands[0] == op.operands[1]
+
+
+def terms_of(op: ir.Operation, leaves: Collection[ir.Value]) -> tuple[Formula, Place] | None:
+    """What a dot or a reduce that adds sums up, as a product, and the letters of its result; None for other ops.
+
+    leaves: values that are factors as they stand. Products of f16 may overflow, and are none.
+    """
+    if has_discardable_attributes(op) or len(op.results) != 1 or not all(map(is_float, (*op.operands, *op.results))):
+        return None
+    formula = Formula(leaves=leaves)
+    if op.name == "stablehlo.dot_general":
+        place = tuple(formula.new_letters(build.shape_of(op.results[0])))
+        summed = formula.new_letters(contracted_sizes(op))
+        for operand, where in zip(op.operands, operand_places(op, place, summed), strict=True):
+            formula.read(operand, where)
+        return None if formula.overflows else (formula, place)
+    if op.name != "stablehlo.reduce" or monoid_of(op) != "add" or splat_value(op.operands[1]) != 0:
+        return None
+    away = integers(op, "dimensions", [])
+    letters = formula.new_letters(build.shape_of(op.operands[0]))
+    formula.read(op.operands[0], tuple(letters))
+    place = tuple(letter for dim, letter in enumerate(letters) if dim not in away)
+    return None if formula.overflows else (formula, place)
+
+
+def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None:
+    """Of exp(x - shift), x and the letters of `shift`, which may be repeated and turned; None for anything else."""
+    exponential = defining_op(factor.value, "stablehlo.exponential")
+    difference = exponential and defining_op(exponential.operands[0], "stablehlo.subtract")
+    if factor.role != "number" or difference is None:
+        return None
+    value, place = difference.operands[1], factor.place
+    while value != shift:
+        op = defining_op(value)
+        below = None if op is None else place_below(op, place)
+        if op is None or below is None:
+            return None
+        value, place = op.operands[0], below
+    return difference.operands[0], place
+
+
+def finite(shift: ir.Value) -> ir.Value:
+    """The number itself, and 0 for minus infinity, with which exp(x - shift) would be no number."""
+    lowest = build.splat(shift.type, -inf)
+    return stablehlo.select(build.compare(shift, lowest, "EQ", "FLOAT"), build.zeros(shift.type), shift)
+
+
+def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int | None]) -> ir.Value:
+    """A sum of exp(x - old) as one of exp(x - new), where new is not smaller, and finite.
+
+    dims: for each dimension of old and new, that of the sum; None for one of size 1. Where there was no number yet,
+    old is minus infinity, or a guard's zero, and the sum is zero.
+    """
+    kind = element_type(total)
+    raw = stablehlo.exponential(stablehlo.subtract(build.convert(old, kind), build.convert(new, kind)))
+    one = build.splat(raw.type, 1)
+    factor = stablehlo.select(build.compare(raw, one, "LE", "FLOAT"), raw, build.zeros(raw.type))
+    return stablehlo.multiply(total, _laid_along(factor, dims, total))
+
+
+def as_it_was(total: ir.Value, shift: ir.Value, dims: Sequence[int | None]) -> ir.Value:
+    """The sum, and NaN where the number subtracted is infinite: exp(x - shift) was NaN for the largest x."""
+    kind = element_type(total)
+    wide = build.convert(shift, kind)
+    return stablehlo.multiply(total, _laid_along(stablehlo.exponential(stablehlo.subtract(wide, wide)), dims, total))
+
+
+def times_power(total: ir.Value, value: ir.Value, power: int, dims: Sequence[int | None]) -> ir.Value:
+    """A sum times a power of what all of its terms have as a factor. dims: as of `rescaled`."""
+    factor = _laid_along(build.convert(value, element_type(total)), dims, total)
+    for _ in range(abs(power)):
+        total = stablehlo.multiply(total, factor) if power > 0 else stablehlo.divide(total, factor)
+    return total
+
+
+def ones_like(value: ir.Value) -> ir.Value:
+    """A constant of the type of a value that is 1 everywhere."""
+    return build.splat(value.type, 1)
+
+
+def _laid_along(value: ir.Value, dims: Sequence[int | None], like: ir.Value) -> ir.Value:
+    kept = [dim for dim in dims if dim is not None]
+    shape = [size for size, dim in zip(build.shape_of(value), dims, strict=True) if dim is not None]
+    if shape != build.shape_of(value):
+        value = stablehlo.reshape(build.with_shape(build.tensor_of(value), shape), value)
+    if value.type == like.type and kept == sorted(kept):
+        return value
+    return stablehlo.broadcast_in_dim(like.type, value, ir.DenseI64ArrayAttr.get(kept))

@@ -1,0 +1,218 @@
+"""Writes a plan: each segment once more, in the form that the machine's compiler leaves alone.
+
+NOTE [Forms]
+
+XLA merges equal ops, so a second copy of them alone is none. On GPUs and TPUs an optimization barrier around what a
+segment reads and a number of the backward pass keeps the copy apart, and late. XLA:CPU drops barriers before it orders
+the kernels: there the copy would run early, and be kept. So there it stands in a loop of one trip, which waits for the
+number, and of which no compiler can know how often it runs:
+
+    %trips = convert((bitcast(%number) | 1) != 0)
+    %i, %again = while %i = 0, %start < %trips { barrier, then the segment }
+
+What the carries begin with is made of %trips, for what needs nothing is made at the start of the program, and waits.
+The barrier holds what the segment reads and %i: so nobody merges the copy with its original, nor moves it out of the
+loop. A branch would want another one, which makes tensors of the same types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.order import restore_order
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.memory.machine import Machine
+from exla_opt.ops.effects import has_order
+from exla_opt.ops.traits import Trait, has_trait
+
+from .choose import Plan
+from .kernels import Schedule, may_repeat, read_by, sides
+from .segments import Problem, Segment
+
+Copies = dict[ir.Value, ir.Value]
+
+
+def build_plan(block: ir.Block, plan: Plan, problem: Problem, types: Types, machine: Machine) -> list[Segment]:
+    """Recompute the segments of a plan in `block`, in place; those that were.
+
+    One that has nothing to wait for is left alone. Raises CannotOrder when the block cannot be put in order.
+    """
+    ops = operations_of(block)
+    early, late = sides(ops, problem.schedule, problem.peak, types)
+    copies: Copies = {}
+    built = []
+    for segment in plan.segments:
+        if found := _recompute(block, ops, segment, problem, types, machine):
+            copies.update(found)
+            built.append(segment)
+    _rewire(ops, early, late, copies, problem, types)
+    restore_order(block, has_order)
+    return built
+
+
+def _recompute(
+    block: ir.Block, ops: Sequence[ir.Operation], segment: Segment, problem: Problem, types: Types, machine: Machine
+) -> Copies:
+    """Write a segment before the end of the block; what it makes, by what that is a copy of, or nothing."""
+    schedule = problem.schedule
+    chain, inputs = _chain(ops, segment, schedule, types)
+    made = [schedule.values[value] for value in segment.made]
+    trigger = _trigger(schedule, segment)
+    if trigger is None:  # the copy has nothing to wait for: the originals stay
+        return {}
+    with ir.InsertionPoint(terminator(block)), defining_op(made[0]).location:  # type: ignore[union-attr]
+        if machine.kind != "cpu":
+            held = _barrier([*inputs, trigger])
+            copies = _clone(chain, dict(zip(inputs, held, strict=False)))
+            return {value: copies[value] for value in made}
+        return _once(chain, inputs, made, _always(trigger))
+
+
+def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value) -> Copies:
+    """A loop of one trip, of which no compiler knows that; see Forms."""
+    number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    trips = stablehlo.convert(number, always)
+    starts = [_start(value.type, always) for value in made]
+    kinds = [number, *(value.type for value in made)]
+    loop = ir.Operation.create("stablehlo.while", results=kinds, operands=[build.scalar_i32(0), *starts], regions=2)
+    condition, body = (region.blocks.append(*kinds) for region in loop.regions)
+    with ir.InsertionPoint(condition):
+        stablehlo.return_([build.less_than(condition.arguments[0], trips)])
+    with ir.InsertionPoint(body):
+        held = _barrier([*inputs, body.arguments[0]])
+        copies = _clone(chain, dict(zip(inputs, held, strict=False)))
+        following = stablehlo.add(body.arguments[0], build.scalar_i32(1))
+        stablehlo.return_([following, *(copies[value] for value in made)])
+    return dict(zip(made, list(loop.results)[1:], strict=True))
+
+
+def _start(kind: ir.Type, always: ir.Value) -> ir.Value:
+    """What a carry begins with: any numbers that are not there before the truth value is."""
+    tensor = ir.RankedTensorType(kind)
+    return build.broadcast(build.convert(always, tensor.element_type), list(tensor.shape))
+
+
+def _chain(
+    ops: Sequence[ir.Operation], segment: Segment, schedule: Schedule, types: Types
+) -> tuple[list[ir.Operation], list[ir.Value]]:
+    """The ops to repeat for a segment, in order, and the values that they read of others."""
+    stored = set(segment.inputs)
+    wanted = {schedule.values[value] for value in segment.made if value not in stored}
+    inputs = {schedule.values[value]: None for value in segment.made if value in stored}
+    chain = []
+    for op in reversed(ops):
+        if wanted.isdisjoint(op.results):
+            continue
+        chain.append(op)
+        for operand in read_by(op, types):
+            definer = defining_op(operand)
+            if definer is not None and definer.name == "stablehlo.constant" and schedule.number.get(operand) in stored:
+                continue  # read where it is: the body of a sort may name constants alone, and none behind a barrier
+            if definer is None or schedule.number.get(operand) in stored or not may_repeat(definer):
+                inputs[operand] = None
+            else:
+                wanted.add(operand)
+    return chain[::-1], list(inputs)
+
+
+def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
+    return list(stablehlo.OptimizationBarrierOp(list(values)).results)
+
+
+def _clone(chain: Sequence[ir.Operation], copies: Copies) -> Copies:
+    """Clone ops at the insertion point. copies: of what they read of others, where it is not read itself."""
+    for op in chain:
+        clone = op.clone(ip=ir.InsertionPoint.current).operation
+        redirect(clone, copies)
+        copies.update(zip(op.results, clone.results, strict=True))
+    return copies
+
+
+def redirect(op: ir.Operation, copies: Copies) -> None:
+    """Let an op, and all in its regions, read copies."""
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        for index, operand in enumerate(inner.operands):
+            if operand in copies:
+                inner.operands[index] = copies[operand]
+        return ir.WalkResult.ADVANCE
+
+    if len(op.regions):
+        op.walk(visit)
+    else:
+        visit(op)
+
+
+def _rewire(
+    ops: Sequence[ir.Operation],
+    early: Sequence[bool],
+    late: Sequence[bool],
+    copies: Copies,
+    problem: Problem,
+    types: Types,
+) -> None:
+    """Let what runs behind the peak read the copies; what is a part of kernels on both sides gets a second one."""
+    schedule = problem.schedule
+    for index, op in enumerate(ops):
+        if not late[index] or not any(operand in copies for operand in read_by(op, types)):
+            continue
+        if early[index] and any(value in copies or schedule.number.get(value) in problem.stays for value in op.results):
+            continue
+        if not early[index]:
+            redirect(op, copies)
+            continue
+        with ir.InsertionPoint(op):
+            clone = op.clone(ip=ir.InsertionPoint.current).operation
+        redirect(clone, copies)
+        copies.update(zip(op.results, clone.results, strict=True))
+
+
+def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
+    """What is written last before a segment is read: it does not depend on it."""
+    for step in range(segment.before - 1, -1, -1):
+        for number in schedule.kernels[step].made:
+            value = schedule.values.get(number)
+            if value is not None and _is_computed(value):
+                return value
+    return None
+
+
+def _is_computed(value: ir.Value) -> bool:
+    """Whether a value is a tensor of numbers that are not repeated from a few, as those are that a loop begins with."""
+    op = defining_op(value)
+    return op is not None and not has_trait(op, Trait.FREE) and _width(value) > 0 and prod(build.shape_of(value)) > 1
+
+
+def _width(value: ir.Value) -> int:
+    """The bits of an element that is a number; 0 for others."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return 0
+    element = build.tensor_of(value).element_type
+    if isinstance(element, ir.IntegerType):
+        return int(element.width) if element.is_signless and element.width >= 8 else 0
+    if isinstance(element, ir.F64Type):
+        return 64
+    if isinstance(element, ir.F32Type):
+        return 32
+    return 16 if isinstance(element, (ir.F16Type, ir.BF16Type)) else 0
+
+
+def _always(value: ir.Value) -> ir.Value:
+    """A truth value that is true, as only a look at its bits says."""
+    shape = build.shape_of(value)
+    kind = build.with_shape(build.tensor_of(value), [1] * len(shape))
+    first = stablehlo.slice(value, [0] * len(shape), [1] * len(shape), [1] * len(shape)) if shape else value
+    number = stablehlo.reshape(build.with_shape(kind, []), first) if shape else value
+    element = build.tensor_of(value).element_type
+    if not isinstance(element, ir.IntegerType):
+        bits = ir.IntegerType.get_signless(_width(value))
+        number = stablehlo.bitcast_convert(ir.RankedTensorType.get([], bits), number)
+    some = stablehlo.or_(number, build.splat(number.type, 1))
+    return build.compare(some, build.splat(number.type, 0), "NE", "SIGNED")

@@ -1,0 +1,190 @@
+"""Which segments are recomputed, and how much of each: the least seconds with which the memory is within a limit.
+
+The memory of a plan is that of the schedule with the live ranges changed: what is recomputed dies with its last early
+reader and is born again with its segment; what a segment reads lives until it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import operations_of
+from exla_opt.options import Options
+
+from .kernels import Schedule, asked_about, first_late_steps
+from .segments import Problem, Segment, places, segments
+
+# What is smaller than such a part of what is alive at the peak is stored.
+_SMALL = 2000
+# The bytes of a segment, as parts of all that is alive at the peak and read behind it.
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+# What a second is worth, in bytes, as parts of what the machine writes in one.
+_PRICES = (0.5, 0.15, 0.05, 0.0)
+# Where no plan is within the limit, so much more memory is as good.
+_ABOUT = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Segments to recompute, none of whose steps is in another. peak: about the temporary bytes. seconds: added."""
+
+    segments: tuple[Segment, ...]
+    peak: int
+    seconds: float
+
+
+def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Options) -> Problem | None:
+    """What could be recomputed to lower the peak of a block; None where nothing is."""
+    if not schedule.alive:
+        return None
+    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
+    first, copies = _first_late_readers(schedule, peak)
+    named = first_late_steps(operations_of(block), schedule, peak, types)
+    first = {value: min(step, named.get(value, step)) for value, step in first.items()}
+    asked = asked_about(block, schedule, types)
+    small = schedule.alive[peak] // _SMALL
+    stored = set(asked | schedule.held)
+    wanted: dict[int, int] = {}
+    for value, step in first.items():
+        if value in stored or schedule.sizes[value] <= small or not schedule.kernels[schedule.producer[value]].repeats:
+            stored.add(value)
+        else:
+            wanted[value] = step
+    graph: set[int] = set()
+    stack = [schedule.producer[value] for value in wanted]
+    while stack:
+        step = stack.pop()
+        if step in graph:
+            continue
+        graph.add(step)
+        if schedule.kernels[step].repeats:
+            sources = schedule.kernels[step].sources
+            stack += [schedule.producer[value] for value in sources if value in schedule.producer]
+    if not wanted:
+        return None
+    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first), copies)
+
+
+def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+    """The tensors of IR made up to the peak that are read behind it, with the first step that does.
+
+    And those of them of which the compiler makes copies, in another order of dimensions say: a copy is made as soon as
+    its original is there, and of what is recomputed later, later.
+    """
+    found: dict[int, int] = {}
+    copies: dict[int, list[int]] = {}
+    for step in range(peak + 1, len(schedule.kernels)):
+        stack = list(schedule.kernels[step].read)
+        while stack:
+            value = stack.pop()
+            if schedule.producer.get(value, step) > peak or value in found:
+                continue
+            found[value] = step
+            if value not in schedule.values:
+                stack += schedule.kernels[schedule.producer[value]].read
+                for source in schedule.kernels[schedule.producer[value]].read:
+                    copies.setdefault(source, []).append(value)
+    return (
+        {value: step for value, step in found.items() if value in schedule.values},
+        {value: tuple(made) for value, made in copies.items() if value in schedule.values},
+    )
+
+
+def choose_plan(problem: Problem, options: Options, room: int) -> Plan | None:
+    """The plan of fewest seconds that takes no more than `room` bytes, or about the smallest one; None without any."""
+    total = sum(map(problem.bytes_of, problem.wanted))
+    prices = [price * options.machine.bytes_per_second for price in _PRICES]
+    memory = _Memory(problem)
+    best: Plan | None = None
+    seen: set[tuple[int, ...]] = set()
+    for part in _PARTS:
+        cuts = places(problem, total // part)
+        if tuple(cuts) in seen:
+            continue
+        seen.add(tuple(cuts))
+        choices = list(segments(problem, cuts, prices))
+        if not choices:
+            continue
+        found = _pruned(memory, choices, room)
+        if best is None or _rank(found, room) < _rank(best, room):
+            best = found
+    return best
+
+
+def _rank(plan: Plan, room: int) -> tuple[float, float]:
+    if plan.peak <= room:
+        return 0.0, plan.seconds
+    return float(plan.peak), plan.seconds
+
+
+def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]], room: int) -> Plan:
+    """Take back, the dearest first, what is not needed to stay within the room, or at about the least memory."""
+    levels = [len(options) for options in choices]
+
+    def chosen() -> list[Segment]:
+        return [options[level - 1] for options, level in zip(choices, levels, strict=True) if level]
+
+    # What is read soon behind the peak may need more when it is recomputed than when it waits.
+    least = memory.peak(chosen())
+    for place in sorted(range(len(choices)), key=lambda place: choices[place][-1].before):
+        levels[place], before = 0, levels[place]
+        if (peak := memory.peak(chosen())) <= least:
+            least = peak
+        else:
+            levels[place] = before
+    aim = max(room, int(_ABOUT * least))
+    order = sorted(range(len(choices)), key=lambda place: -choices[place][-1].seconds)
+    for place in order:
+        for level in range(levels[place]):
+            before, levels[place] = levels[place], level
+            if memory.peak(chosen()) <= aim:
+                break
+            levels[place] = before
+    taken = chosen()
+    return Plan(tuple(taken), memory.peak(taken), sum(segment.seconds for segment in taken))
+
+
+class _Memory:
+    """The bytes of a schedule step by step, and with segments recomputed."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.schedule = problem.schedule
+        self.alive = np.array(problem.schedule.alive, dtype=np.int64)
+
+    def peak(self, chosen: Sequence[Segment]) -> int:
+        """About the most bytes alive."""
+        schedule = self.schedule
+        change = np.zeros(len(self.alive) + 1, dtype=np.int64)
+        until: dict[int, int] = {}
+        again = {value: segment for segment in chosen for value in segment.made}
+        for segment in chosen:
+            for value in segment.inputs:
+                until[value] = max(until.get(value, -1), segment.before - 1)
+        for value, segment in again.items():
+            for copy in self.problem.copies.get(value, ()):
+                if schedule.producer[copy] < segment.before:
+                    change[schedule.producer[copy]] -= schedule.sizes[copy]
+                    change[segment.before] += schedule.sizes[copy]
+            last = max((step for step in schedule.readers[value] if step <= self.problem.peak), default=-1)
+            last = max(last, schedule.producer[value], until.get(value, -1))
+            if last + 1 < segment.before:
+                change[last + 1] -= schedule.sizes[value]
+                change[segment.before] += schedule.sizes[value]
+        for value, step in until.items():
+            if value in schedule.held or value in again:
+                continue
+            last = max(schedule.readers.get(value, [schedule.producer[value]]))
+            if last < step:
+                change[last + 1] += schedule.sizes[value]
+                change[step + 1] -= schedule.sizes[value]
+        alive = self.alive + np.cumsum(change[:-1])
+        most = int(alive.max())
+        for segment in chosen:
+            most = max(most, int(alive[segment.before - 1]) + segment.needs)
+        return most

@@ -1,0 +1,200 @@
+"""A block as the memory model runs it: kernels in order, what each reads, makes and takes, and what may run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.peak import Memory, memory_of
+from exla_opt.memory.reading import read_numbered
+from exla_opt.memory.schedule import run_block
+from exla_opt.memory.seconds import seconds_of_kernels
+from exla_opt.ops.comparisons import asks_inside
+from exla_opt.ops.effects import CUSTOM_CALL, has_order
+
+# What a branch holds is decided by its predicate, which would have to be stored as well; barriers hold back what others
+# recompute.
+_BRANCHES = ("stablehlo.if", "stablehlo.case")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel. read, made: numbers of tensors. seconds: of a run. scratch: bytes on top of what it makes.
+
+    sources: what of IR it is made of, which is what it reads or what the compiler makes copies of for it; seconds and
+    scratch are with these copies. repeats: whether it may run a second time.
+    """
+
+    read: tuple[int, ...]
+    sources: tuple[int, ...]
+    made: tuple[int, ...]
+    seconds: float
+    scratch: int
+    repeats: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The kernels of a block in order: a step is a place in `kernels`.
+
+    alive: the bytes taken at each step. sizes: bytes, of every tensor, by number. number: of every tensor of IR.
+    values, written: what of IR is written by a kernel, by number and not. producer: the step that writes a tensor.
+    readers: the steps that read it, in order. used: those that are made of it. held: the tensors that lie in somebody
+    else's memory, as a function's results do. memory: of the function.
+    """
+
+    kernels: tuple[Kernel, ...]
+    alive: tuple[int, ...]
+    sizes: list[int]
+    number: dict[ir.Value, int]
+    values: dict[int, ir.Value]
+    written: frozenset[ir.Value]
+    producer: dict[int, int]
+    readers: dict[int, list[int]]
+    used: dict[int, list[int]]
+    held: frozenset[int]
+    memory: Memory
+
+    def is_written(self, value: ir.Value) -> bool:
+        """Whether a kernel writes the value, as it is: it is no view of another, and no part of other kernels."""
+        return value in self.written
+
+    def written_behind(self, value: ir.Value, types: Types) -> Iterator[int]:
+        """The written tensors from which a value is computed by the kernels that read it, and arguments."""
+        seen: set[ir.Value] = set()
+        stack = [value]
+        while stack:
+            current = stack.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            op = defining_op(current)
+            if op is None or self.is_written(current):
+                if current in self.number:
+                    yield self.number[current]
+                continue
+            stack += [*op.operands, *(types.captured(op) if len(op.regions) else ())]
+
+
+def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Schedule:
+    """What the memory model makes of the block of a function."""
+    block = function.regions[0].blocks[0]
+    read, number = read_numbered(block, types, machine)
+    run = run_block(read, machine, held=read.returned)
+    seconds = seconds_of_kernels(run.fusion)
+    producer = {value: step for step, kernel in enumerate(run.order) for value in run.block.ops[kernel].results}
+    values: dict[int, ir.Value] = {}
+    for value, known in number.items():
+        if known in producer and known not in values and defining_op(value) is not None:
+            values[known] = value
+    definers = {value: defining_op(origin) for value, origin in run.block.values.items()}
+    kernels: list[Kernel] = []
+    readers: dict[int, list[int]] = {}
+    used: dict[int, list[int]] = {}
+    for step, kernel in enumerate(run.order):
+        op = run.block.ops[kernel]
+        origins = [definers.get(value) for value in op.results]
+        repeats = all(origin is not None and may_repeat(origin) for origin in origins)
+        inputs = tuple(run.inputs[kernel])
+        sources: dict[int, None] = {}
+        scratch, time = run.scratches[step], seconds[kernel]
+        for read_value in inputs:
+            readers.setdefault(read_value, []).append(step)
+            if read_value in values or read_value not in producer:
+                sources[read_value] = None
+                continue
+            inner = kernels[producer[read_value]]
+            sources.update(dict.fromkeys(inner.sources))
+            scratch, time = scratch + run.block.sizes[read_value], time + inner.seconds
+        for source in sources:
+            used.setdefault(source, []).append(step)
+        kernels.append(Kernel(inputs, tuple(sources), tuple(op.results), time, scratch, repeats))
+    alive = tuple(live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True))
+    held = frozenset(value for value in producer if value not in run.born)
+    memory = memory_of(function, run, types)
+    written = frozenset(values.values())
+    sizes = run.block.sizes
+    return Schedule(tuple(kernels), alive, sizes, number, values, written, producer, readers, used, held, memory)
+
+
+def may_repeat(op: ir.Operation) -> bool:
+    """Whether an op gives the same when it runs once more, and may: it draws nothing, and is not foreign."""
+    if op.name == CUSTOM_CALL or op.name in _BRANCHES or has_order(op):
+        return False
+    return not len(op.regions) or not _holds_foreign(op)
+
+
+def _holds_foreign(op: ir.Operation) -> bool:
+    found = False
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        found = found or inner.name == CUSTOM_CALL
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+    return found
+
+
+def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
+    """The tensors of which an op asks whether two numbers are equal: their very bits count."""
+    found: set[int] = set()
+    for view in block.operations:
+        op = view.operation
+        if not asks_inside(op):
+            continue
+        for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
+            found.update(schedule.written_behind(value, types))
+    return found
+
+
+def read_by(op: ir.Operation, types: Types) -> list[ir.Value]:
+    """The operands of an op, and what its regions read of others."""
+    return [*op.operands, *(types.captured(op) if len(op.regions) else ())]
+
+
+def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> tuple[list[bool], list[bool]]:
+    """For each op of a block, by place, whether it is a part of kernels up to the peak, and of kernels behind it.
+
+    What the block returns is read as it is.
+    """
+    place: dict[ir.Value, int] = {result: index for index, op in enumerate(ops) for result in op.results}
+    early, late = [False] * len(ops), [False] * len(ops)
+    early[-1] = True
+    for index in range(len(ops) - 1, -1, -1):
+        op = ops[index]
+        steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
+        is_early, is_late = early[index], late[index]
+        if steps:
+            is_late = max(steps) > peak
+            is_early = not is_late
+            early[index] = is_early
+            late[index] |= is_late
+        for operand in read_by(op, types):
+            if operand in place:
+                early[place[operand]] |= is_early
+                late[place[operand]] |= is_late
+    return early, late
+
+
+def first_late_steps(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> dict[int, int]:
+    """The written tensors that ops behind the peak name, with the first step of those."""
+    never = len(schedule.kernels)
+    first: dict[ir.Value, int] = {}
+    found: dict[int, int] = {}
+    for op in reversed(ops[:-1]):
+        steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
+        step = max(steps) if steps else min((first.get(value, never) for value in op.results), default=never)
+        if step == never or step <= peak:
+            continue
+        for operand in read_by(op, types):
+            first[operand] = min(first.get(operand, never), step)
+            if schedule.is_written(operand):
+                number = schedule.number[operand]
+                found[number] = min(found.get(number, never), step)
+    return found

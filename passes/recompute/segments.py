@@ -1,0 +1,238 @@
+"""Where the forward part of a program is cut into segments, and what each recomputes.
+
+NOTE [Segments]
+
+Up to the peak a program makes tensors that are read again behind it: the activations of a network, which its gradient
+reads from the last layer to the first. The steps up to the peak are cut into segments. What crosses from one segment to
+the next, of all that recomputing needs, is stored; the rest of a segment is recomputed just before its first reader
+behind the peak, from what is stored (Chen, Xu, Zhang and Guestrin, 2016). Cuts lie where little crosses.
+
+Not all of a segment need be recomputed. What is stored of it is a smallest cut: a stored tensor costs its bytes, a
+kernel that runs again its seconds times a price in bytes. With a high price only what is cheap is recomputed, with none
+all that lies between two cuts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from exla_opt.passes.loop_residuals.cut import Network
+
+from .kernels import Schedule
+
+_UNLIMITED = 2**62
+# So many places at most are looked at for cuts.
+_MOST_PLACES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is to be recomputed in a schedule.
+
+    peak: the step; what is made up to it is early. wanted: early tensors that are alive at the peak and read behind it,
+    with the first step that reads them there. graph: the early steps from which they are recomputed.
+    stored: tensors that are there anyway: they are too small, or must not or need not be recomputed. stays: the early
+    tensors that are read behind the peak from memory. copies: what only the compiler makes of a tensor before the peak,
+    for readers behind it.
+    """
+
+    schedule: Schedule
+    peak: int
+    wanted: dict[int, int]
+    graph: frozenset[int]
+    stored: frozenset[int]
+    stays: frozenset[int]
+    copies: dict[int, tuple[int, ...]]
+
+    def bytes_of(self, value: int) -> int:
+        """The bytes that a stored tensor takes, with all that the compiler keeps of it."""
+        return self.schedule.sizes[value] + self.bytes_of_copies(value)
+
+    def bytes_of_copies(self, value: int) -> int:
+        """The bytes of what the compiler keeps of a tensor."""
+        return sum(self.schedule.sizes[copy] for copy in self.copies.get(value, ()))
+
+    def crossing(self) -> list[int]:
+        """For each early step the bytes that must be stored if the program is cut behind it."""
+        schedule = self.schedule
+        change = [0] * (self.peak + 2)
+        for step in self.graph:
+            for value in schedule.kernels[step].made:
+                last = max((reader for reader in schedule.used.get(value, ()) if reader in self.graph), default=step)
+                if last > step and value not in self.stored:
+                    size = schedule.sizes[value] if value in schedule.values else _UNLIMITED
+                    change[step] += size
+                    change[last] -= size
+        total, found = 0, []
+        for step in range(self.peak + 1):
+            total += change[step]
+            found.append(total)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What is recomputed at once.
+
+    steps: the kernels that run again, in order. again: what of theirs is not read from where it is stored. made: what
+    is read behind the peak of that, and of what is only copied. inputs: what they read of the rest, arguments left out.
+    before: the step before which it runs. seconds: what that takes. needs: its peak in bytes, all that it makes
+    included.
+    """
+
+    steps: tuple[int, ...]
+    again: frozenset[int]
+    made: tuple[int, ...]
+    inputs: tuple[int, ...]
+    before: int
+    seconds: float
+    needs: int
+
+
+def places(problem: Problem, most: int) -> list[int]:
+    """The steps behind which the early part is cut: least crosses, and a segment has no more than `most` wanted bytes.
+
+    A segment that cannot be cut may have more.
+    """
+    crossing = problem.crossing()
+    weight = [0] * (problem.peak + 1)
+    for value in problem.wanted:
+        weight[problem.schedule.producer[value]] += problem.bytes_of(value)
+    for step in range(1, len(weight)):
+        weight[step] += weight[step - 1]
+    candidates = _candidates(crossing, weight)
+    # The least bytes with which all up to a candidate is cut, and the candidate before it.
+    best: list[tuple[int, int]] = [(0, -1)]
+    positions = [-1, *candidates, problem.peak]
+    before = [0, *(weight[place] for place in candidates), weight[-1]]
+    cost = [0, *(crossing[place] for place in candidates), 0]
+    for end in range(1, len(positions)):
+        options = [(best[start][0] + cost[end], start) for start in range(end) if before[end] - before[start] <= most]
+        best.append(min(options, default=(best[end - 1][0] + cost[end], end - 1)))
+    found: list[int] = []
+    end = len(positions) - 1
+    while end > 0:
+        end = best[end][1]
+        if end > 0:
+            found.append(positions[end])
+    return found[::-1]
+
+
+def _candidates(crossing: Sequence[int], weight: Sequence[int]) -> list[int]:
+    """Of steps that follow each other with about the same weight before them, the one that least crosses."""
+    total = weight[-1] or 1
+    best: dict[int, int] = {}
+    for step in range(len(crossing) - 1):
+        bucket = weight[step] * _MOST_PLACES // total
+        if crossing[step] < _UNLIMITED and (bucket not in best or crossing[step] < crossing[best[bucket]]):
+            best[bucket] = step
+    return sorted(best.values())
+
+
+def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> Iterator[list[Segment]]:
+    """For each segment between cuts, what it may recompute: with each price, the highest first, where that differs.
+
+    prices: bytes for a second.
+    """
+    schedule = problem.schedule
+    groups: list[list[int]] = [[] for _ in range(len(cuts) + 1)]
+    for step in sorted(problem.graph):
+        groups[bisect_right(cuts, step - 1)].append(step)
+    for group in groups:
+        inside = set(group)
+        wanted = [value for step in group for value in schedule.kernels[step].made if value in problem.wanted]
+        if not wanted:
+            continue
+        crosses = {
+            value
+            for step in group
+            for value in schedule.kernels[step].made
+            if any(reader in problem.graph and reader not in inside for reader in schedule.used.get(value, ()))
+        }
+        found: list[Segment] = []
+        for price in prices:
+            made = _segment(problem, group, wanted, crosses, price)
+            if made is not None and (not found or made.steps != found[-1].steps):
+                found.append(made)
+        if found:
+            yield found
+
+
+def _segment(
+    problem: Problem, group: Sequence[int], wanted: Sequence[int], crosses: set[int], price: float
+) -> Segment | None:
+    """What a smallest cut recomputes of the steps of a group; None if that is nothing."""
+    schedule = problem.schedule
+    enters = {step: place for place, step in enumerate(group)}
+    made = [value for step in group for value in schedule.kernels[step].made]
+    leaves = {value: len(group) + place for place, value in enumerate(made)}
+    source, sink = len(group) + len(made), len(group) + len(made) + 1
+    network = Network(sink + 1)
+    for step in group:
+        kernel = schedule.kernels[step]
+        if not kernel.repeats:
+            network.connect(source, enters[step], _UNLIMITED)
+        elif cost := int(price * kernel.seconds):
+            network.connect(source, enters[step], cost)
+        for value in kernel.made:
+            if value in crosses or value in problem.stored:
+                network.connect(enters[step], leaves[value], 0)
+            else:
+                size = schedule.sizes[value] if value in schedule.values else _UNLIMITED
+                network.connect(enters[step], leaves[value], size)
+        for value in kernel.sources:
+            if value in leaves:
+                network.connect(leaves[value], enters[step], _UNLIMITED)
+    for value in wanted:
+        network.connect(leaves[value], sink, _UNLIMITED)
+    side = network.cut(source, sink)
+    steps = [step for step in group if enters[step] in side]
+    kept = {value for step in steps for value in schedule.kernels[step].made if value in crosses}
+    produced = [value for step in steps for value in schedule.kernels[step].made]
+    results = [value for value in produced if value in problem.wanted and value not in kept]
+    results += [value for value in wanted if value not in results and problem.copies.get(value)]
+    steps = _needed(schedule, steps, results, kept | problem.stored)
+    return _described(problem, steps, results, kept | problem.stored) if results else None
+
+
+def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> list[int]:
+    """Of some steps those from which the results are computed."""
+    read = set(results)
+    found = []
+    for step in reversed(steps):
+        kernel = schedule.kernels[step]
+        if any(value in read for value in kernel.made):
+            found.append(step)
+            read.update(value for value in kernel.sources if value not in stored)
+    return found[::-1]
+
+
+def _described(
+    problem: Problem, steps: Sequence[int], results: Sequence[int], stored: set[int] | frozenset[int]
+) -> Segment:
+    schedule = problem.schedule
+    own = frozenset(value for step in steps for value in schedule.kernels[step].made if value not in stored)
+    delayed = [value for value in results if value not in own]
+    inputs = {
+        value
+        for step in steps
+        for value in schedule.kernels[step].sources
+        if value not in own and value in schedule.producer
+    }
+    inputs.update(delayed)
+    last = {value: step for step in steps for value in schedule.kernels[step].sources if value in own}
+    last.update(dict.fromkeys(results, problem.peak + 1))
+    alive = most = sum(schedule.sizes[value] for value in delayed)
+    dying: dict[int, int] = {}
+    for step in steps:
+        kernel = schedule.kernels[step]
+        alive += sum(schedule.sizes[value] for value in kernel.made)
+        for value in kernel.made:
+            dying[last.get(value, step)] = dying.get(last.get(value, step), 0) + schedule.sizes[value]
+        most = max(most, alive + kernel.scratch)
+        alive -= dying.get(step, 0)
+    before = min(problem.wanted[value] for value in results)
+    seconds = sum(schedule.kernels[step].seconds for step in steps)
+    return Segment(tuple(steps), own, tuple(results), tuple(sorted(inputs)), before, seconds, most)

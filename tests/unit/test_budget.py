@@ -1,0 +1,172 @@
+"""A larger limit gives no slower program, a smaller one no larger peak; and the plan is held against all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.budget.attempts import Search
+from exla_opt.budget.bound import lower_bound
+from exla_opt.budget.choose import fastest, front, steps
+from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.ways import ways
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.memory.machine import CPU, GPU, Machine
+from exla_opt.memory.peak import Memory
+from exla_opt.memory.timeline import read_timeline
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.T / 8, axis=-1) @ v
+
+
+def attention_gradient(q: Any, k: Any, v: Any) -> Any:
+    return jax.grad(lambda *tensors: attention(*tensors).sum())(q, k, v)
+
+
+def sorted_rows(x: Any, y: Any) -> Any:
+    return (jnp.sort((x[:, None] + y).reshape(-1)) * jnp.exp(x[:, None] - y).reshape(-1)).sum()
+
+
+def two_kernels(x: Any, y: Any) -> Any:
+    squares = ((x[:, None] - y[None]) ** 2).sum(-1)
+    return jnp.exp(-squares).sum(0), jnp.sort(squares, axis=1)[:, :3]
+
+
+def layers(x: Any, w: Any) -> Any:
+    def loss(w: Any) -> Any:
+        h = x
+        for _ in range(4):
+            h = jnp.tanh(h @ w)
+        return (h**2).mean()
+
+    return jax.grad(loss)(w)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] = {
+    "attention": (attention, (f32(2048, 64), f32(2048, 64), f32(2048, 64))),
+    "attention_gradient": (attention_gradient, (f32(1024, 32), f32(1024, 32), f32(1024, 32))),
+    "sorted_rows": (sorted_rows, (f32(1500), f32(1500))),
+    "two_kernels": (two_kernels, (f32(2000, 3), f32(1500, 3))),
+    "layers": (layers, (f32(20000, 64), f32(64, 64))),
+}
+
+
+def module_of(name: str) -> ir.Module:
+    function, arguments = PROGRAMS[name]
+    text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
+    return parse_module(name, text.encode(), new_context()).module
+
+
+def limits_of(name: str, machine: Machine) -> list[int]:
+    """Ten limits, from arguments and results alone to all that the program takes."""
+    module = module_of(name)
+    run_pipeline(module, DEFAULT_PASSES[:2], Options())
+    memory = read_timeline(module, machine).memory
+    return [
+        memory.peak - memory.temp + int(1.3 * memory.temp * part**3) for part in (each / 10 for each in range(1, 11))
+    ]
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_choice_is_monotone_in_the_limit(name: str, machine: Machine) -> None:
+    found: list[Fit] = []
+    for limit in limits_of(name, machine):
+        found.append(fit(module_of(name), DEFAULT_PASSES, Options(machine=machine), limit))
+        assert found[-1].peak <= limit or not found[-1].fits
+    assert found[-1].fits, "the last limit leaves room for all that there was"
+    for smaller, larger in zip(found, found[1:], strict=False):
+        assert smaller.peak <= larger.peak or not larger.fits
+        assert smaller.fits <= larger.fits
+        if larger.options.split_size is not None and smaller.fits:  # what fits as it came goes out as it came
+            assert steps(larger.seconds) <= steps(smaller.seconds)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_sizes_chosen_by_hand_are_better(name: str) -> None:
+    """All pairs of sizes on a grid: none that needs as little memory is much faster, none needs much less."""
+    limits = limits_of(name, CPU)
+    chosen = [fit(module_of(name), DEFAULT_PASSES, Options(), limit) for limit in limits[2:7:2]]
+    search = Search(module_of(name), DEFAULT_PASSES, Options(), limits[0], None, True, None)
+    sizes = [2**power for power in range(16, 26, 2)]
+    grid = [search.attempt(Options(threshold, size)) for threshold in sizes for size in sizes if size <= threshold]
+    for found in chosen:
+        within = [other for other in grid if other.peak <= found.peak]
+        assert all(found.seconds <= 1.5 * other.seconds for other in within)
+        if not found.fits:
+            assert found.peak <= 1.25 * min(other.peak for other in grid)
+
+
+def test_a_missed_limit_is_not_bought_with_time() -> None:
+    search = Search(module_of("attention"), DEFAULT_PASSES, Options(), 1, None, True, None)
+    for way in ways(read_timeline(search.module).memory, 10**9, Options()):
+        search.attempt(way)
+    found = fit(module_of("attention"), DEFAULT_PASSES, Options(), 1)
+    assert not found.fits
+    about = [other for other in search.attempts if other.peak <= 1.05 * found.peak]
+    assert all(found.seconds <= 2 * other.seconds for other in about)
+
+
+def test_what_a_little_more_memory_would_be_worth_is_said() -> None:
+    found = fit(module_of("attention"), DEFAULT_PASSES, Options(), 2_200_000)
+    assert found.faster is not None and found.faster.peak > found.peak
+    assert 2 * found.faster.seconds < found.seconds
+    again = fit(module_of("attention"), DEFAULT_PASSES, Options(), found.faster.peak)
+    assert again.fits and steps(again.seconds) <= steps(found.faster.seconds)
+
+
+def test_the_front_falls_in_memory_as_it_rises_in_time() -> None:
+    search = Search(module_of("attention_gradient"), DEFAULT_PASSES, Options(), 1, None, True, None)
+    attempts = [search.attempt(way) for way in ways(read_timeline(search.module).memory, 10**9, Options())]
+    chosen = front(attempts)
+    assert len(chosen) > 2
+    for one, other in zip(chosen, chosen[1:], strict=False):
+        assert one.peak > other.peak and steps(one.seconds) < steps(other.seconds)
+    for found in attempts:
+        assert any(best.peak <= found.peak and steps(best.seconds) <= steps(found.seconds) for best in chosen)
+    assert fastest(attempts)[0] is chosen[0] or fastest(attempts)[0].peak >= chosen[0].peak
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_which_ways_there_are_depends_on_no_limit(machine: Machine) -> None:
+    for temp in (0, 10**5, 10**7, 10**9, 10**12):
+        found = ways(Memory(1, 1, 0, temp), temp, replace(Options(), machine=machine))
+        assert len(set(found)) == len(found) <= 44
+        assert found or temp < 10**6
+
+
+@pytest.mark.parametrize(("name", "reason"), [("sorted_rows", "stablehlo.sort"), ("layers", "arguments and results")])
+def test_the_lower_bound_is_below_what_any_sizes_reach(name: str, reason: str) -> None:
+    found = fit(module_of(name), DEFAULT_PASSES, Options(), 1)
+    assert found.bound is not None and reason in found.bound.reason
+    search = Search(module_of(name), DEFAULT_PASSES, Options(), 1, None, True, None)
+    attempts = [search.attempt(Options(size, size)) for size in (2**14, 2**16, 2**18, 2**20)]
+    assert all(found.bound.bytes <= attempt.predicted.peak for attempt in attempts)
+
+
+def test_the_lower_bound_counts_the_smallest_tiles_of_a_sort() -> None:
+    module = module_of("two_kernels")
+    memory = read_timeline(module).memory
+    one_row = 1500 * 4
+    assert lower_bound(module, memory).bytes == memory.peak - memory.temp + one_row
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
+def test_no_way_leaves_all_tensors_unsplit(machine: Machine) -> None:
+    """A network of many tensors has far more temporary memory than the largest of them."""
+    for found in ways(Memory(1, 1, 0, 20 * 10**9), 10**8, replace(Options(), machine=machine)):
+        assert found.size_threshold < 10**8

@@ -1,0 +1,154 @@
+"""recompute: what is computed a second time, in which form, and what never is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.memory.machine import CPU, GPU, Machine
+from exla_opt.memory.peak import predict
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
+from exla_opt.remarks import Remark
+from exla_opt.runtime.memory import measure_memory
+from tests.execute import assert_equal_results
+
+LAYERS, ROWS, WIDTH = 8, 4096, 16
+BYTES = 4 * ROWS * WIDTH
+
+
+@pytest.fixture(autouse=True)
+def context() -> Iterator[ir.Context]:
+    with new_context() as made:
+        yield made
+
+
+def layers(activation: str = "stablehlo.tanh %x{k} : {t}", rows: int = ROWS) -> str:
+    """A stack of layers with one weight and its gradient by the input: all activations are alive at the peak."""
+    t, w = f"tensor<{rows}x{WIDTH}xf32>", f"tensor<{WIDTH}x{WIDTH}xf32>"
+    lines = [f"func.func @main(%w: {w}, %h0: {t}) -> {t} {{"]
+    for k in range(1, LAYERS + 1):
+        lines.append(f"%x{k} = stablehlo.dot_general %h{k - 1}, %w, contracting_dims = [1] x [0] : ({t}, {w}) -> {t}")
+        lines.append(f"%h{k} = {activation.format(k=k, t=t)}")
+    last = f"%h{LAYERS}"
+    for k in range(LAYERS, 0, -1):
+        lines.append(f"%d{k} = stablehlo.multiply {last}, %h{k} : {t}")
+        lines.append(f"%g{k} = stablehlo.dot_general %d{k}, %w, contracting_dims = [1] x [1] : ({t}, {w}) -> {t}")
+        last = f"%g{k}"
+    return "\n".join([*lines, f"return {last} : {t}", "}"])
+
+
+def rewritten(text: str, part: float, machine: Machine = CPU) -> tuple[ir.Module, ir.Module, tuple[Remark, ...]]:
+    """The module, what becomes of it under a limit of a part of its temporaries, and the remarks."""
+    before = ir.Module.parse(text)
+    run_pipeline(before, ("normalise",), Options())
+    memory = predict(before, machine)
+    limit = memory.peak - memory.temp + int(part * memory.temp)
+    module = ir.Module.parse(str(before))
+    outcome = run_pipeline(module, ("recompute", "normalise"), Options(memory_limit=limit, machine=machine))
+    return before, module, outcome.remarks
+
+
+def test_the_memory_falls_as_predicted_and_as_compiled() -> None:
+    before, module, remarks = rewritten(layers(), 0.6)
+    temp = predict(before).temp
+    assert temp >= (LAYERS - 1) * BYTES
+    assert remarks and {remark.code for remark in remarks} == {"EX013"}
+    assert predict(module).temp <= 0.7 * temp
+    compiled = [measure_memory(str(each)).temp for each in (before, module)]
+    assert compiled[1] <= 0.75 * compiled[0]
+    assert_equal_results(before, module)
+
+
+def test_without_a_limit_or_within_it_nothing_is_done() -> None:
+    before = str(ir.Module.parse(layers()))
+    for limit in (None, 2**40):
+        module = ir.Module.parse(layers())
+        assert run_pipeline(module, ("recompute",), Options(memory_limit=limit)).remarks == ()
+        assert str(module) == before
+
+
+def test_a_cpu_gets_loops_and_other_machines_barriers() -> None:
+    _, on_cpu, _ = rewritten(layers(), 0.6)
+    assert "stablehlo.while" in str(on_cpu)
+    before, on_gpu, remarks = rewritten(layers(rows=64 * ROWS), 0.6, GPU)
+    assert remarks and "stablehlo.while" not in str(on_gpu) and "optimization_barrier" in str(on_gpu)
+    assert predict(on_gpu, GPU).temp < predict(before, GPU).temp
+
+
+def test_what_is_drawn_is_not_drawn_again() -> None:
+    # A sum with a drawn number may be repeated, the draw may not.
+    text = layers("stablehlo.add %x{k}, %r{k} : {t}")
+    low, high = (
+        f"%{name} = stablehlo.constant dense<{number}> : tensor<f32>\n"
+        for name, number in (("low", 0.0), ("high", 1.0))
+    )
+    shape = f"%shape = stablehlo.constant dense<[{ROWS}, {WIDTH}]> : tensor<2xi64>\n"
+    kind = f"tensor<{ROWS}x{WIDTH}xf32>"
+    draws = "".join(
+        f"%r{k} = stablehlo.rng %low, %high, %shape, distribution = UNIFORM : "
+        f"(tensor<f32>, tensor<f32>, tensor<2xi64>) -> {kind}\n"
+        for k in range(1, LAYERS + 1)
+    )
+    text = text.replace("{\n", "{\n" + low + high + shape + draws, 1)
+    _, module, _ = rewritten(text, 0.6)
+    assert str(module).count("stablehlo.rng") == LAYERS
+
+
+def test_what_is_asked_about_stays() -> None:
+    # A maximum's gradient asks which elements equal it: those may not be computed again.
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        for _ in range(4):
+            x = jnp.tanh(x @ w)
+            x = x * (x == x.max(1, keepdims=True))
+        return (x**2).sum()
+
+    exported = jax.jit(jax.grad(loss)).lower(jnp.zeros((ROWS, WIDTH)), jnp.zeros((WIDTH, WIDTH)))
+    before, module, _ = rewritten(str(exported.compiler_ir("stablehlo")), 0.5)
+    loops = re.findall(r"stablehlo\.while.*?stablehlo\.return %\d+, ", str(module), re.DOTALL)
+    assert not any(re.search(r"compare  ?EQ", loop) for loop in loops)
+    assert_equal_results(before, module)
+
+
+def test_a_second_run_changes_nothing() -> None:
+    _, module, _ = rewritten(layers(), 0.6)
+    limit = predict(module).peak
+    text = str(module)
+    assert run_pipeline(module, ("recompute", "normalise"), Options(memory_limit=limit)).remarks == ()
+    assert str(module) == text
+
+
+@pytest.mark.parametrize("part", [0.8, 0.5, 0.2])
+def test_networks_have_the_same_gradient(part: float) -> None:
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w, v in zip(weights[::2], weights[1::2], strict=True):
+            y = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+            x = x + jax.nn.gelu(y @ w) @ v
+        return (x**2).mean()
+
+    shapes = [jax.ShapeDtypeStruct((64, 256) if k % 2 == 0 else (256, 64), jnp.float32) for k in range(8)]
+    exported = jax.jit(jax.grad(loss)).lower(shapes, jax.ShapeDtypeStruct((512, 64), jnp.float32))
+    before, module, remarks = rewritten(str(exported.compiler_ir("stablehlo")), part)
+    assert remarks
+    assert predict(module).temp < predict(before).temp
+    assert_equal_results(before, module)
+
+
+def test_what_orders_a_sort_is_not_put_behind_a_barrier() -> None:
+    def loss(weights: jax.Array, x: jax.Array) -> jax.Array:
+        for w in weights:
+            x = jnp.sort(jnp.tanh(x @ w), axis=1)
+        return (x**2).sum()
+
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8, 32, 32), (2000, 32))]
+    exported = jax.jit(jax.grad(loss)).lower(*shapes)
+    before, module, remarks = rewritten(str(exported.compiler_ir("stablehlo")), 0.5)
+    assert remarks
+    assert str(module).count("stablehlo.sort") > str(before).count("stablehlo.sort")
+    assert_equal_results(before, module)
