@@ -14,6 +14,7 @@ from exla_opt.passes import (
     blocked_cholesky,
     blocked_solve,
     convolution_layout,
+    dot_order,
     euclidean_distance,
     loop_residuals,
     matrix_chain_order,
@@ -49,6 +50,7 @@ PASSES: dict[str, PassFunction] = {
     "blocked-solve": blocked_solve.run,
     "recompute": recompute.run,
     "convolution-layout": convolution_layout.run,
+    "dot-order": dot_order.run,
     "narrow-slices": narrow_slices.run,
     "wide-sums": wide_sums.run,
 }
@@ -68,6 +70,7 @@ DEFAULT_PASSES = (
     "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
     "recompute",  # behind all that makes loops: they are repeated like other ops
     "convolution-layout",
+    "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
     "narrow-slices",
     "wide-sums",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see

@@ -20,6 +20,7 @@
 // CHECK-NEXT: %)  blocked-solve
 // CHECK-NEXT: %)  recompute
 // CHECK-NEXT: %)  convolution-layout
+// CHECK-NEXT: %)  dot-order
 // CHECK-NEXT: %)  narrow-slices
 // CHECK-NEXT: %)  wide-sums
 // CHECK-NEXT: %)  reshape-sinker
