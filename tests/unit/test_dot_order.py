@@ -90,7 +90,8 @@ def test_attention_in_slices_takes_no_more_memory(function: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "machine", "reassociate"), [("bf16", CPU, True), ("c64", CPU, True), ("f32", GPU, True), ("f32", CPU, False)]
+    ("dtype", "machine", "reassociate"),
+    [("bf16", CPU, True), ("c64", CPU, True), ("f32", GPU, True), ("f32", CPU, False)],
 )
 def test_the_others_stay(dtype: str, machine: Machine, reassociate: bool) -> None:
     text = export(products("ki", "jk", "ij"), spec("ki", dtype), spec("jk", dtype))
