@@ -16,8 +16,10 @@ from jaxlib.mlir import ir
 from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
+from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import all_blocks, operations_of
+from exla_opt.ops.effects import has_order
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 
@@ -40,6 +42,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
             if found is not None:
                 remarks.append(_remark(found, types))
                 write(found, options.machine)
+                restore_order(block, has_order)
     if remarks:
         clean_up(module)  # takes away the matrices
     return remarks

@@ -29,9 +29,12 @@ Spans = Mapping[int, tuple[ir.Value, int]]
 
 
 def write(found: Candidate, machine: Machine) -> None:
-    """Put the loop before the first reader of the matrix, and what it makes in the place of all readers' results."""
-    first = found.readers[0]
-    with first.location, ir.InsertionPoint(first):
+    """Put the loop before the last reader of the matrix, and what it makes in the place of all readers' results.
+
+    The block is afterwards not in order: what comes of another reader may stand before the loop.
+    """
+    last = found.readers[-1]
+    with last.location, ir.InsertionPoint(last):
         columns = [_columns(op, found.matrix) for op in found.readers]
         loop = _Loop(found, [_halved(column, found.cover) for group in columns for column in group])
         products = iter(loop.write(machine))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,7 +11,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
-from exla_opt.memory.machine import Machine
+from exla_opt.ir.walk import operands_of
+from exla_opt.ops.effects import has_order
 from exla_opt.ops.reducers import monoid_of
 from exla_opt.options import Options
 from exla_opt.passes.algebra.numbering import Numbering
@@ -25,6 +26,8 @@ _CLEARLY = 1.2
 _FLOATS = ("f32", "f64")
 # What XLA computes wherever it is read.
 _REPEATED = ("stablehlo.broadcast_in_dim", "stablehlo.constant", "stablehlo.iota")
+# All places in the ring of a smaller matrix are numbers of 32 bits.
+_MOST_BYTES = 2**60
 # A product with so many columns takes as long as any matrix, and is no product of a matrix and a few vectors.
 _MOST_COLUMNS = 16
 
@@ -47,7 +50,7 @@ def candidate_of(matrix: ir.Value, options: Options, types: Types) -> Candidate 
     """The candidate that a matrix is with all of its readers; None where it is none."""
     kind = types.of(matrix)
     is_square = len(kind.shape) == 2 and kind.shape[0] == kind.shape[1]
-    if not is_square or kind.dtype not in _FLOATS or kind.bytes <= options.size_threshold:
+    if not is_square or kind.dtype not in _FLOATS or not options.size_threshold < kind.bytes < _MOST_BYTES:
         return None
     op = defining_op(matrix)
     if op is None or not (readers := readers_of(matrix, op.block, types)):
@@ -60,9 +63,10 @@ def candidate_of(matrix: ir.Value, options: Options, types: Types) -> Candidate 
 
 
 def readers_of(matrix: ir.Value, block: ir.Block, types: Types) -> tuple[ir.Operation, ...]:
-    """All readers of a matrix, in program order, if one loop before the first of them can make them all; else none.
+    """All readers of a matrix, in program order, if one loop can make them all; else none.
 
-    It can if each multiplies the matrix with few columns that are there by then, or sums it.
+    It can if each multiplies the matrix with few columns, or sums it, and none needs what another one makes, be it that
+    an op with an effect stands between them.
     """
     ops = list(dict.fromkeys(use.owner.operation for use in matrix.uses))
     if any(op.block != block or not _is_product(op, matrix, types) for op in ops):
@@ -70,14 +74,26 @@ def readers_of(matrix: ir.Value, block: ir.Block, types: Types) -> tuple[ir.Oper
     if len(ops) > 1:
         places = {view.operation: place for place, view in enumerate(block.operations)}
         ops.sort(key=lambda op: places[op])
-        made = [places.get(op, -1) for op in map(defining_op, _others(ops, matrix)) if op is not None]
-        if any(place > places[ops[0]] for place in made):
+        between = list(places)[places[ops[0]] : places[ops[-1]]]
+        if any(map(has_order, between)) or _needs_one_of(ops, places):
             return ()
     return tuple(ops)
 
 
-def _others(ops: Iterable[ir.Operation], matrix: ir.Value) -> list[ir.Value]:
-    return [value for op in ops for value in op.operands if value != matrix]
+def _needs_one_of(ops: Sequence[ir.Operation], places: Mapping[ir.Operation, int]) -> bool:
+    """Whether one of some ops, which stand in program order, reads what comes of another one."""
+    first, seen = places[ops[0]], set(ops)
+    stack = [value for op in ops for value in op.operands]
+    while stack:
+        op = defining_op(stack.pop())
+        if op is None or places.get(op, -1) < first:
+            continue
+        if op in ops:
+            return True
+        if op not in seen:
+            seen.add(op)
+            stack += operands_of(op)
+    return False
 
 
 def _is_product(op: ir.Operation, matrix: ir.Value, types: Types) -> bool:
@@ -126,7 +142,8 @@ def _ops_of(parts: Iterable[Part]) -> list[ir.Operation]:
 def cover_for(parts: Sequence[Part], readers: Sequence[ir.Operation], options: Options, types: Types) -> Cover | None:
     """The cover with which the products take the least time; None where that is not clearly less than they do now.
 
-    Half of the matrix is made, and read twice: by its rows, and by its columns, once for each column of the products.
+    Half of the matrix is made, and read twice, by its rows and by its columns, for each column of the products. What a
+    trip adds up takes four kernels a column.
     """
     machine, matrix = options.machine, parts[-1].value
     kind = types.of(matrix)
@@ -135,19 +152,18 @@ def cover_for(parts: Sequence[Part], readers: Sequence[ir.Operation], options: O
     making = seconds_of_chain(_ops_of(parts), types, machine) / elements
     reading = kind.element_bytes / machine.cache_bytes_per_second
     columns = sum(columns_of(op, size, types) for op in readers)
+    if making < 2 * columns * reading:
+        return None
     widest = max(types.of(part.value).bytes for part in parts if part.is_matrix and isinstance(part.how, Clone))
     trips = -(-widest // options.slice_bytes)
     before = elements * (making + reading) + trips * machine.seconds_per_trip
 
     def seconds(cover: Cover) -> float:
-        made = cover.trips * cover.tile * (making + 2 * columns * reading)
-        return made + cover.trips * _seconds_of_trip(cover, columns, machine)
+        is_near = cover.tile * kind.element_bytes <= machine.cache_bytes
+        again = reading if is_near else kind.element_bytes / machine.bytes_per_second
+        of_tile = cover.tile * (making + 2 * columns * again)
+        return cover.trips * (of_tile + machine.seconds_per_trip + 4 * columns * machine.seconds_per_kernel)
 
     most = options.slice_bytes * elements // widest
     best = min(covers(size, most), key=seconds, default=None)
     return best if best is not None and seconds(best) * _CLEARLY <= before else None
-
-
-def _seconds_of_trip(cover: Cover, columns: int, machine: Machine) -> float:
-    """What a trip takes for adding up: four kernels a column."""
-    return machine.seconds_per_trip + 4 * columns * machine.seconds_per_kernel
