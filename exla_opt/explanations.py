@@ -88,7 +88,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
     ),
     "EX014": Explanation(
-        "made once for both halves: a symmetric matrix in products with few columns",
+        "made once for both halves, in N tiles: it is symmetric",
         "A symmetric matrix, as the kernel matrix of one set of points, was made to be multiplied with a vector or a "
         "few. Now a loop makes tiles of one half of it, and multiplies each by its rows and by its columns.",
     ),

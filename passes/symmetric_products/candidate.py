@@ -104,7 +104,8 @@ def _is_product(op: ir.Operation, matrix: ir.Value, types: Types) -> bool:
     if any(types.of(value).dtype != dtype for value in (*op.operands, op.results[0])):
         return False
     if op.name == "stablehlo.reduce":
-        return op.operands[0] == matrix and monoid_of(op) == "add" and splat_value(op.operands[1]) == 0
+        sums = monoid_of(op) == "add" and splat_value(op.operands[1]) == 0
+        return op.operands[0] == matrix and sums and len(types.of(op.results[0]).shape) < 2
     if op.name != "stablehlo.dot_general" or "algorithm" in op.attributes or op.operands[0] == op.operands[1]:
         return False
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])

@@ -224,6 +224,27 @@ def test_small_matrices_other_machines_and_the_order_of_sums() -> None:
     assert not rewrite(before, reassociate=False)[1]
 
 
+def test_sum_over_no_dimension_stays() -> None:
+    text = """func.func @main(%x: tensor<601x14xf32>) -> tensor<601x601xf32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+        : (tensor<601x14xf32>, tensor<601x14xf32>) -> tensor<601x601xf32>
+      %1 = stablehlo.exponential %0 : tensor<601x601xf32>
+      %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = []
+        : (tensor<601x601xf32>, tensor<f32>) -> tensor<601x601xf32>
+      return %2 : tensor<601x601xf32>
+    }"""
+    assert not rewrite(text, ("symmetric-products",))[1]
+    summed = text.replace("= []", "= [1]").replace(
+        "tensor<f32>) -> tensor<601x601xf32>", "tensor<f32>) -> tensor<601xf32>"
+    )
+    summed = summed.replace("return %2 : tensor<601x601xf32>", "return %2 : tensor<601xf32>")
+    summed = summed.replace(
+        "(%x: tensor<601x14xf32>) -> tensor<601x601xf32>", "(%x: tensor<601x14xf32>) -> tensor<601xf32>"
+    )
+    assert rewrite(summed, ("symmetric-products",))[1]
+
+
 def test_in_a_loop_of_the_program() -> None:
     def function(x: Tensor, v: Tensor) -> Tensor:
         def step(i: Tensor, w: Tensor) -> Tensor:
