@@ -82,13 +82,13 @@ def readers_of(matrix: ir.Value, block: ir.Block, types: Types) -> tuple[ir.Oper
 
 def _needs_one_of(ops: Sequence[ir.Operation], places: Mapping[ir.Operation, int]) -> bool:
     """Whether one of some ops, which stand in program order, reads what comes of another one."""
-    first, seen = places[ops[0]], set(ops)
+    first, readers, seen = places[ops[0]], frozenset(ops), set(ops)
     stack = [value for op in ops for value in op.operands]
     while stack:
         op = defining_op(stack.pop())
         if op is None or places.get(op, -1) < first:
             continue
-        if op in ops:
+        if op in readers:
             return True
         if op not in seen:
             seen.add(op)
@@ -122,14 +122,15 @@ def columns_of(op: ir.Operation, size: int, types: Types) -> int:
 def is_legal(matrix: ir.Value, parts: Sequence[Part], types: Types, threshold: int) -> bool:
     """Whether the matrix is symmetric by its formula, and nothing else reads what is as big on the way to it.
 
-    What is sliced must be small: it stands in memory once and a half more.
+    What is sliced must be small: all of it stands in memory once and a half more.
     """
     inside = set(_ops_of(parts))
     for op in inside - {defining_op(matrix)}:
         is_made = op.name not in _REPEATED and types.of(op.results[0]).bytes > threshold
         if is_made and any(use.owner.operation not in inside for use in op.results[0].uses):
             return False
-    if any(2 * types.of(part.value).bytes > threshold for part in parts if isinstance(part.how, Slice)):
+    sliced = {(part.value, part.how.dim) for part in parts if isinstance(part.how, Slice)}
+    if 2 * sum(types.of(value).bytes for value, _ in sliced) > threshold:
         return False
     numbering = Numbering()
     return numbering.number(matrix, (ROWS, COLUMNS)) == numbering.number(matrix, (COLUMNS, ROWS))
@@ -165,6 +166,7 @@ def cover_for(parts: Sequence[Part], readers: Sequence[ir.Operation], options: O
         of_tile = cover.tile * (making + 2 * columns * again)
         return cover.trips * (of_tile + machine.seconds_per_trip + 4 * columns * machine.seconds_per_kernel)
 
-    most = options.slice_bytes * elements // widest
-    best = min(covers(size, most), key=seconds, default=None)
+    thickest = max((types.of(part.value).bytes for part in parts if isinstance(part.how, Slice)), default=1)
+    limits = (options.slice_bytes * elements // widest, options.slice_bytes * size // thickest)
+    best = min(covers(size, *limits), key=seconds, default=None)
     return best if best is not None and seconds(best) * _CLEARLY <= before else None

@@ -60,8 +60,8 @@ class Cover:
         return self.rows * self.columns
 
 
-def covers(size: int, most: int) -> Iterator[Cover]:
-    """The covers of the pairs of `size` indices by tiles of at most `most` elements."""
+def covers(size: int, most: int, longest: int) -> Iterator[Cover]:
+    """The covers of the pairs of `size` indices by tiles of at most `most` elements and `longest` columns."""
     for rows in _ROWS:
         for chunks in range(1, _MOST_CHUNKS + 1):
             blocks_of_chunk = (size // rows + 1) // (2 * chunks)
@@ -70,5 +70,5 @@ def covers(size: int, most: int) -> Iterator[Cover]:
                 break
             length = -(-size // blocks)
             found = Cover(size, blocks, length, chunks, blocks_of_chunk * length)
-            if found.tile <= most and 4 * found.twice <= size:
+            if found.tile <= most and found.columns <= longest and 4 * found.twice <= size:
                 yield found

@@ -29,7 +29,7 @@ from tests.programs.model import Program, export_program
 Tensor = Any
 Function = Callable[..., Any]
 N = 601
-THRESHOLD, SLICE = 200_000, 100_000
+THRESHOLD, SLICE = 400_000, 100_000
 BEFORE = ("normalise", "rce", "euclidean-distance", "matrix-chain-order", "reused-products", "symmetric-sums")
 
 
@@ -210,6 +210,14 @@ def test_other_products_stay(function: Function) -> None:
     assert not rewrite(export(function, POINTS, WEIGHTS, COLUMNS))[1]
 
 
+@pytest.mark.parametrize(("width", "taken"), [(14, 1), (30, 1), (50, 0)])
+def test_points_that_would_take_too_much_memory_twice(width: int, taken: int) -> None:
+    before = export(lambda x, v: jnp.tanh(x @ x.T) @ v, f"{N}x{width}xf32", WEIGHTS)
+    after, found = rewrite(before)
+    assert found == taken
+    assert_equal_results(before, after)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_narrow_floats_stay(dtype: str) -> None:
     function = case(KERNELS["gauss"], READERS["vector"])
@@ -295,8 +303,9 @@ def test_gradients_still_fit() -> None:
 
 @pytest.mark.parametrize("size", [64, 100, 601, 6000, 100_003])
 def test_covers_have_every_pair_in_one_tile(size: int) -> None:
-    found = list(covers(size, 10**6))
+    found = list(covers(size, 10**6, size))
     assert found
+    assert [cover for cover in found if cover.columns <= size // 4] == list(covers(size, 10**6, size // 4))
     for cover in found:
         assert cover.ring % cover.rows == 0 and cover.blocks % 2 == 1
         assert 0 <= cover.twice < cover.blocks and cover.tile <= 10**6
