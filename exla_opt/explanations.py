@@ -87,6 +87,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "between. With a memory limit it is computed a second time, from what is kept, just before its late readers: "
         "what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
     ),
+    "EX014": Explanation(
+        "made once for both halves, in N tiles: it is symmetric",
+        "A symmetric matrix, as the kernel matrix of one set of points, was made to be multiplied with a vector or a "
+        "few. Now a loop makes tiles of one half of it, and multiplies each by its rows and by its columns.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

@@ -25,6 +25,7 @@ from exla_opt.passes import (
     recompute,
     reshape_sinker,
     reused_products,
+    symmetric_products,
     symmetric_sums,
     tensor_splitter,
     wide_sums,
@@ -42,6 +43,7 @@ PASSES: dict[str, PassFunction] = {
     "matrix-chain-order": matrix_chain_order.run,
     "reused-products": reused_products.run,
     "symmetric-sums": symmetric_sums.run,
+    "symmetric-products": symmetric_products.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
     "blocked-cholesky": blocked_cholesky.run,
@@ -62,6 +64,7 @@ DEFAULT_PASSES = (
     "matrix-chain-order",
     "reused-products",
     "symmetric-sums",  # behind all that make sums of what is big
+    "symmetric-products",  # what is left to be read then
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
     "blocked-cholesky",

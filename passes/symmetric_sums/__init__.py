@@ -26,9 +26,8 @@ from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import all_blocks, operations_of
 from exla_opt.ops.reducers import monoid_of
 from exla_opt.options import Options
+from exla_opt.passes.algebra.numbering import Numbering
 from exla_opt.remarks import Kind, Remark
-
-from .numbering import Numbering
 
 NAME = "symmetric-sums"
 

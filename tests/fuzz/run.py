@@ -33,7 +33,9 @@ STRICT_FLAGS = (
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
     STRICT_FLAGS += " --xla_cpu_use_fusion_emitters=false"
 # These multiply out, or multiply in another order: an infinity and NaN may take each other's place.
-_MULTIPLIES = frozenset({"euclidean-distance", "matrix-chain-order", "reused-products", "symmetric-sums"})
+_MULTIPLIES = frozenset(
+    {"euclidean-distance", "matrix-chain-order", "reused-products", "symmetric-sums", "symmetric-products"}
+)
 # These make a number of an infinity and not of NaN, or the reverse.
 _HIDES = re.compile(r"clamp|select|compare|imum|tanh|logistic|atan|erf|exponential|divide|power|sign|is_finite|convert")
 # With --no-reassociate these keep the order of every sum; the others leave floats alone.

@@ -12,6 +12,7 @@
 // CHECK-NEXT: %)  matrix-chain-order
 // CHECK-NEXT: %)  reused-products
 // CHECK-NEXT: %)  symmetric-sums
+// CHECK-NEXT: %)  symmetric-products
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  loop-residuals
 // CHECK-NEXT: %)  blocked-cholesky

@@ -17,9 +17,9 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.types import float_bits
 from exla_opt.ir.values import Number
-from exla_opt.passes.algebra.places import Place
 
 from .nodes import Node, Placed, node_of
+from .places import Place
 
 # A number, and 1 or -1: the sign of the value before it.
 Signed = tuple[int, int]
@@ -77,6 +77,8 @@ class Numbering:
                 return self._added(node, [operands[0], _negative(operands[1]) if self.labelled else operands[1]])
             case "multiplied":
                 return self._multiplied(node, operands)
+            case "summed":
+                return self._summed(node, _without_signs(operands)), _sign(operands)
             case "odd":
                 return self._numbered(node, _without_signs(operands)), _sign(operands)
             case "even":
@@ -114,12 +116,30 @@ class Numbering:
 
     def _multiplied(self, node: Node, operands: Sequence[Signed]) -> Signed:
         parts = self._parts("multiply", node, _without_signs(operands))
+        return self._product(node.kind, parts), _sign(operands)
+
+    def _summed(self, node: Node, operands: Sequence[Signed]) -> int:
+        """A sum of products, of which the constant factors stand before it: dot(2 x, y) is 2 dot(x, y)."""
+        if 0 < float_bits(node.kind) < _SINGLE:
+            return self._numbered(node, operands)
+        outside: list[Signed] = []
+        inside: list[Signed] = []
+        for operand in operands:
+            factors = self.parts.get(("multiply", operand[0]), ())
+            constants = [factor for factor in factors if factor[0] in self.constants]
+            others = [factor for factor in factors if factor[0] not in self.constants]
+            inside.append((self._product(node.kind, others), 1) if constants and others else operand)
+            outside += constants if others else []
+        number = self._numbered(node, inside)
+        return self._product(node.kind, [*outside, (number, 1)])
+
+    def _product(self, kind: ir.Type, parts: Sequence[Signed]) -> int:
         factors = sorted(part for part in parts if self.constants.get(part[0]) != 1)
         if len(factors) == 1:
-            return factors[0][0], _sign(operands)
-        number = self._number_of("multiply", node, factors)
+            return factors[0][0]
+        number = self._number_of("multiply", Node("multiply", kind), factors)
         self.parts["multiply", number] = tuple(factors)
-        return number, _sign(operands)
+        return number
 
     def _parts(self, name: str, node: Node, operands: Sequence[Signed]) -> Sequence[Signed]:
         """The terms of a sum, or the factors of a product; of operands that are such themselves, theirs."""

@@ -15,8 +15,9 @@ from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, 
 from exla_opt.ops.comparisons import EQUALITY, direction_of
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.ops.reducers import monoid_of
-from exla_opt.passes.algebra.dots import contracted_sizes, operand_places
-from exla_opt.passes.algebra.places import Place, place_below
+
+from .dots import contracted_sizes, operand_places
+from .places import Place, place_below
 
 # A value, and the labels of its dimensions.
 Placed = tuple[ir.Value, Place]
@@ -25,7 +26,9 @@ _POINTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
 _COMMUTATIVE = frozenset("add and maximum minimum multiply or xor".split())
 
 # What becomes of the operands, and of the signs before them.
-Rule = Literal["moved", "negated", "added", "subtracted", "multiplied", "odd", "even", "divide", "power", "plain"]
+Rule = Literal[
+    "moved", "negated", "added", "subtracted", "multiplied", "summed", "odd", "even", "divide", "power", "plain"
+]
 _ARITHMETIC: dict[str, Rule] = {
     "add": "added",
     "multiply": "multiplied",
@@ -38,9 +41,9 @@ _ARITHMETIC: dict[str, Rule] = {
 class Node:
     """How a value of element type `kind` is made.
 
-    name: of the op. rule: "moved" for what is its only operand, "plain" where a sign stays with its operand. details:
-    what else the value depends on. commutes: whether the operands have no order. constant: the one number that the
-    value is everywhere.
+    name: of the op. rule: "moved" for what is its only operand, "plain" where a sign stays with its operand, "summed"
+    for sums of products, whose constant factors may stand before them. details: what else the value depends on.
+    commutes: whether the operands have no order. constant: the one number that the value is everywhere.
     """
 
     name: str
@@ -141,6 +144,8 @@ def _dot(op: ir.Operation, place: Place, labelled: bool) -> Node:
         return Node("multiply", kind, tuple(operands), "multiplied")
     details = (_attributes(op, "dot_dimension_numbers"), tuple(zip(labels, sizes, strict=True)))
     rule: Rule = "odd" if floats or (same and _wraps_around(kind)) else "plain"
+    if rule == "odd" and same and "algorithm" not in op.attributes:
+        rule = "summed"
     return Node("dot_general", kind, tuple(operands), rule, details, "algorithm" not in op.attributes)
 
 
