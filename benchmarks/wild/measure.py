@@ -153,14 +153,15 @@ def times(entry: Entry, part: float, repeats: int, patience: float) -> tuple[flo
     if entry.by_hand is not None:
         texts.append(export(entry.by_hand, entry.middle, entry.gradient))
     programs = [compile_program(each) for each in texts]
-    arrays = _inputs(text, programs[0])
+    arrays = inputs_for(text, programs[0])
     for program in programs:
         run_program(program, arrays)
     before, after, *by_hand = time_programs(programs, arrays, repeats)
     return before, after / before, after / by_hand[0] if by_hand else 0.0
 
 
-def _inputs(text: str, program: Program) -> list[Array]:
+def inputs_for(text: str, program: Program) -> list[Array]:
+    """Inputs with which the results of a program are finite where that can be had."""
     with new_context() as context:
         module = ir.Module.parse(text, context)
         return choose_inputs(module, 0, lambda arrays: run_program(program, arrays))[0]
