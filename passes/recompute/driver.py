@@ -13,6 +13,7 @@ from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
+from exla_opt.memory.machine import compiles_of
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -54,7 +55,10 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _read(module: ir.Module, options: Options) -> Schedule:
-    return read_schedule(main_function(module), Types(), options.machine)
+    """The schedule of the compile that needs most."""
+    function = main_function(module)
+    found = (read_schedule(function, Types(), each) for each in compiles_of(options.machine))
+    return max(found, key=lambda schedule: schedule.memory.temp)
 
 
 def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tuple[Schedule, list[Remark]]:
