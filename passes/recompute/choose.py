@@ -44,7 +44,7 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
         return None
     peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     first, copies = _first_late_readers(schedule, peak)
-    named = first_late_steps(operations_of(block), schedule, peak, types)
+    named = first_late_steps(operations_of(block), schedule, peak, first.keys(), types)
     first = {value: min(step, named.get(value, step)) for value, step in first.items()}
     asked = asked_about(block, schedule, types)
     small = schedule.alive[peak] // _SMALL

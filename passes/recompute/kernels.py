@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -182,13 +182,21 @@ def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Typ
     return early, late
 
 
-def first_late_steps(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> dict[int, int]:
-    """The written tensors that ops behind the peak name, with the first step of those."""
+def first_late_steps(
+    ops: Sequence[ir.Operation], schedule: Schedule, peak: int, stays: Collection[int], types: Types
+) -> dict[int, int]:
+    """The written tensors that ops behind the peak name, with the first step of those.
+
+    stays: what is read behind the peak from memory. An op that makes nothing of that, though it is written before the
+    peak, is computed a second time behind it by the kernels that read it there.
+    """
     never = len(schedule.kernels)
     first: dict[ir.Value, int] = {}
     found: dict[int, int] = {}
     for op in reversed(ops[:-1]):
         steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
+        if steps and max(steps) <= peak and not any(schedule.number.get(value) in stays for value in op.results):
+            steps = []
         step = max(steps) if steps else min((first.get(value, never) for value in op.results), default=never)
         if step == never or step <= peak:
             continue
