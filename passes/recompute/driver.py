@@ -102,7 +102,9 @@ def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[R
     """One for each segment, of the largest tensor that it recomputes."""
     found = []
     for segment in built:
-        values = [problem.schedule.values[value] for value in segment.made]
+        values = [problem.schedule.values[value] for value in segment.made if value not in problem.turned]
+        if not values:
+            continue
         largest = max(values, key=lambda value: types.of(value).bytes)
         kind = types.of(largest)
         total = sum(types.of(value).bytes for value in values)
