@@ -157,7 +157,9 @@ def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]], room: int) ->
         else:
             levels[place] = before
     aim = max(room, int(_ABOUT * least))
-    order = sorted(range(len(choices)), key=lambda place: -choices[place][-1].seconds)
+    # What computes nothing again helps with the next peak too.
+    dear = [place for place in range(len(choices)) if choices[place][-1].seconds]
+    order = sorted(dear, key=lambda place: -choices[place][-1].seconds)
     for place in order:
         for level in range(levels[place]):
             before, levels[place] = levels[place], level

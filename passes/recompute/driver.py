@@ -31,7 +31,7 @@ _MOST_TRIES = 4
 # With what is recomputed a program must need no more than this part of the temporary memory that it needs without.
 _WORTHWHILE = 0.98
 # Another peak is looked at where the last one was lowered to this part of the memory.
-_NEXT_ROUND = 0.95
+_NEXT_ROUND = 0.98
 # A plan that needs more than was thought is made anew for at most this part of the room.
 _CLOSER = 0.97
 
@@ -62,9 +62,13 @@ def _read(module: ir.Module, options: Options) -> Schedule:
 
 
 def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tuple[Schedule, list[Remark]]:
-    """One peak lowered: the schedule of the module then, and what was done; nothing where that is not worthwhile."""
+    """One peak lowered: the schedule of the module then, and what was done; nothing where that is not worthwhile.
+
+    Of several plans none of which is within the limit when it is written, the one that needs least.
+    """
     before = now.memory
     room = aim = limit - (before.peak - before.temp)
+    least, best, said = int(_WORTHWHILE * before.temp), None, []
     for _ in range(_MOST_TRIES):
         types = Types()
         block = main_function(module).regions[0].blocks[0]
@@ -77,17 +81,22 @@ def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tu
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
             _restore(module, original)
-            return _read(module, options), []
+            now = _read(module, options)
+            break
         made = _read(module, options)
-        is_last = made.memory.temp <= room or plan.peak > aim
-        if is_last and made.memory.temp <= _WORTHWHILE * before.temp:
+        if made.memory.temp <= min(room, least):
             return made, _remarks(built, problem, types)
+        if made.memory.temp <= least:
+            least, best, said = made.memory.temp, copy_of(module), _remarks(built, problem, types)
         _restore(module, original)
         now = _read(module, options)
-        if is_last:
+        if plan.peak > aim or made.memory.temp <= room:
             break
         aim = int(aim * min(room / made.memory.temp, _CLOSER))
-    return now, []
+    if best is None:
+        return now, []
+    _restore(module, best)
+    return _read(module, options), said
 
 
 def _restore(module: ir.Module, other: ir.Module) -> None:
