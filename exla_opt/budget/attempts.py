@@ -17,7 +17,7 @@ from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory
-from exla_opt.memory.timeline import Timeline, read_timeline
+from exla_opt.memory.timeline import Timeline, read_larger_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 
@@ -105,7 +105,7 @@ class Search:
         module = copy_of(self.module)
         rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
         outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
-        timeline = read_timeline(module, sizes.machine)
+        timeline = read_larger_timeline(module, sizes.machine)
         largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
         found = Attempt(module, outcome, sizes, timeline.memory, largest, _large(timeline, sizes), timeline.seconds)
         self.attempts.append(found)

@@ -17,7 +17,7 @@ from exla_opt.budget.choose import fastest_that_fits, much_faster, near_miss
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.ways import ways
 from exla_opt.ir.walk import walk_functions
-from exla_opt.memory.timeline import read_timeline
+from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
 from exla_opt.remarks import Kind, Remark
@@ -169,7 +169,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
     """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
-    timeline = read_timeline(found.module, found.options.machine)
+    timeline = read_larger_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     if not alive or held > limit:

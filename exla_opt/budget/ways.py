@@ -20,7 +20,7 @@ _SMALLEST_SLICE = 2**16
 # Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between.
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 1 / 2, 1 / 8, 1 / 32)
 # What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
-_PARTS = (64, 1024)
+_PARTS = (16, 64, 1024)
 # How often the slices for a GPU are halved at most.
 _HALVINGS = 12
 
@@ -43,9 +43,10 @@ def _cached(temp: int, cached: int) -> list[tuple[int, int]]:
     first = min(cached, max(temp // 2, _SMALLEST_SLICE))
     sizes = [int(first * part) for part in _OF_CACHE]
     pairs = [(size, size) for size in sizes if _SMALLEST_SLICE <= size <= max(temp // 2, first)]
-    # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large.
+    # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large, and
+    # what waits of the others is computed a second time.
     coarse = [(temp // part, first) for part in _PARTS if temp // part > 2 * first]
-    return [*pairs[:1], *coarse[:1], *pairs[1:4], *coarse[1:], *pairs[4:]]
+    return [*pairs[:1], *coarse[:2], *pairs[1:4], *coarse[2:], *pairs[4:]]
 
 
 def _falling(most_of: int, most: int) -> list[tuple[int, int]]:

@@ -130,6 +130,11 @@ def is_short(op: Operation, machine: Machine) -> bool:
     return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
 
 
+def sums_apart(op: Operation, machine: Machine) -> bool:
+    """Whether a library computes a reduce, of any length, in a kernel of its own."""
+    return machine.sums_apart and op.name == "reduce" and op.is_library
+
+
 def fuses(op: Operation) -> bool:
     """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
     return _fuses(op.traits)

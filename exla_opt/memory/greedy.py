@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation, fuses, is_short
+from .block import Block, Operation, fuses, is_short, sums_apart
 from .machine import Machine
 
 # The most copies of one op's code in a kernel.
@@ -46,7 +46,7 @@ class Greedy:
 
     takes: which operands each op takes in: none, all, or what it writes in place. fusible, light, expensive, pointwise:
     the ops that are taken in, that may be computed twice, that may not, and that go element by element. uses: how each
-    op uses the elements of its first operand and of the others.
+    op uses the elements of its first operand and of the others. is_shared: whether several ops read it.
     """
 
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], fusible: Sequence[bool]):
@@ -67,6 +67,7 @@ class Greedy:
             for value in (*op.operands, *op.captures):
                 if value in producer:
                     self.readers[producer[value]].add(position)
+        self.is_shared = [len(readers) > 1 for readers in self.readers]
         self.alone = self.find_alone()
         self.written = [False] * len(self.ops)
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
@@ -127,6 +128,8 @@ class Greedy:
             refused.add(position)
             op = ops[position]
             if ops[root].is_library and op.name not in _LIBRARY:
+                continue
+            if sums_apart(ops[root], self.machine) and self.is_shared[position]:
                 continue
             if not self.fusible[position] or len(op.results) > 1 or self.alone[position]:
                 continue
@@ -294,5 +297,5 @@ def _takes(op: Operation, machine: Machine) -> int:
         return _WRITTEN
     if joins_alone(op):
         return _NONE
-    able = is_short(op, machine) if op.name == "reduce" else fuses(op)
+    able = is_short(op, machine) or sums_apart(op, machine) if op.name == "reduce" else fuses(op)
     return _ALL if able else _NONE

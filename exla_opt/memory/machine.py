@@ -25,6 +25,7 @@ class Machine:
     repeats_cheap: whether a cheap op that some reader needs in memory is computed once more by each other reader.
     cheap: ops that others compute once and that this one computes for each reader.
     breadth_first: whether kernels run in the order in which they become ready; in program order if not.
+    sums_apart: whether a library adds up floats in kernels of its own, however many, with what these alone read.
     widens: whether it multiplies narrow floats as float32, and sums bfloat16 so.
     moves: the narrow floats that it sorts, scatters, joins, and slices in loops as they are, not as wider ones, each
     with the first jaxlib in which it does.
@@ -54,6 +55,7 @@ class Machine:
     repeats_cheap: bool
     cheap: frozenset[str]
     breadth_first: bool
+    sums_apart: bool
     widens: bool
     moves: tuple[tuple[str, tuple[int, int]], ...]
     workspace: int
@@ -85,6 +87,7 @@ CPU = Machine(
     repeats_cheap=True,
     cheap=frozenset(),
     breadth_first=True,
+    sums_apart=False,
     widens=True,
     moves=(("bf16", (0, 11)),),
     workspace=0,
@@ -113,6 +116,7 @@ _H200 = Machine(
     repeats_cheap=False,
     cheap=frozenset("sqrt rsqrt cbrt divide remainder gather reduce".split()),
     breadth_first=False,
+    sums_apart=False,
     widens=False,
     moves=(),
     workspace=4 * _MIB,
@@ -185,3 +189,8 @@ def machine_of(name: str) -> Machine:
     if kind == "tpu" and generation in _TPUS:
         return _tpu(name, generation)
     raise ValueError(f"no machine is called {name!r}: there are {', '.join([*known, 'tpu', 'tpu:v6e'])} and the like")
+
+
+def compiles_of(machine: Machine) -> tuple[Machine, ...]:
+    """The machine as each of the compiles sees it whose larger memory counts: on a CPU there are two."""
+    return (machine, replace(machine, sums_apart=True)) if machine.kind == "cpu" else (machine,)

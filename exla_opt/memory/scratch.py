@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
-from .block import Operation, is_short
+from .block import Operation, is_short, sums_apart
 from .buffers import Buffers
 
 # A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
@@ -27,7 +27,7 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
             olds = [old for new, old in buffers.in_place(op) if new in mine]
             turned = [value for value in turned if value not in olds]
         return sum(sizes[value] for value in turned) + workspace
-    if op.name == "reduce" and not is_short(op, machine):
+    if op.name == "reduce" and not is_short(op, machine) and not sums_apart(op, machine):
         return _partial_sums(buffers, op) + _widened(buffers, op, step, mine)
     if op.name == "scatter":
         return _scattered(buffers, op, step, mine)

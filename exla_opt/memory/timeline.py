@@ -16,7 +16,7 @@ from exla_opt.ir.walk import main_function
 
 from .block import Operation
 from .live_ranges import Run, is_branch
-from .machine import CPU, Machine
+from .machine import CPU, Machine, compiles_of
 from .operation import widened_type
 from .peak import Memory, memory_of
 from .reading import read_block
@@ -104,6 +104,11 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     seconds = seconds_of(block, machine) if machine.breadth_first else sum(seconds_of_kernels(run.fusion))
     memory = memory_of(function, run, types)
     return Timeline(tuple(collected.points), tuple(tensors), memory, seconds)
+
+
+def read_larger_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
+    """The timeline with the most memory of those that the machine's compiles have (`compiles_of`)."""
+    return max((read_timeline(module, each) for each in compiles_of(machine)), key=lambda found: found.memory.temp)
 
 
 class _Collected:

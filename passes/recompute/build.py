@@ -63,16 +63,25 @@ def _recompute(
     """Write a segment before the end of the block; what it makes, by what that is a copy of, or nothing."""
     schedule = problem.schedule
     chain, inputs = _chain(ops, segment, schedule, types)
-    made = [schedule.values[value] for value in segment.made]
+    made = [schedule.value_of(value) for value in segment.made]
     trigger = _trigger(schedule, segment)
     if trigger is None:  # the copy has nothing to wait for: the originals stay
         return {}
-    with ir.InsertionPoint(terminator(block)), defining_op(made[0]).location:  # type: ignore[union-attr]
+    origin = defining_op(made[0]) or defining_op(trigger)
+    assert origin is not None  # a trigger is no argument
+    with ir.InsertionPoint(terminator(block)), origin.location:
         if machine.kind != "cpu":
             held = _barrier([*inputs, trigger])
             copies = _clone(chain, dict(zip(inputs, held, strict=False)))
             return {value: copies[value] for value in made}
+        if not chain and all(defining_op(value) is None for value in made):
+            return _held_back(made, _always(trigger))
         return _once(chain, inputs, made, _always(trigger))
+
+
+def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:
+    """Arguments that are there when the truth value is: what the compiler makes of them takes the choice in."""
+    return {value: stablehlo.select(always, value, _start(value.type, always)) for value in arguments}
 
 
 def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value) -> Copies:
@@ -104,8 +113,8 @@ def _chain(
 ) -> tuple[list[ir.Operation], list[ir.Value]]:
     """The ops to repeat for a segment, in order, and the values that they read of others."""
     stored = set(segment.inputs)
-    wanted = {schedule.values[value] for value in segment.made if value not in stored}
-    inputs = {schedule.values[value]: None for value in segment.made if value in stored}
+    wanted = {schedule.value_of(value) for value in segment.made if value not in stored}
+    inputs = {schedule.value_of(value): None for value in segment.made if value in stored}
     chain = []
     for op in reversed(ops):
         if wanted.isdisjoint(op.results):

@@ -17,7 +17,7 @@ from exla_opt.ir.walk import operations_of
 from exla_opt.options import Options
 
 from .kernels import Schedule, asked_about, first_late_steps
-from .segments import Problem, Segment, places, segments
+from .segments import Problem, Segment, held_back, places, segments
 
 # What is smaller than such a part of what is alive at the peak is stored.
 _SMALL = 2000
@@ -44,7 +44,7 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
         return None
     peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     first, copies = _first_late_readers(schedule, peak)
-    named = first_late_steps(operations_of(block), schedule, peak, types)
+    named = first_late_steps(operations_of(block), schedule, peak, first.keys(), types)
     first = {value: min(step, named.get(value, step)) for value, step in first.items()}
     asked = asked_about(block, schedule, types)
     small = schedule.alive[peak] // _SMALL
@@ -67,7 +67,24 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
             stack += [schedule.producer[value] for value in sources if value in schedule.producer]
     if not wanted:
         return None
-    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first), copies)
+    turned = _turned(schedule, peak, copies, named, small)
+    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first), copies, turned)
+
+
+def _turned(
+    schedule: Schedule, peak: int, copies: dict[int, tuple[int, ...]], named: dict[int, int], small: int
+) -> dict[int, int]:
+    """The arguments of which the compiler makes large copies before the peak, each with its first reader behind it."""
+    found: dict[int, int] = {}
+    for value in schedule.arguments:
+        made = copies.get(value, ())
+        kernels = (schedule.kernels[schedule.producer[copy]] for copy in made)
+        if any(source in schedule.producer for kernel in kernels for source in kernel.read):
+            continue
+        readers = [step for copy in made for step in schedule.readers[copy]]
+        if sum(schedule.sizes[copy] for copy in made) > small and min(readers) > peak:
+            found[value] = min(*readers, named.get(value, readers[0]))
+    return found
 
 
 def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
@@ -89,9 +106,10 @@ def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], 
                 stack += schedule.kernels[schedule.producer[value]].read
                 for source in schedule.kernels[schedule.producer[value]].read:
                     copies.setdefault(source, []).append(value)
+    of_program = {*schedule.values, *schedule.arguments}
     return (
         {value: step for value, step in found.items() if value in schedule.values},
-        {value: tuple(made) for value, made in copies.items() if value in schedule.values},
+        {value: tuple(made) for value, made in copies.items() if value in of_program},
     )
 
 
@@ -100,6 +118,7 @@ def choose_plan(problem: Problem, options: Options, room: int) -> Plan | None:
     total = sum(map(problem.bytes_of, problem.wanted))
     prices = [price * options.machine.bytes_per_second for price in _PRICES]
     memory = _Memory(problem)
+    late = [[held_back(problem, value)] for value in problem.turned]
     best: Plan | None = None
     seen: set[tuple[int, ...]] = set()
     for part in _PARTS:
@@ -107,7 +126,7 @@ def choose_plan(problem: Problem, options: Options, room: int) -> Plan | None:
         if tuple(cuts) in seen:
             continue
         seen.add(tuple(cuts))
-        choices = list(segments(problem, cuts, prices))
+        choices = [*segments(problem, cuts, prices), *late]
         if not choices:
             continue
         found = _pruned(memory, choices, room)
@@ -138,7 +157,9 @@ def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]], room: int) ->
         else:
             levels[place] = before
     aim = max(room, int(_ABOUT * least))
-    order = sorted(range(len(choices)), key=lambda place: -choices[place][-1].seconds)
+    # What computes nothing again helps with the next peak too.
+    dear = [place for place in range(len(choices)) if choices[place][-1].seconds]
+    order = sorted(dear, key=lambda place: -choices[place][-1].seconds)
     for place in order:
         for level in range(levels[place]):
             before, levels[place] = levels[place], level
@@ -171,6 +192,8 @@ class _Memory:
                 if schedule.producer[copy] < segment.before:
                     change[schedule.producer[copy]] -= schedule.sizes[copy]
                     change[segment.before] += schedule.sizes[copy]
+            if value in self.problem.turned:
+                continue
             last = max((step for step in schedule.readers[value] if step <= self.problem.peak), default=-1)
             last = max(last, schedule.producer[value], until.get(value, -1))
             if last + 1 < segment.before:

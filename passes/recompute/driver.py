@@ -13,6 +13,7 @@ from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
+from exla_opt.memory.machine import compiles_of
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -30,7 +31,7 @@ _MOST_TRIES = 4
 # With what is recomputed a program must need no more than this part of the temporary memory that it needs without.
 _WORTHWHILE = 0.98
 # Another peak is looked at where the last one was lowered to this part of the memory.
-_NEXT_ROUND = 0.95
+_NEXT_ROUND = 0.98
 # A plan that needs more than was thought is made anew for at most this part of the room.
 _CLOSER = 0.97
 
@@ -54,13 +55,20 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _read(module: ir.Module, options: Options) -> Schedule:
-    return read_schedule(main_function(module), Types(), options.machine)
+    """The schedule of the compile that needs most."""
+    function = main_function(module)
+    found = (read_schedule(function, Types(), each) for each in compiles_of(options.machine))
+    return max(found, key=lambda schedule: schedule.memory.temp)
 
 
 def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tuple[Schedule, list[Remark]]:
-    """One peak lowered: the schedule of the module then, and what was done; nothing where that is not worthwhile."""
+    """One peak lowered: the schedule of the module then, and what was done; nothing where that is not worthwhile.
+
+    Of several plans none of which is within the limit when it is written, the one that needs least.
+    """
     before = now.memory
     room = aim = limit - (before.peak - before.temp)
+    least, best, said = int(_WORTHWHILE * before.temp), None, []
     for _ in range(_MOST_TRIES):
         types = Types()
         block = main_function(module).regions[0].blocks[0]
@@ -73,17 +81,22 @@ def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tu
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
             _restore(module, original)
-            return _read(module, options), []
+            now = _read(module, options)
+            break
         made = _read(module, options)
-        is_last = made.memory.temp <= room or plan.peak > aim
-        if is_last and made.memory.temp <= _WORTHWHILE * before.temp:
+        if made.memory.temp <= min(room, least):
             return made, _remarks(built, problem, types)
+        if made.memory.temp <= least:
+            least, best, said = made.memory.temp, copy_of(module), _remarks(built, problem, types)
         _restore(module, original)
         now = _read(module, options)
-        if is_last:
+        if plan.peak > aim or made.memory.temp <= room:
             break
         aim = int(aim * min(room / made.memory.temp, _CLOSER))
-    return now, []
+    if best is None:
+        return now, []
+    _restore(module, best)
+    return _read(module, options), said
 
 
 def _restore(module: ir.Module, other: ir.Module) -> None:
@@ -98,7 +111,9 @@ def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[R
     """One for each segment, of the largest tensor that it recomputes."""
     found = []
     for segment in built:
-        values = [problem.schedule.values[value] for value in segment.made]
+        values = [problem.schedule.values[value] for value in segment.made if value not in problem.turned]
+        if not values:
+            continue
         largest = max(values, key=lambda value: types.of(value).bytes)
         kind = types.of(largest)
         total = sum(types.of(value).bytes for value in values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -43,9 +43,9 @@ class Schedule:
     """The kernels of a block in order: a step is a place in `kernels`.
 
     alive: the bytes taken at each step. sizes: bytes, of every tensor, by number. number: of every tensor of IR.
-    values, written: what of IR is written by a kernel, by number and not. producer: the step that writes a tensor.
-    readers: the steps that read it, in order. used: those that are made of it. held: the tensors that lie in somebody
-    else's memory, as a function's results do. memory: of the function.
+    values, written: what of IR is written by a kernel, by number and not. arguments: the block's. producer: the step
+    that writes a tensor. readers: the steps that read it, in order. used: those that are made of it. held: the tensors
+    that lie in somebody else's memory, as a function's results do. memory: of the function.
     """
 
     kernels: tuple[Kernel, ...]
@@ -54,6 +54,7 @@ class Schedule:
     number: dict[ir.Value, int]
     values: dict[int, ir.Value]
     written: frozenset[ir.Value]
+    arguments: dict[int, ir.Value]
     producer: dict[int, int]
     readers: dict[int, list[int]]
     used: dict[int, list[int]]
@@ -63,6 +64,10 @@ class Schedule:
     def is_written(self, value: ir.Value) -> bool:
         """Whether a kernel writes the value, as it is: it is no view of another, and no part of other kernels."""
         return value in self.written
+
+    def value_of(self, number: int) -> ir.Value:
+        """A tensor of IR that a kernel writes, or an argument."""
+        return self.values[number] if number in self.values else self.arguments[number]
 
     def written_behind(self, value: ir.Value, types: Types) -> Iterator[int]:
         """The written tensors from which a value is computed by the kernels that read it, and arguments."""
@@ -119,7 +124,8 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Sch
     memory = memory_of(function, run, types)
     written = frozenset(values.values())
     sizes = run.block.sizes
-    return Schedule(tuple(kernels), alive, sizes, number, values, written, producer, readers, used, held, memory)
+    given = {number[value]: value for value in block.arguments if value in number}
+    return Schedule(tuple(kernels), alive, sizes, number, values, written, given, producer, readers, used, held, memory)
 
 
 def may_repeat(op: ir.Operation) -> bool:
@@ -182,19 +188,28 @@ def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Typ
     return early, late
 
 
-def first_late_steps(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> dict[int, int]:
-    """The written tensors that ops behind the peak name, with the first step of those."""
+def first_late_steps(
+    ops: Sequence[ir.Operation], schedule: Schedule, peak: int, stays: Collection[int], types: Types
+) -> dict[int, int]:
+    """The written tensors and the arguments that ops behind the peak name, with the first step of those.
+
+    stays: what is read behind the peak from memory. An op that makes nothing of that, though it is written before the
+    peak, is computed a second time behind it by the kernels that read it there.
+    """
     never = len(schedule.kernels)
     first: dict[ir.Value, int] = {}
     found: dict[int, int] = {}
+    given = set(schedule.arguments.values())
     for op in reversed(ops[:-1]):
         steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
+        if steps and max(steps) <= peak and not any(schedule.number.get(value) in stays for value in op.results):
+            steps = []
         step = max(steps) if steps else min((first.get(value, never) for value in op.results), default=never)
         if step == never or step <= peak:
             continue
         for operand in read_by(op, types):
             first[operand] = min(first.get(operand, never), step)
-            if schedule.is_written(operand):
+            if schedule.is_written(operand) or operand in given:
                 number = schedule.number[operand]
                 found[number] = min(found.get(number, never), step)
     return found

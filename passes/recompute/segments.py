@@ -34,8 +34,9 @@ class Problem:
     peak: the step; what is made up to it is early. wanted: early tensors that are alive at the peak and read behind it,
     with the first step that reads them there. graph: the early steps from which they are recomputed.
     stored: tensors that are there anyway: they are too small, or must not or need not be recomputed. stays: the early
-    tensors that are read behind the peak from memory. copies: what only the compiler makes of a tensor before the peak,
-    for readers behind it.
+    tensors that are read behind the peak from memory. copies: what only the compiler makes of a tensor or an argument
+    before the peak, for readers behind it. turned: the arguments that have some, with the first step behind the peak
+    that reads them or these.
     """
 
     schedule: Schedule
@@ -45,6 +46,7 @@ class Problem:
     stored: frozenset[int]
     stays: frozenset[int]
     copies: dict[int, tuple[int, ...]]
+    turned: dict[int, int]
 
     def bytes_of(self, value: int) -> int:
         """The bytes that a stored tensor takes, with all that the compiler keeps of it."""
@@ -236,3 +238,9 @@ def _described(
     before = min(problem.wanted[value] for value in results)
     seconds = sum(schedule.kernels[step].seconds for step in steps)
     return Segment(tuple(steps), own, tuple(results), tuple(sorted(inputs)), before, seconds, most)
+
+
+def held_back(problem: Problem, value: int) -> Segment:
+    """An argument that nothing is computed of: only what the compiler makes of it waits, and takes the waiting in."""
+    needs = problem.bytes_of_copies(value)
+    return Segment((), frozenset(), (value,), (value,), problem.turned[value], 0.0, needs)
