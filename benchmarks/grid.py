@@ -18,8 +18,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 # Before jax and jaxlib load: a benchmark's output should be its table.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -27,6 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from attention import export_attention  # noqa: E402
 from jaxlib.mlir import ir  # noqa: E402
 from memory import BIN  # noqa: E402
+from ranks import rank_correlation  # noqa: E402
 
 from exla_opt.ir.context import new_context  # noqa: E402
 from exla_opt.ir.read import read_module  # noqa: E402
@@ -63,12 +62,6 @@ def main() -> None:
     for name, figures in ranked.items():
         if len(figures) > 2:
             print(f"| {name} | {len(figures)} | {rank_correlation(figures):.2f} | {regret(figures):.2f} |")
-
-
-def rank_correlation(figures: Sequence[tuple[float, float]]) -> float:
-    """Spearman's coefficient of pairs of seconds, predicted and measured."""
-    predicted, measured = (np.argsort(np.argsort(column)) for column in zip(*figures, strict=True))
-    return float(np.corrcoef(predicted, measured)[0, 1])
 
 
 def regret(figures: Sequence[tuple[float, float]]) -> float:

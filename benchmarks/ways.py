@@ -22,8 +22,6 @@ from statistics import median
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np  # noqa: E402
-
 from exla_opt.budget.attempts import Attempt, Search  # noqa: E402
 from exla_opt.budget.choose import fastest  # noqa: E402
 from exla_opt.budget.fit import unsplit_options  # noqa: E402
@@ -36,6 +34,7 @@ from exla_opt.pipeline import DEFAULT_PASSES  # noqa: E402
 from exla_opt.runtime.compile import compile_program, run_program, time_programs  # noqa: E402
 from exla_opt.runtime.memory import measure_memory  # noqa: E402
 
+from .ranks import rank_correlation  # noqa: E402
 from .wild.entry import Entry, export  # noqa: E402
 from .wild.measure import LEAST_PART, geometric_mean, inputs_for  # noqa: E402
 from .wild.programs import ENTRIES  # noqa: E402
@@ -116,12 +115,6 @@ def tried(search: Search) -> list[Attempt]:
         for calls_in_loops in (False, True) if search.has_calls else (False,):
             search.attempt(replace(way, calls_in_loops=calls_in_loops))
     return search.attempts
-
-
-def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Spearman's coefficient of pairs of seconds, predicted and measured."""
-    predicted, measured = (np.argsort(np.argsort(column)) for column in zip(*pairs, strict=True))
-    return float(np.corrcoef(predicted, measured)[0, 1])
 
 
 def _seconds(program: object, arrays: object) -> float:

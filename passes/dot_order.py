@@ -6,7 +6,7 @@ after:   %t = optimization_barrier (dot_general %b, %a, contracting_dims = [1] x
 
 XLA:CPU multiplies transposed matrices up to 20 times slower than plain ones. In that order einsum multiplies weights
 with values in attention on [batch, tokens, heads, width]. XLA itself turns the transpose of a product into that order:
-hence the barrier. Applies where the result is small beside the operands, for it is written once more. Nothing is done
+hence the barrier. Applies where the result is smaller than the operands, for it is written once more. Nothing is done
 for other machines, for other types than floats of 32 and 64 bits, for batches of several products (on jaxlib 0.12 they
 are no faster), where an operand has no dimension of its own, and with --no-reassociate: the same products are added up,
 in an order that may differ.

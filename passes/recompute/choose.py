@@ -82,7 +82,7 @@ def _turned(
         if any(source in schedule.producer for kernel in kernels for source in kernel.read):
             continue
         readers = [step for copy in made for step in schedule.readers[copy]]
-        if sum(schedule.sizes[copy] for copy in made) > small and min(readers) > peak:
+        if sum(schedule.sizes[copy] for copy in made) > small and min(readers, default=peak) > peak:
             found[value] = min(*readers, named.get(value, readers[0]))
     return found
 
