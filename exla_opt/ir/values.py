@@ -32,10 +32,13 @@ def splat_value(value: ir.Value) -> Number | None:
 
     None for every other tensor, and for complex numbers, which the bindings cannot read.
     """
-    while (spread := defining_op(value, "stablehlo.broadcast_in_dim")) is not None:
-        value = spread.operands[0]
-    op = defining_op(value, "stablehlo.constant")
-    if op is None or isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType):
+    op = defining_op(value)
+    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        value = op.operands[0]
+        op = defining_op(value)
+    if op is None or op.name != "stablehlo.constant":
+        return None
+    if isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType):
         return None
     attribute = op.attributes["value"]
     if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:

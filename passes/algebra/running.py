@@ -112,19 +112,19 @@ def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int |
     raw = stablehlo.exponential(stablehlo.subtract(build.convert(old, kind), build.convert(new, kind)))
     one = build.splat(raw.type, 1)
     factor = stablehlo.select(build.compare(raw, one, "LE", "FLOAT"), raw, build.zeros(raw.type))
-    return stablehlo.multiply(total, _laid_along(factor, dims, total))
+    return stablehlo.multiply(total, laid_along(factor, dims, total))
 
 
 def as_it_was(total: ir.Value, shift: ir.Value, dims: Sequence[int | None]) -> ir.Value:
     """The sum, and NaN where the number subtracted is infinite: exp(x - shift) was NaN for the largest x."""
     kind = element_type(total)
     wide = build.convert(shift, kind)
-    return stablehlo.multiply(total, _laid_along(stablehlo.exponential(stablehlo.subtract(wide, wide)), dims, total))
+    return stablehlo.multiply(total, laid_along(stablehlo.exponential(stablehlo.subtract(wide, wide)), dims, total))
 
 
 def times_power(total: ir.Value, value: ir.Value, power: int, dims: Sequence[int | None]) -> ir.Value:
     """A sum times a power of what all of its terms have as a factor. dims: as of `rescaled`."""
-    factor = _laid_along(build.convert(value, element_type(total)), dims, total)
+    factor = laid_along(build.convert(value, element_type(total)), dims, total)
     for _ in range(abs(power)):
         total = stablehlo.multiply(total, factor) if power > 0 else stablehlo.divide(total, factor)
     return total
@@ -135,7 +135,8 @@ def ones_like(value: ir.Value) -> ir.Value:
     return build.splat(value.type, 1)
 
 
-def _laid_along(value: ir.Value, dims: Sequence[int | None], like: ir.Value) -> ir.Value:
+def laid_along(value: ir.Value, dims: Sequence[int | None], like: ir.Value) -> ir.Value:
+    """A small tensor repeated to the shape of another. dims: as of `rescaled`."""
     kept = [dim for dim in dims if dim is not None]
     shape = [size for size, dim in zip(build.shape_of(value), dims, strict=True) if dim is not None]
     if shape != build.shape_of(value):

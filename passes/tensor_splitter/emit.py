@@ -139,16 +139,17 @@ def _results_of(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: 
 
 
 def _as_before(graph: Graph, loop: LoopPlan, position: int, state: list[ir.Value]) -> list[ir.Value]:
-    """The state of sums below a running maximum, with what they are multiplied with behind the loop.
+    """The state of sums with what the loop has found itself, and with what they are multiplied with behind it.
 
-    Where the maximum turned out to be infinite, they are not a number, as they were.
+    Where a maximum turned out to be infinite, they are not a number, as they were.
     """
     running = loop.stage.running
     if running is None or position not in running.sums:
         return state
     found = running.sums[position]
-    if found.dims is not None and not running.guarded:
-        state = [as_it_was(total, graph.tensors[running.shift].value, found.dims) for total in state]
+    shift = None if found.shift is None else running.shifts[found.shift]
+    if found.shift is not None and shift is not None and not shift.mean and not shift.guarded:
+        state = [as_it_was(total, graph.tensors[found.shift].value, found.dims) for total in state]
     for value, power, dims in found.later:
         state = [times_power(total, graph.tensors[value].value, power, dims) for total in state]
     return state

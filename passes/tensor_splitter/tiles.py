@@ -12,12 +12,13 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.stack_sums import add_in_place
 from exla_opt.ops.tile import read_padded
 from exla_opt.ops.traits import Trait
+from exla_opt.passes.algebra import means
 from exla_opt.passes.algebra.running import finite, ones_like, rescaled
 
 from .graph import OUTSIDE, Graph, TiledOp
 from .plans.plan import LoopPlan, Plan
 from .plans.runs import TileRun
-from .regions.region import Running
+from .regions.region import Running, Shift
 
 # The indices before and after its own that a tile has, and those of one that has none.
 Extent = tuple[int, int]
@@ -38,7 +39,7 @@ class Tiles:
         self.slices: dict[tuple[int, DimMapping, Extent], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
-        self.shifts: tuple[ir.Value, ir.Value] | None = None
+        self.shifts: dict[int, tuple[ir.Value, ir.Value]] = {}  # what is subtracted, before this tile and after it
 
     def present(self, mapping: DimMapping | None) -> bool:
         """Whether the tensor has the indices of this run (between two borders it has all or none)."""
@@ -115,9 +116,8 @@ class Tiles:
         running = self.loop.stage.running
         if running is not None and number in running.ones:
             return ones_like(value)
-        if running is not None and number == running.shift:
-            assert self.shifts is not None
-            return self.shifts[1]
+        if number in self.shifts:
+            return self.shifts[number][1]
         producer = self.graph.tensors[number].producer
         if producer == OUTSIDE or producer in self.plan.tiled:
             return value
@@ -161,29 +161,58 @@ class Tiles:
         return states
 
     def combined(self, tiled: TiledOp, state: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
-        """The state after one more tile; of sums below a maximum that is still being found, below what it is now."""
+        """The state after one more tile; of sums with what is still being found, as if it had been what it is now."""
         node, running = self.graph.nodes[tiled.node], self.loop.stage.running
         if running is not None and tiled.node in running.sums:
-            dims = running.sums[tiled.node].dims
-            if dims is not None:
-                assert self.shifts is not None
-                state = [rescaled(total, *self.shifts, dims) for total in state]
+            state = [self.shifted(running, tiled, total) for total in state]
         after = tiling.combine(node.op, tiled.factor, state, results, self.offset(tiled.scale, tiled.offset))
-        if running is not None and tiled.node == running.maximum:
-            self.shifts = self.handed_on(running, state[0]), finite(self.handed_on(running, after[0]))
+        if running is not None:
+            for number, shift in running.shifts.items():
+                if shift.op == tiled.node:
+                    self.shifts[number] = self.shifts_of(tiled, number, shift, state[0], after[0])
         return after
 
-    def handed_on(self, running: Running, maximum: ir.Value) -> ir.Value:
-        """What the loop subtracts if this is the maximum."""
-        values = {self.graph.nodes[running.maximum].results[0]: maximum}
-        for position in running.between:
+    def shifted(self, running: Running, tiled: TiledOp, total: ir.Value) -> ir.Value:
+        """A sum over the tiles so far, with what is subtracted in it now."""
+        found = running.sums[tiled.node]
+        if found.shift is None:
+            return total
+        old, new = self.shifts[found.shift]
+        if not running.shifts[found.shift].mean:
+            return rescaled(total, old, new, found.dims)
+        [mapping, *_] = tiled.operands
+        assert mapping is not None
+        part = build.splat(
+            ir.RankedTensorType.get([], element_type(old)), found.weight / (mapping.length * mapping.inner)
+        )
+        elements = build.convert(self.position_in(mapping), element_type(old))
+        return means.moved(total, old, new, found.dims, stablehlo.multiply(elements, part))
+
+    def shifts_of(
+        self, tiled: TiledOp, number: int, shift: Shift, before: ir.Value, after: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """What the loop subtracts before and after a tile, from the state of what it comes of."""
+        if not shift.mean:
+            return self.handed_on(number, shift, before), finite(self.handed_on(number, shift, after))
+        [mapping, *_] = tiled.operands
+        assert mapping is not None
+        elements, total = self.position_in(mapping), mapping.length * mapping.inner
+        more = stablehlo.add(elements, build.scalar_like(elements, self.run.tile * mapping.inner))
+        old = self.handed_on(number, shift, means.as_of_all(before, total, elements))
+        new = self.handed_on(number, shift, means.as_of_all(after, total, more))
+        return means.before_any(old, new, elements), new
+
+    def handed_on(self, number: int, shift: Shift, found: ir.Value) -> ir.Value:
+        """What the loop subtracts if this is what its op has found."""
+        values = {self.graph.nodes[shift.op].results[0]: found}
+        for position in shift.between:
             node = self.graph.nodes[position]
             clone = node.op.clone(ip=ir.InsertionPoint.current).operation
-            for index, number in enumerate(node.operands):
-                if number in values:
-                    clone.operands[index] = values[number]
+            for index, operand in enumerate(node.operands):
+                if operand in values:
+                    clone.operands[index] = values[operand]
             values[node.results[0]] = clone.results[0]
-        return values[running.shift]
+        return values[number]
 
     def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
         """An output of an independent op as far as it is written."""

@@ -157,6 +157,31 @@ def centred(b: Builder, x: Value) -> list[Value]:
     return [y, total]
 
 
+def moments(b: Builder, x: Value) -> list[Value]:
+    """A mean, the squares of what is above and below it or the like, and a sum that shares what they sum to."""
+    if not x.rank or not dtypes.is_float(x.dtype):
+        return []
+    x = emit.tame(b, x, 4.0)
+    dims = b.some(x.rank, 1)
+    kept = [dim for dim in range(x.rank) if dim not in dims]
+    count = max(prod(x.shape[dim] for dim in dims), 1)
+    total = emit.reduce(b, x if b.chance(0.9) else like(b, x), "add", dims)
+    divisor = b.splat(total.shape, total.dtype, count if b.chance(0.8) else count + 1)
+    mean = emit.mapped(b, "stablehlo.divide", [total, divisor], 8.0)
+    apart = emit.binary(b, "subtract", x, emit.broadcast(b, mean, x.shape, kept))
+    powers = apart
+    for _ in range(1 if b.chance(0.8) else 2):
+        powers = emit.binary(b, "multiply", powers, apart)
+    if b.chance(0.3):
+        powers = emit.binary(b, "multiply", powers, b.splat(x.shape, x.dtype, 2) if b.chance(0.7) else like(b, x))
+    spread = emit.reduce(b, powers, "add", dims if b.chance(0.9) else b.some(x.rank, 1))
+    if spread.shape != mean.shape or b.chance(0.4):
+        return [mean, spread]
+    share = emit.broadcast(b, emit.tame(b, spread, 4.0), x.shape, kept)
+    shared = emit.binary(b, b.rng.choice(("multiply", "multiply", "add")), share, apart if b.chance(0.5) else x)
+    return [spread, emit.reduce(b, shared, "add", dims)]
+
+
 def extremes_both_ways(b: Builder, x: Value) -> list[Value]:
     """Which elements are the most or the least along one dimension, and along another; sums of both answers."""
     x = exactly(b, x)
@@ -225,6 +250,7 @@ REDUCTIONS = (
     (extreme_place, 2),
     (normalised, 3),
     (centred, 3),
+    (moments, 3),
     (extremes_both_ways, 2),
     (unit, 2),
     (weighted, 2),

@@ -85,7 +85,7 @@ def find_loops(
     else:
         return refused
     vanished = _vanished(graph, region, copies, [output for stage in stages for output in stage.outputs], is_big)
-    fewer = find_online(graph, region, producers, stages)
+    fewer = find_online(graph, region, producers, stages, outline.ready)
     online = None if fewer is None or _unequal(graph, producers, fewer) is not None else fewer
     return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished), online)
 

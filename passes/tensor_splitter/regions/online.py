@@ -1,55 +1,70 @@
-"""A loop that finds a maximum and the next one, which sums exponentials of what is below it, as one loop.
+"""Loops of which one waits for what the one before it finds, as one loop.
 
-    m = max x; s = sum exp(x - m)   ->   in every tile: m' = max(m, x); s' = s exp(m - m') + sum exp(x - m')
+    m = max x; s = sum exp(x - m)     ->   in every tile: m' = max(m, x); s' = s exp(m - m') + sum exp(x - m')
+    m = mean x; s = sum (x - m)^2     ->   in every tile: m' = mean so far; s' = s + count (m - m')^2 + sum (x - m')^2
+    c = f(sum x); s = sum c y         ->   s' = s + sum y, and c s' behind the loop
 
-Legal where all that the second loop makes with what it waits for is sums to which every term brings exp(x - m) as a
-factor, once, and nothing else of the maximum. What all terms of a sum share, as what a softmax divides its row by, is
-multiplied with the sum behind the loop: the loop need not wait for it either. The tiles are computed once less.
+Legal where all that the second loop makes with what it waits for is sums to whose terms it brings exp(x - m) as a
+factor, once, or which are the squares and no more, and what all terms of a sum share, as what a softmax divides its row
+by: that is multiplied with the sum behind the loop, which need not wait for it. The tiles are computed once less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from jaxlib.mlir import ir
 
 from exla_opt.ops.rules import Kind
+from exla_opt.passes.algebra import means
+from exla_opt.passes.algebra.formula import Factor, Formula
 from exla_opt.passes.algebra.places import Place
 from exla_opt.passes.algebra.running import handed_on, is_guard, is_maximum, subtracted, terms_of
 
 from ..graph import OUTSIDE, Graph
-from .region import Dims, Producers, Region, Running, Stage, Sum
+from .region import Dims, Producers, Region, Running, Shift, Stage, Sum
 
 
 def find_online(
-    graph: Graph, region: Region, producers: Producers, stages: Sequence[Stage]
+    graph: Graph, region: Region, producers: Producers, stages: Sequence[Stage], ready: Mapping[int, int]
 ) -> tuple[Stage, ...] | None:
-    """The stages with those joined that can be; None where none can."""
+    """The stages with those joined that can be; None where none can.
+
+    ready: the stage before which what is awaited is there, unless a stage writes it in slices.
+    """
     joined = list(stages[:1])
     for stage in stages[1:]:
-        both = _join(graph, region, producers, joined[-1], stage)
+        waited = {value for value in stage.awaited if ready.get(value, stage.number) > joined[-1].number}
+        both = _join(graph, region, producers, joined[-1], stage, waited - joined[-1].awaited)
         joined[-1:] = [joined[-1], stage] if both is None else [both]
     return tuple(joined) if len(joined) < len(stages) else None
 
 
-def _join(graph: Graph, region: Region, producers: Producers, first: Stage, second: Stage) -> Stage | None:
-    waited = second.awaited - first.awaited
+def _join(
+    graph: Graph, region: Region, producers: Producers, first: Stage, second: Stage, waited: Set[int]
+) -> Stage | None:
+    """Both stages as one, if all that the second makes with what it waits for is sums of the right form."""
     if any(graph.tensors[value].producer in region.tiled and _is_cut(graph, region, value) for value in waited):
         return None
-    running = first.running
-    if running is not None:
-        return _joined(graph, region, producers, first, second, running)
-    for output in first.outputs:
-        if output.mapping is not None or not is_maximum(graph.nodes[output.node].op):
-            continue
-        for shift in sorted(waited):
-            between = _between(graph, region, shift, graph.nodes[output.node].results[output.result])
-            if between is not None:
-                guarded = any(is_guard(graph.nodes[position].op) for position in between)
-                found = Running(output.node, shift, between, {}, guarded)
-                return _joined(graph, region, producers, first, second, found)
-    return None
+    before = first.running or Running({}, {})
+    shifts = {**before.shifts, **_find_shifts(graph, region, first, waited - before.shifts.keys())}
+    sums = _sums(graph, region, producers, second, waited, shifts)
+    if sums is None:
+        return None
+    used = {each.shift for each in (*before.sums.values(), *sums.values())}
+    ones = before.ones | (waited - used)
+    if any(value in used for each in sums.values() for value, _, _ in each.later):
+        return None
+    return replace(
+        first,
+        nodes=tuple(sorted({*first.nodes, *second.nodes})),
+        outputs=tuple(sorted({*first.outputs, *second.outputs}, key=lambda each: (each.node, each.result))),
+        awaited=first.awaited | (second.awaited - waited),
+        running=Running(
+            {value: shift for value, shift in shifts.items() if value in used}, {**before.sums, **sums}, ones
+        ),
+    )
 
 
 def _is_cut(graph: Graph, region: Region, value: int) -> bool:
@@ -57,27 +72,29 @@ def _is_cut(graph: Graph, region: Region, value: int) -> bool:
     return region.tiled[tensor.producer].results[tensor.result_index] is not None
 
 
-def _joined(
-    graph: Graph, region: Region, producers: Producers, first: Stage, second: Stage, running: Running
-) -> Stage | None:
-    """Both stages as one, if all that the second makes with what it waits for is sums of the right form."""
-    waited = second.awaited - first.awaited
-    sums = _sums(graph, region, producers, second, waited, running.shift)
-    if sums is None:
-        return None
-    ones = running.ones | (waited - {running.shift})
-    return replace(
-        first,
-        nodes=tuple(sorted({*first.nodes, *second.nodes})),
-        outputs=tuple(sorted({*first.outputs, *second.outputs}, key=lambda each: (each.node, each.result))),
-        running=replace(running, sums={**running.sums, **sums}, ones=ones),
-    )
+def _find_shifts(graph: Graph, region: Region, stage: Stage, waited: Set[int]) -> dict[int, Shift]:
+    """Of what is waited for, what a maximum or a sum of the stage leads to by ops that can be repeated in the loop."""
+    return {value: shift for value in sorted(waited) for shift in _leading_to(graph, region, stage, value)}
 
 
-def _between(graph: Graph, region: Region, value: int, maximum: int) -> tuple[int, ...] | None:
-    """The ops outside of the region that hand a maximum on to a value, in program order; None for any other value."""
-    found: set[int] = set()
-    while value != maximum:
+def _leading_to(graph: Graph, region: Region, stage: Stage, value: int) -> Iterator[Shift]:
+    for output in stage.outputs:
+        node = graph.nodes[output.node]
+        if output.mapping is not None or not (is_maximum(node.op) or means.is_sum(node.op)):
+            continue
+        mean = means.is_sum(node.op)
+        between = _between(graph, region, value, node.results[output.result], means.handed_on if mean else handed_on)
+        if between is None or (mean and not means.is_mean(node.op, [graph.nodes[each].op for each in between])):
+            continue
+        yield Shift(output.node, between, mean, any(is_guard(graph.nodes[each].op) for each in between))
+
+
+def _between(
+    graph: Graph, region: Region, value: int, found: int, handed_on: Callable[[ir.Operation], int | None]
+) -> tuple[int, ...] | None:
+    """The ops outside of the region that hand what was found on to a value, in program order; None for other values."""
+    between: set[int] = set()
+    while value != found:
         producer = graph.tensors[value].producer
         if producer == OUTSIDE or producer in region.tiled:
             return None
@@ -85,15 +102,20 @@ def _between(graph: Graph, region: Region, value: int, maximum: int) -> tuple[in
         index = handed_on(node.op)
         if index is None:
             return None
-        found.add(producer)
+        between.add(producer)
         if is_guard(node.op):
-            found.add(graph.tensors[node.operands[0]].producer)
+            between.add(graph.tensors[node.operands[0]].producer)
         value = node.operands[index]
-    return tuple(sorted(found))
+    return tuple(sorted(between))
 
 
 def _sums(
-    graph: Graph, region: Region, producers: Producers, stage: Stage, waited: Set[int], shift: int
+    graph: Graph,
+    region: Region,
+    producers: Producers,
+    stage: Stage,
+    waited: Set[int],
+    shifts: Mapping[int, Shift],
 ) -> dict[int, Sum] | None:
     """By op, the sums of a stage that hang on what it waits for; None where something else does."""
     hanging = _hanging(graph, producers, stage, waited)
@@ -104,7 +126,7 @@ def _sums(
             continue
         if output.mapping is not None or region.tiled[output.node].factor.kind is not Kind.REDUCING:
             return None
-        found = _sum(graph, output.node, waited, shift, made)
+        found = _sum(graph, region, output.node, waited, shifts, made)
         if found is None:
             return None
         sums[output.node] = found
@@ -124,32 +146,74 @@ def _hanging(graph: Graph, producers: Producers, stage: Stage, waited: Set[int])
     return found
 
 
-def _sum(graph: Graph, position: int, waited: Set[int], shift: int, made: Mapping[ir.Value, int]) -> Sum | None:
-    """One sum: a product of what does not wait, of exp(x - shift) at most once, and of what all its terms share.
+def _sum(
+    graph: Graph,
+    region: Region,
+    position: int,
+    waited: Set[int],
+    shifts: Mapping[int, Shift],
+    made: Mapping[ir.Value, int],
+) -> Sum | None:
+    """One sum: what does not wait, what is taken from a shift at most once, and what all its terms share.
 
     made: what depends on what is waited for, by value.
     """
     leaves = {graph.tensors[value].value: value for value in waited}
-    found = terms_of(graph.nodes[position].op, leaves)
-    if found is None:
+    read = terms_of(graph.nodes[position].op, leaves)
+    if read is None:
         return None
-    formula, place = found
-    dims: Dims | None = None
+    formula, place = read
+    found = Sum()
     shared = []
     for factor, power in formula.powers.items():
         if factor.value in leaves:
             along = _along(factor.place, place)
-            if along is None or factor.role != "number" or leaves[factor.value] == shift:
+            if along is None or factor.role != "number":
                 return None
             shared.append((leaves[factor.value], power, along))
         elif factor.value in made:
-            below = subtracted(factor, graph.tensors[shift].value)
-            if below is None or below[0] in made or power != 1 or dims is not None:
+            taken = None if found.shift is not None else _taken(graph, region, position, read, factor, shifts, made)
+            if taken is None:
                 return None
-            dims = _along(below[1], place)
-            if dims is None:
-                return None
-    return Sum(dims, tuple(shared))
+            found = taken
+    return replace(found, later=tuple(shared))
+
+
+def _taken(
+    graph: Graph,
+    region: Region,
+    position: int,
+    read: tuple[Formula, Place],
+    factor: Factor,
+    shifts: Mapping[int, Shift],
+    made: Mapping[ir.Value, int],
+) -> Sum | None:
+    """A sum whose terms have exp(x - shift) as a factor, or are (x - shift)^2; None for all others."""
+    formula, place = read
+    for value, shift in shifts.items():
+        below = (means.subtracted if shift.mean else subtracted)(factor, graph.tensors[value].value)
+        if below is None or below[0] in made:
+            continue
+        dims = _along(below[1], place)
+        if dims is None:
+            return None
+        if not shift.mean:
+            return Sum(value, dims) if formula.powers[factor] == 1 else None
+        weight = _weight(
+            graph, region, position, means.Squares(graph.nodes[position].op, *read, factor, below[1]), shift
+        )
+        return None if weight is None else Sum(value, dims, weight)
+    return None
+
+
+def _weight(graph: Graph, region: Region, position: int, squares: means.Squares, shift: Shift) -> float | None:
+    """What a sum of squares is if all are 1, if its tiles have the very elements of which the mean is one so far."""
+    cut, same = region.tiled[shift.op].operands[0], region.tiled[position].operands[0]
+    if cut is None or same is None or replace(cut, dim=0) != replace(same, dim=0):
+        return None
+    between = [graph.nodes[each].op for each in shift.between]
+    found = squares.are_about(graph.nodes[shift.op].op, between, (cut.dim, same.dim))
+    return squares.weight if found else None
 
 
 def _along(letters: Place, place: Place) -> Dims | None:

@@ -114,30 +114,43 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum of exponentials below a running maximum.
+    """A sum that a loop makes together with what its terms wait for.
 
-    dims: how what is subtracted lies along the sum; None where nothing is. later: what is multiplied with the sum only
+    shift: what is subtracted in its terms, one of Running.shifts, and None where nothing is. dims: how that lies along
+    the sum. weight: of squares, what the sum is where each of them is 1. later: what is multiplied with the sum only
     behind the loop: values, to which power, and how they lie along it.
     """
 
-    dims: Dims | None
+    shift: int | None = None
+    dims: Dims = ()
+    weight: float = 0.0
     later: tuple[tuple[int, int, Dims], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A maximum of which a loop reads what it is so far.
+class Shift:
+    """A maximum or a mean of which a loop reads what it is so far.
 
-    maximum: the op. shift: what the loop reads, which comes of it by the ops `between`, none of them in the loop.
-    sums: by op, those that change with it. ones: what counts as 1 in the loop, and is multiplied with sums behind it.
-    guarded: whether `shift` is finite whatever the maximum is.
+    op: the maximum, or the sum of which the mean comes. between: the ops that lead from it to what the loop reads, none
+    of them in the loop. mean: which of the two it is. guarded: whether what is read is finite whatever the maximum is.
     """
 
-    maximum: int
-    shift: int
+    op: int
     between: tuple[int, ...]
+    mean: bool
+    guarded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a loop both finds and reads.
+
+    shifts: by value, what its ops subtract. sums: by op, those that change with it, or wait for it. ones: what counts
+    as 1 in the loop, and is multiplied with sums behind it.
+    """
+
+    shifts: Mapping[int, Shift]
     sums: Mapping[int, Sum]
-    guarded: bool
     ones: frozenset[int] = frozenset()
 
 
@@ -145,7 +158,7 @@ class Running:
 class Stage:
     """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to.
 
-    running: the maximum, if any, that it both finds and reads.
+    running: what it both finds and reads, if there is anything.
     """
 
     number: int
@@ -156,4 +169,4 @@ class Stage:
 
     def is_own(self, value: int) -> bool:
         """Whether the loop makes for itself what its ops read as if it came from outside."""
-        return self.running is not None and (value == self.running.shift or value in self.running.ones)
+        return self.running is not None and (value in self.running.shifts or value in self.running.ones)

@@ -1,0 +1,176 @@
+"""Sums of squares of what is above or below a mean, while that mean is still being found.
+
+    s = sum_j (x[j] - m)^2,   m = mean_j x[j]
+
+over the first n elements, with the mean of these, is s + n (old - new)^2 once the mean is another one: what is summed
+without the square is 0 (Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
+Variances, 1979). Here is what such a sum is, and how it is written; which loop runs it is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isclose, prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.types import element_type
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ops.reducers import monoid_of
+
+from .formula import Factor, Formula, under_moves
+from .places import Place, place_below
+from .running import laid_along
+
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose")
+# A mean is the sum over the count, or times its inverse, which is rounded.
+_ROUNDED = 1e-6
+
+
+def is_sum(op: ir.Operation) -> bool:
+    """Whether the op adds up one tensor of floats from zero, in its own type."""
+    return (
+        op.name == "stablehlo.reduce"
+        and len(op.results) == 1
+        and str(element_type(op.results[0])) in ("f32", "f64")
+        and not has_discardable_attributes(op)
+        and monoid_of(op) == "add"
+        and splat_value(op.operands[1]) == 0
+    )
+
+
+def handed_on(op: ir.Operation) -> int | None:
+    """Which operand the numbers of the result are: moved, or times or over a constant."""
+    if has_discardable_attributes(op):
+        return None
+    if op.name in _MOVES:
+        return 0
+    if op.name == "stablehlo.divide":
+        return 0 if splat_value(op.operands[1]) else None
+    if op.name == "stablehlo.multiply":
+        return next((1 - place for place in (0, 1) if splat_value(op.operands[place])), None)
+    return None
+
+
+def is_mean(op: ir.Operation, between: Sequence[ir.Operation]) -> bool:
+    """Whether the ops that a sum is handed on by make a mean of it."""
+    scale = 1.0
+    for each in between:
+        if each.name == "stablehlo.divide":
+            scale /= float(splat_value(each.operands[1]) or 0)
+        elif each.name == "stablehlo.multiply":
+            place = handed_on(each)
+            assert place is not None
+            scale *= float(splat_value(each.operands[1 - place]) or 0)
+    return isclose(scale * _count(op), 1.0, rel_tol=_ROUNDED)
+
+
+def _count(op: ir.Operation) -> int:
+    """The elements that a reduce makes one of."""
+    shape = build.shape_of(op.operands[0])
+    return prod(shape[dim] for dim in integers(op, "dimensions", []))
+
+
+def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None:
+    """Of x - shift, x and the letters of `shift`, which may be repeated and turned; None for anything else."""
+    difference = defining_op(factor.value, "stablehlo.subtract")
+    if factor.role != "number" or difference is None or has_discardable_attributes(difference):
+        return None
+    value, place = under_moves(difference.operands[1], factor.place, (shift,))
+    return (difference.operands[0], place) if value == shift else None
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """A sum whose terms have a difference as a factor.
+
+    formula, place: what `terms_of` says of the sum. difference: the factor. shift: the letters of what is subtracted.
+    """
+
+    op: ir.Operation
+    formula: Formula
+    place: Place
+    difference: Factor
+    shift: Place
+
+    @property
+    def weight(self) -> float:
+        """What the sum is where every square is 1."""
+        away = self.formula.sizes.keys() - set(self.place)
+        return self.formula.coefficient * prod(self.formula.sizes[letter] for letter in away)
+
+    def are_about(self, mean: ir.Operation, between: Sequence[ir.Operation], cut: tuple[int, int]) -> bool:
+        """Whether the terms are (x - m)^2 and no more, summed over all that m is the mean of.
+
+        mean: the sum that leads to m, by the ops `between`. cut: the dimensions along which the operands of both sums
+        are cut, which have to be the same one of x.
+        """
+        squared = defining_op(self.difference.value, "stablehlo.subtract")
+        if self.op.name != "stablehlo.reduce" or squared is None or self.formula.powers[self.difference] != 2:
+            return False
+        others = self.formula.powers.keys() - {self.difference}
+        if not all(factor.value in self.formula.leaves for factor in others):
+            return False
+        letters = Formula().new_letters(build.shape_of(mean.operands[0]))
+        x, theirs = under_moves(mean.operands[0], tuple(letters))
+        same, ours = under_moves(squared.operands[0], self.difference.place)
+        if x != same or _letters(theirs) != _letters(letters) or _letters(ours) != self.formula.sizes.keys():
+            return False
+        known = {None: None, **dict(zip(theirs, ours, strict=True))}
+        own = Formula().new_letters(build.shape_of(self.op.operands[0]))
+        if letters[cut[0]] is None or known[letters[cut[0]]] != own[cut[1]]:
+            return False
+        away = integers(mean, "dimensions", [])
+        kept = tuple(known[letter] for dim, letter in enumerate(letters) if dim not in away)
+        return _letters(kept) == _letters(self.place) and _place_behind(self.shift, between) == kept
+
+
+def _letters(place: Sequence[int | None]) -> set[int]:
+    return {letter for letter in place if letter is not None}
+
+
+def _place_behind(place: Place, between: Sequence[ir.Operation]) -> Place | None:
+    """The letters of what some ops hand on, from those of what they make of it; None where they do not follow."""
+    for op in reversed(between):
+        if op.name in _MOVES:
+            below = place_below(op, place)
+            if below is None:
+                return None
+            place = below
+    return place
+
+
+def as_of_all(total: ir.Value, count: int, elements: ir.Value) -> ir.Value:
+    """What a sum of the first `elements`, an integer, of `count` would be of all of them: its mean is theirs.
+
+    Divided first: equal numbers, which add up to a number of theirs, have exactly themselves as their mean.
+    """
+    kind = element_type(total)
+    shape = build.shape_of(total)
+    some = stablehlo.divide(total, build.broadcast(build.convert(elements, kind), shape))
+    return stablehlo.multiply(some, build.splat(total.type, count))
+
+
+def before_any(old: ir.Value, new: ir.Value, elements: ir.Value) -> ir.Value:
+    """The old mean, and the new one where it is one of no elements."""
+    none = build.equal(elements, build.scalar_like(elements, 0))
+    return stablehlo.select(none, new, old)
+
+
+def moved(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int | None], squares: ir.Value) -> ir.Value:
+    """A sum of (x - old)^2 as one of (x - new)^2, where old is the mean of the x.
+
+    squares: what the sum is if every square is 1, 0-d. dims: for each dimension of old and new, that of the sum; None
+    for one of size 1.
+    """
+    kind = element_type(total)
+    old, new = build.convert(old, kind), build.convert(new, kind)
+    same = build.compare(old, new, "EQ", "FLOAT")  # both may be infinite
+    apart = stablehlo.select(same, build.zeros(new.type), stablehlo.subtract(old, new))
+    square = stablehlo.multiply(apart, apart)
+    more = stablehlo.multiply(square, build.broadcast(build.convert(squares, kind), build.shape_of(square)))
+    return stablehlo.add(total, laid_along(more, dims, total))
