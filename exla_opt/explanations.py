@@ -92,6 +92,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A symmetric matrix, as the kernel matrix of one set of points, was made to be multiplied with a vector or a "
         "few. Now a loop makes tiles of one half of it, and multiplies each by its rows and by its columns.",
     ),
+    "EX015": Explanation(
+        "the gradient of its pooling is made by comparisons, without a scatter",
+        "XLA:CPU writes the indices of what every window of a max pooling chose, and adds its cotangents one after the "
+        "other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few fused loops.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",

@@ -21,6 +21,7 @@ from exla_opt.passes import (
     narrow_slices,
     normalise,
     order_statistics,
+    pooling_gradients,
     rce,
     recompute,
     reshape_sinker,
@@ -51,6 +52,7 @@ PASSES: dict[str, PassFunction] = {
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
     "recompute": recompute.run,
+    "pooling-gradients": pooling_gradients.run,
     "convolution-layout": convolution_layout.run,
     "dot-order": dot_order.run,
     "narrow-slices": narrow_slices.run,
@@ -72,6 +74,7 @@ DEFAULT_PASSES = (
     "tensor-splitter",
     "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
     "recompute",  # behind all that makes loops: they are repeated like other ops
+    "pooling-gradients",  # behind the splitter, which cuts windows, and recompute, for the rows that are cheap
     "convolution-layout",
     "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
     "narrow-slices",

@@ -24,6 +24,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.opaque import always, bits_of
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
@@ -75,8 +76,8 @@ def _recompute(
             copies = _clone(chain, dict(zip(inputs, held, strict=False)))
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
-            return _held_back(made, _always(trigger))
-        return _once(chain, inputs, made, _always(trigger))
+            return _held_back(made, always(trigger))
+        return _once(chain, inputs, made, always(trigger))
 
 
 def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:
@@ -196,32 +197,4 @@ def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
 def _is_computed(value: ir.Value) -> bool:
     """Whether a value is a tensor of numbers that are not repeated from a few, as those are that a loop begins with."""
     op = defining_op(value)
-    return op is not None and not has_trait(op, Trait.FREE) and _width(value) > 0 and prod(build.shape_of(value)) > 1
-
-
-def _width(value: ir.Value) -> int:
-    """The bits of an element that is a number; 0 for others."""
-    if not isinstance(value.type, ir.RankedTensorType):
-        return 0
-    element = build.tensor_of(value).element_type
-    if isinstance(element, ir.IntegerType):
-        return int(element.width) if element.is_signless and element.width >= 8 else 0
-    if isinstance(element, ir.F64Type):
-        return 64
-    if isinstance(element, ir.F32Type):
-        return 32
-    return 16 if isinstance(element, (ir.F16Type, ir.BF16Type)) else 0
-
-
-def _always(value: ir.Value) -> ir.Value:
-    """A truth value that is true, as only a look at its bits says."""
-    shape = build.shape_of(value)
-    kind = build.with_shape(build.tensor_of(value), [1] * len(shape))
-    first = stablehlo.slice(value, [0] * len(shape), [1] * len(shape), [1] * len(shape)) if shape else value
-    number = stablehlo.reshape(build.with_shape(kind, []), first) if shape else value
-    element = build.tensor_of(value).element_type
-    if not isinstance(element, ir.IntegerType):
-        bits = ir.IntegerType.get_signless(_width(value))
-        number = stablehlo.bitcast_convert(ir.RankedTensorType.get([], bits), number)
-    some = stablehlo.or_(number, build.splat(number.type, 1))
-    return build.compare(some, build.splat(number.type, 0), "NE", "SIGNED")
+    return op is not None and not has_trait(op, Trait.FREE) and bits_of(value) > 0 and prod(build.shape_of(value)) > 1

@@ -20,6 +20,7 @@
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  blocked-solve
 // CHECK-NEXT: %)  recompute
+// CHECK-NEXT: %)  pooling-gradients
 // CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  dot-order
 // CHECK-NEXT: %)  narrow-slices
