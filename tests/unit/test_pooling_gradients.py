@@ -39,6 +39,7 @@ def pooled(
     """The gradient of what windows choose, weighted by their places."""
 
     def gradient(x: Tensor) -> Tensor:
+        start: Any
         start, op = (np.inf, lax.min) if least else (-np.inf, lax.max)
         start = np.array(start, x.dtype)  # no tracer: jax then knows it as a maximum
 
