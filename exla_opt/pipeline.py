@@ -13,6 +13,7 @@ from exla_opt.options import Options
 from exla_opt.passes import (
     blocked_cholesky,
     blocked_solve,
+    blocked_top_k,
     convolution_layout,
     dot_order,
     euclidean_distance,
@@ -53,6 +54,7 @@ PASSES: dict[str, PassFunction] = {
     "blocked-solve": blocked_solve.run,
     "recompute": recompute.run,
     "pooling-gradients": pooling_gradients.run,
+    "blocked-top-k": blocked_top_k.run,
     "convolution-layout": convolution_layout.run,
     "dot-order": dot_order.run,
     "narrow-slices": narrow_slices.run,
@@ -75,6 +77,7 @@ DEFAULT_PASSES = (
     "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
     "recompute",  # behind all that makes loops: they are repeated like other ops
     "pooling-gradients",  # behind the splitter, which cuts windows, and recompute, for the rows that are cheap
+    "blocked-top-k",  # of the rows that a tile has
     "convolution-layout",
     "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
     "narrow-slices",

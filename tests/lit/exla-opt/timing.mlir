@@ -21,6 +21,7 @@
 // CHECK-NEXT: %)  blocked-solve
 // CHECK-NEXT: %)  recompute
 // CHECK-NEXT: %)  pooling-gradients
+// CHECK-NEXT: %)  blocked-top-k
 // CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  dot-order
 // CHECK-NEXT: %)  narrow-slices
