@@ -62,3 +62,11 @@ def copy_of(module: ir.Module) -> ir.Module:
         for view in module.body.operations:
             view.operation.clone()
     return made
+
+
+def restore(module: ir.Module, original: ir.Module) -> None:
+    """Let the module be as it came. original: a copy of before, which is empty afterwards."""
+    for view in list(module.body.operations):
+        view.operation.erase()
+    for view in list(original.body.operations):
+        module.body.append(view.operation.detach_from_parent())

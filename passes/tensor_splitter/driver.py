@@ -12,7 +12,7 @@ from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import CannotOrder, restore_order
-from exla_opt.ir.rewrite import copy_of
+from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import terminator, walk_functions
 from exla_opt.memory.loop_kernels import needs_separate_kernels
@@ -65,12 +65,12 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         if any(each.code == _EQUALITY for each in missed):
             done, missed = _split_terms(module, original, options, (done, missed))
     except CannotOrder:  # loops that were planned apart, and each need what another one computes
-        _restore(module, original)
+        restore(module, original)
         reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
         return _all_missed(module, options, reason)
     if not done or _lowers_peak(original, module, options.machine):
         return done + missed
-    _restore(module, original)
+    restore(module, original)
     return _nothing_gained(module, options, done, missed)
 
 
@@ -79,7 +79,7 @@ def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) 
     expanded = expand_draws(module, options)
     done, missed = _split(module, options)
     if expanded and not done:
-        _restore(module, copy_of(original))
+        restore(module, copy_of(original))
         done, missed = _split(module, options)
     return done, missed
 
@@ -95,7 +95,7 @@ def _split_terms(module: ir.Module, original: ir.Module, options: Options, found
         return found
     if not made[0] or predict(other, options.machine).peak * _LEAST_GAIN >= predict(module, options.machine).peak:
         return found
-    _restore(module, other)
+    restore(module, other)
     return made
 
 
@@ -126,14 +126,6 @@ def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bo
     """Whether all splits together lower the predicted peak: what one gains another may lose."""
     after = predict(module, machine).peak
     return after < _NO_MATTER or after < predict(original, machine).peak
-
-
-def _restore(module: ir.Module, original: ir.Module) -> None:
-    """Let the module be as it came."""
-    for view in list(module.body.operations):
-        view.operation.erase()
-    for view in list(original.body.operations):
-        module.body.append(view.operation.detach_from_parent())
 
 
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:

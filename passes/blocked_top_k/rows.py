@@ -1,17 +1,4 @@
-"""blocked-top-k: the k largest of long rows on a CPU, out of the k blocks with the largest elements.
-
-before:  %values, %places = chlo.top_k(%x, k = 10) : 64x20000xf32 -> 64x10xf32, 64x10xi32
-after:   %blocks = reshape %x : 64x625x32xf32
-         %_, %best = chlo.top_k(reduce maximum of %blocks, k = 10)
-         %values, %of = chlo.top_k(%blocks at %best, rising : 64x320xf32, k = 10), and their places
-
-XLA:CPU compares all elements of a row, one by one, with the k largest so far. Most of them are in none of the k blocks
-whose largest elements are the largest, and the largest of 32 is found with vectors. An element of another block has k
-elements before it, those that the k blocks were chosen for: each is larger, or equal and stands before it. So results
-are the same to the bit, equal elements included. Floats are compared as integers, in the total order of top_k: there -0
-is less than 0, and what is not a number stands at the ends. Nothing is done for other machines, where rows are short,
-and where k is large.
-"""
+"""top_k of long rows: of the k blocks whose largest elements are the largest, the k largest."""
 
 from __future__ import annotations
 
@@ -24,21 +11,17 @@ from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
-from exla_opt.options import Options
-from exla_opt.remarks import Remark
 
-# XLA:CPU finds the largest of up to 32 elements in the loop that computes them, and of more with a slower kernel.
-_LONGEST_BLOCK, _SHORTEST_BLOCK = 32, 8
+from .blocks import block_length, in_blocks, slices_at
+
 # Elements of a row for each that is wanted: chosen on rows of 1,000 to 4,000,000, where from 500 on it takes 0.1 to 0.8
 # of the time, and 0.8 to 1.1 below.
 _LEAST_ELEMENTS, _LEAST_ROW = 500, 2_000
 _WIDTHS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 
 
-def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the top_k of long rows in `module`, in place, when it is for a CPU."""
-    if options.machine.kind != "cpu":
-        return []
+def rewrite_rows(module: ir.Module) -> None:
+    """Rewrite the top_k of long rows in `module`, in place."""
     while found := [op for op in inside_out(module, "chlo.top_k") if _is_legal(op) and _gains(op)]:
         for op in found:
             with op.location, ir.InsertionPoint(op):
@@ -46,7 +29,6 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
             op.results[0].replace_all_uses_with(values)
             op.results[1].replace_all_uses_with(places)
         clean_up(module)  # and once more: there may be many blocks
-    return []
 
 
 def _is_legal(op: ir.Operation) -> bool:
@@ -66,34 +48,20 @@ def _write(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
     """The largest elements and their places."""
     [operand], count = op.operands, integer(op, "k", 0)
     *rows, length = build.shape_of(operand)
-    width = _block_length(length)
+    width = block_length(length)
     kind = build.tensor_of(operand)
-    filled = _filled_up(operand, -length % width) if length % width else operand
-    blocks = stablehlo.reshape(build.with_shape(kind, [*rows, -(-length // width), width]), filled)
+    blocks = in_blocks(operand, _least(kind))
     _, best = _top(_as_before(_largest(_in_order(blocks)), element_type(operand)), count)
     widths = build.splat(best.type, width)
     begins = stablehlo.multiply(_rising(best), widths)
     # The last block may be short: what is read in its place begins before it.
     read = stablehlo.minimum(begins, build.splat(begins.type, length - width))
-    candidates = _slices_at(operand, read, width)
+    candidates = slices_at(operand, read, width)
     if length % width:
         candidates = _without(candidates, stablehlo.subtract(begins, read))
     values, of = _top(stablehlo.reshape(build.with_shape(kind, [*rows, count * width]), candidates), count)
     begin = build.take_along_last(read, stablehlo.divide(of, widths))
     return values, stablehlo.add(begin, stablehlo.remainder(of, widths))
-
-
-def _block_length(length: int) -> int:
-    """The longest block that divides a row, or that of rows that are filled up."""
-    lengths = range(_LONGEST_BLOCK, _SHORTEST_BLOCK - 1, -1)
-    return next((each for each in lengths if length % each == 0), _LONGEST_BLOCK)
-
-
-def _filled_up(operand: ir.Value, more: int) -> ir.Value:
-    """Rows with more elements at their end, the least there is."""
-    kind = build.tensor_of(operand)
-    rank = len(kind.shape)
-    return stablehlo.pad(operand, _least(kind), [0] * rank, [0] * (rank - 1) + [more], [0] * rank)
 
 
 def _without(blocks: ir.Value, counts: ir.Value) -> ir.Value:
@@ -174,18 +142,3 @@ def _rising(places: ir.Value) -> ir.Value:
         stablehlo.return_([build.less_than(*inside.block.arguments)])
     result: ir.Value = made.operation.results[0]
     return result
-
-
-def _slices_at(value: ir.Value, places: ir.Value, width: int) -> ir.Value:
-    """Some slices of every row: result[..., j, i] = value[..., places[..., j] + i]."""
-    *rows, _ = build.shape_of(value)
-    batch = list(range(len(rows)))
-    numbers = stablehlo.GatherDimensionNumbers.get(
-        offset_dims=[len(rows) + 1],
-        collapsed_slice_dims=[],
-        operand_batching_dims=batch,
-        start_indices_batching_dims=batch,
-        start_index_map=[len(rows)],
-        index_vector_dim=len(rows) + 1,
-    )
-    return stablehlo.gather(value, places, numbers, ir.DenseI64ArrayAttr.get([1] * len(rows) + [width]))
