@@ -57,7 +57,11 @@ def near_miss(search: Search) -> Attempt:
         others = [found for found in others if found.predicted.peak < most]
         if others and len(asked) < COMPILED:
             search.compile(fastest(others)[0])
-    return _about_the_least([found for found in search.attempts if found.measured is not None])
+    unsplit = search.attempts[0]
+    measured = [found for found in search.attempts if found.measured is not None]
+    # Never larger than it came, be it by ever so little.
+    no_larger = [found for found in measured if unsplit.measured is None or found.peak <= unsplit.peak]
+    return _about_the_least(no_larger or measured)
 
 
 def _about_the_least(attempts: Sequence[Attempt]) -> Attempt:

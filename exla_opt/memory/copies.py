@@ -111,7 +111,7 @@ def place_carry(fusion: Fusion) -> set[int]:
         resident.add(new)
         kernel = fusion.producer[new]
         others = [reader for reader in readers[old] if reader != kernel]
-        may_write = _writes_over(fusion, kernel, old)
+        may_write = _writes_over(fusion, kernel, old, new)
         if may_write and (not others or _all_before(fusion, others, kernel)):
             continue
         if fusion.machine.breadth_first:
@@ -123,16 +123,29 @@ def place_carry(fusion: Fusion) -> set[int]:
     return resident
 
 
-def _writes_over(fusion: Fusion, kernel: int, old: int) -> bool:
+def _writes_over(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
     """Whether a kernel may write its result over a tensor that it reads, or does not read it."""
     op = fusion.block.ops[kernel]
-    if op.name == "while" and not fusion.machine.breadth_first and old in op.captures:
+    if _begins_beside(fusion, kernel, old, new):
         return False
     if Trait.IN_PLACE in op.traits or op.name in ("while", "sort"):
         return True
     if op.name == "dot_general" and old in op.operands[FACTORS:]:  # what a library adds to what there is
         return old not in op.operands[:FACTORS]
     return fusion.inputs[kernel].get(old, True)
+
+
+def _begins_beside(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
+    """Whether a result lies where a loop has begun to write that reads the old tensor until it ends."""
+    value, op = new, fusion.block.ops[kernel]
+    while op.name == "while" or Trait.IN_PLACE in op.traits:
+        if op.name == "while" and old in op.captures:
+            return True
+        value = op.operands[op.results.index(value)]
+        if value == old or value not in fusion.producer:
+            break
+        op = fusion.block.ops[fusion.producer[value]]
+    return False
 
 
 def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:

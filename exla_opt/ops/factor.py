@@ -50,8 +50,9 @@ class Factor:
 
     chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
     first tile may have. summed: of control flow the results, without a mapping, that are sums over the tiles; each tile
-    of a loop starts them from zero. reaches: by operand the indices before and after its own that a tile reads as well;
-    () where it reads none.
+    of a loop starts them from zero. reaches: by operand the indices before and after its own that a tile reads as well,
+    less than none where it reads less; () where it reads its own. period: where tiles read over the ends of what goes
+    on from the other end, as in a roll, after how many indices that is the same again; else 0.
     """
 
     kind: Kind
@@ -62,6 +63,7 @@ class Factor:
     least: int = 1
     summed: tuple[int, ...] = ()
     reaches: tuple[tuple[int, int], ...] = ()
+    period: int = 0
 
     def is_same(self, index: int) -> bool:
         """Whether a result is the same in every slice."""

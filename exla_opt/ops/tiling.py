@@ -15,11 +15,12 @@ from exla_opt.ir import build
 from exla_opt.ir.types import element_type, float_bits
 
 from .control_tiles import build_control
-from .definition import BY_BLOCKS, BY_PAIRS, NONE, Combination, Stated
+from .definition import BY_BLOCKS, BY_PAIRS, NONE, SAME_OP, Combination, Stated
 from .factor import DimMapping, Factor, Kind
 from .overlaps import OVERLAPS
 from .partial_sums import is_zero
 from .rules import OPS
+from .shifts import build_shift, may_shift
 from .tile import Range, Tile
 
 _LOOP = "stablehlo.while"
@@ -53,7 +54,7 @@ def build_tile(
     if factor.is_unsplit():
         return tile.clone()
     if factor.reaches:
-        return OVERLAPS[op.name].tile(tile)
+        return build_shift(tile) if may_shift(op.name) else OVERLAPS[op.name].tile(tile)
     rule = OPS[op.name].tile
     if rule is BY_BLOCKS:
         return build_control(tile, build_tile)
@@ -70,6 +71,15 @@ def may_reach(op: ir.Operation, factor: Factor) -> bool:
     definition = OPS[op.name]
     by_blocks = definition.tile is BY_BLOCKS or definition.factors is BY_PAIRS
     return not by_blocks and (isinstance(definition.tile, Stated) or not op.operands or any(factor.operands))
+
+
+def goes_round(op: ir.Operation, factor: Factor) -> bool:
+    """Whether a tile that goes on from the other end of its operands is what goes on from the other end of the results.
+
+    That of an op that asks where its tile begins is not.
+    """
+    same = OPS[op.name].tile is SAME_OP or op.name == "stablehlo.constant"
+    return may_shift(op.name) or (same and not factor.reaches and may_reach(op, factor))
 
 
 def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -> ir.Type:

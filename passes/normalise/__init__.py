@@ -4,9 +4,9 @@ before:  %1 = call @f(%0)   private @f   a while that carries a value it never c
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
-choose, makes index components that count batching dimensions, drops dead private functions, dead ops and loop-invariant
-carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations, signatures, argument,
-result and module attributes and symbol names alone. Running it twice changes nothing.
+choose, makes index components that count batching dimensions, and windows at known places slices, drops dead private
+functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
+locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from exla_opt.remarks import Remark
 
 from .branches import take_known_branches
 from .composites import restore_chlo_ops
+from .constant_windows import read_constant_windows
 from .counting_indices import count_batches
 from .inline import inline_calls
 from .short_loops import inline_short_loops
@@ -35,7 +36,8 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     # What one of them leaves constant, the other can use.
     while _capture_invariants(module) or inline_short_loops(module):
         clean_up(module)
-    if count_batches(module):
+    # What is at a known place first: it counts as well.
+    if read_constant_windows(module) + count_batches(module):
         clean_up(module)
     return []
 

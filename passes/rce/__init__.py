@@ -19,6 +19,7 @@ from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 from .parts import (
+    concatenate_of_nothing,
     concatenate_of_one,
     full_update,
     pad_of_pad,
@@ -56,7 +57,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
         broadcast_of_transpose,
         broadcast_of_reshape,
     ),
-    "stablehlo.concatenate": (concatenate_of_one,),
+    "stablehlo.concatenate": (concatenate_of_one, concatenate_of_nothing),
     "stablehlo.convert": (same_convert, convert_of_wider),
     "stablehlo.dynamic_slice": (same_dynamic_slice,),
     "stablehlo.dynamic_update_slice": (full_update,),

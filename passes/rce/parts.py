@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import integers
+from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.values import plain_defining_op
 
 
@@ -91,6 +93,14 @@ def reverse_of_reverse(op: ir.Operation) -> ir.Value | None:
         return None
     once = sorted({*integers(inner, "dimensions", [])} ^ {*integers(op, "dimensions", [])})
     return stablehlo.reverse(inner.operands[0], ir.DenseI64ArrayAttr.get(once)) if once else inner.operands[0]
+
+
+def concatenate_of_nothing(op: ir.Operation) -> ir.Value | None:
+    """concatenate(x, y, z) = concatenate(x, z), where y is empty"""
+    full = [value for value in op.operands if prod(build.shape_of(value))]
+    if not 0 < len(full) < len(op.operands):
+        return None
+    return stablehlo.ConcatenateOp(full, integer(op, "dimension"), results=[op.results[0].type]).result
 
 
 def concatenate_of_one(op: ir.Operation) -> ir.Value | None:

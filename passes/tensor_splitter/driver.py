@@ -20,6 +20,7 @@ from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.shifts import may_shift
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
@@ -100,12 +101,31 @@ def _split_terms(module: ir.Module, original: ir.Module, options: Options, found
 
 
 def _split(module: ir.Module, options: Options) -> Remarks:
-    """Split until nothing changes; returns what was done, and what was not."""
+    """Split until nothing changes, with tiles that overlap for slices and pads where that takes clearly less."""
+    if not any(may_shift(op.name) for op in walk_functions(module.operation)):
+        return _split_until_done(module, options, shifts=False)[0]
+    plain = copy_of(module)
+    try:
+        made, shifted = _split_until_done(module, options, shifts=True)
+        if not shifted:
+            return made
+        peak = predict(module, options.machine).peak
+    except CannotOrder:
+        made, peak = ([], []), None
+    found, _ = _split_until_done(plain, options, shifts=False)
+    if peak is not None and peak * _LEAST_GAIN < predict(plain, options.machine).peak:
+        return made
+    restore(module, plain)
+    return found
+
+
+def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tuple[Remarks, bool]:
+    """Split until nothing changes; returns what was done, and what was not, and whether tiles overlap for shifts."""
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
     graphs = _read(module, options, options.size_threshold)
-    choices = Choices(options, Allowance(graphs, options.machine))
+    choices = Choices(options, Allowance(graphs, options.machine), shifts)
     for attempt in range(_MOST_ROUNDS):
         if rematerialise_captures(module, graphs, choices):
             graphs = _read(module, options, options.size_threshold)
@@ -119,7 +139,7 @@ def _split(module: ir.Module, options: Options) -> Remarks:
         done += made
         normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
         graphs = _read(module, options, options.size_threshold)
-    return done, missed
+    return (done, missed), choices.shifted
 
 
 def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -18,9 +18,11 @@ from exla_opt.passes.algebra.running import as_it_was, times_power
 
 from .graph import TILE_MARK, Graph
 from .plans.last_input import find_depths, last_input
-from .plans.plan import LoopPlan, Plan
+from .plans.loop_plan import LoopPlan
+from .plans.plan import Plan
 from .plans.runs import TileRun
 from .tiles import Tiles, outputs_of, times
+from .windows import first_window, rows_behind, window_key
 
 _MOST_I32 = 2**31 - 1
 
@@ -78,6 +80,7 @@ def _build_while(
     run: TileRun,
     index_type: ir.RankedTensorType,
     states: dict[int, list[ir.Value]],
+    kept: Mapping[int, ir.Value | None],
 ) -> tuple[ir.Value, dict[int, list[ir.Value]]]:
     """The loop over one run of tiles. Returns its final counter and states."""
     initial = [build.scalar_i32(0), *_flatten(states)]
@@ -92,7 +95,7 @@ def _build_while(
         start = times(build.convert(counter, index_type.element_type), run.tile)
         if run.start:
             start = stablehlo.add(start, build.splat(index_type, run.start))
-        after = Tiles(graph, plan, loop, run, start).emit(_like(states, carried))
+        after = Tiles(graph, plan, loop, run, start, kept).emit(_like(states, carried))
         stablehlo.return_([stablehlo.add(counter, build.scalar_i32(1)), *_flatten(after)])
     results = list(made.operation.results)
     return results[0], _like(states, results[1:])
@@ -103,11 +106,16 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
     last = graph.nodes[max(loop.stage.nodes)].op
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop, depths)
+        kept: dict[int, ir.Value | None] = {}
+        for number, window in loop.windows.items():
+            value = graph.tensors[number].value
+            states[window_key(number)] = [first_window(value, window, loop.runs[0].tile)]
+            kept[number] = rows_behind(value, window, loop.runs)
         counter: ir.Value | None = None
         index_type = _index_type(graph, loop)
         for run in loop.runs:
             if run.trips > 1:
-                counter, states = _build_while(graph, plan, loop, run, index_type, states)
+                counter, states = _build_while(graph, plan, loop, run, index_type, states, kept)
                 ended = run
                 continue
             start = build.splat(index_type, run.start)
@@ -115,8 +123,12 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
                 # Counted from where the loop ended: XLA must not run this tile while the loop runs.
                 reached = times(build.convert(counter, index_type.element_type), ended.tile)
                 start = stablehlo.add(reached, build.splat(index_type, run.start - ended.tile * ended.trips))
-            states = Tiles(graph, plan, loop, run, start).emit(states)
-        results = {position: _results_of(graph, plan, loop, position, state) for position, state in states.items()}
+            states = Tiles(graph, plan, loop, run, start, kept).emit(states)
+        results = {
+            position: _results_of(graph, plan, loop, position, state)
+            for position, state in states.items()
+            if position >= 0
+        }
     # Not before all are written: one may be multiplied with what another one takes the place of.
     for position, found in results.items():
         for index, value in found.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -12,13 +15,14 @@ from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.stack_sums import add_in_place
 from exla_opt.ops.tile import read_padded
 from exla_opt.ops.traits import Trait
-from exla_opt.passes.algebra import means
-from exla_opt.passes.algebra.running import finite, ones_like, rescaled
+from exla_opt.passes.algebra.running import ones_like
 
 from .graph import OUTSIDE, Graph, TiledOp
-from .plans.plan import LoopPlan, Plan
+from .plans.loop_plan import LoopPlan
+from .plans.plan import Plan
 from .plans.runs import TileRun
-from .regions.region import Running, Shift
+from .running import shifted, shifts_of
+from .windows import beginning, next_window, ring_slice, window_key
 
 # The indices before and after its own that a tile has, and those of one that has none.
 Extent = tuple[int, int]
@@ -28,22 +32,44 @@ _OWN = (0, 0)
 class Tiles:
     """The body of one loop at one place: computes every op's tile in order, and combines them into the state."""
 
-    def __init__(self, graph: Graph, plan: Plan, loop: LoopPlan, run: TileRun, start: ir.Value):
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        loop: LoopPlan,
+        run: TileRun,
+        start: ir.Value,
+        kept: Mapping[int, ir.Value | None],
+    ):
         self.graph = graph
         self.plan = plan
         self.loop = loop
         self.run = run
         self.start = start
+        self.kept = kept
         self.carried: dict[int, ir.Value] = {}
         self.made: dict[int, tuple[DimMapping | None, ir.Value, Extent]] = {}
         self.slices: dict[tuple[int, DimMapping, Extent], ir.Value] = {}
         self.repeated: dict[int, ir.Value] = {}
+        self.rings: dict[tuple[int, DimMapping], ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
         self.shifts: dict[int, tuple[ir.Value, ir.Value]] = {}  # what is subtracted, before this tile and after it
 
     def present(self, mapping: DimMapping | None) -> bool:
-        """Whether the tensor has the indices of this run (between two borders it has all or none)."""
+        """Whether the tensor has the indices of this run (between two borders it has all or none).
+
+        Where tiles overlap all of them have, be they numbers that nobody reads.
+        """
+        return self.loop.overlaps or self.holds(mapping)
+
+    def holds(self, mapping: DimMapping | None) -> bool:
+        """Whether the tensor has the indices of this run itself."""
         return mapping is None or mapping.low <= self.run.start < mapping.low + mapping.length
+
+    def covers(self, mapping: DimMapping) -> bool:
+        """Whether the tensor has all the indices of this run."""
+        last = self.run.start + self.run.tile * self.run.trips
+        return mapping.low <= self.run.start and last <= mapping.low + mapping.length
 
     def offset(self, scale: int, shift: int) -> ir.Value:
         """start * scale + shift, made once."""
@@ -71,7 +97,7 @@ class Tiles:
         if key not in self.slices:
             made_here = self.generated(number, mapping) if wanted == _OWN else None
             source = self.carried.get(number, value)
-            self.slices[key] = made_here or self.slice_of(source, mapping, wanted)
+            self.slices[key] = made_here or self.read(number, source, mapping, wanted)
         return self.slices[key]
 
     def extent_of(self, tiled: TiledOp, index: int) -> Extent:
@@ -90,9 +116,25 @@ class Tiles:
         limits[mapping.dim] -= (extent[1] - wanted[1]) * mapping.inner
         return stablehlo.slice(tile, starts, limits, [1] * len(shape))
 
+    def read(self, number: int, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
+        """A slice of what is unsplit. Around the ends of one with a period all readers read of the same."""
+        read = self.loop.reads.get((number, mapping))
+        if read is None or not read.period:
+            return self.slice_of(source, mapping, wanted)
+        key = (number, mapping)
+        if key not in self.rings:
+            place = self.position_in(mapping)
+            self.rings[key] = ring_slice(source, mapping, place, self.run.tile, read.extent)
+        return self.part(self.rings[key], mapping, read.extent, wanted)
+
     def slice_of(self, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
         """A slice of what is unsplit; zeros stand for what lies beyond its ends."""
         place, length = self.position_in(mapping), (self.run.tile + sum(wanted)) * mapping.inner
+        if self.loop.overlaps and not self.covers(mapping):
+            # Beyond its ends by any number of elements: what it has stands where it belongs all the same.
+            fill = build.zeros(build.with_shape(build.tensor_of(source), []))
+            begin = self.offset(mapping.inner, length - (wanted[0] + mapping.low) * mapping.inner)
+            return read_padded(source, mapping.dim, begin, length, (length, length, 0), fill)
         if wanted == _OWN:
             return build.slice_along(source, mapping.dim, place, length)
         low, high = (each * mapping.inner for each in wanted)
@@ -134,12 +176,15 @@ class Tiles:
         states = dict(states)
         for (position, result), number in self.loop.overwritten.items():
             self.carried[number] = self.state_of(states, position, result)
+        for number, window in self.loop.windows.items():
+            [near] = states[window_key(number)]
+            self.made[number] = (window.mapping, beginning(near, window, self.run.tile), window.extent)
         for position in self.loop.stage.nodes:
             tiled = self.plan.tiled[position]
             node = self.graph.nodes[position]
             if not all(map(self.present, tiled.results)):
                 continue
-            if tiled.factor.kind is not Kind.INDEPENDENT and not all(map(self.present, tiled.operands)):
+            if tiled.factor.kind is not Kind.INDEPENDENT and not all(map(self.holds, tiled.operands)):
                 continue
             with node.op.location:
                 results = self.tiles_of(tiled, states.get(position))
@@ -154,65 +199,39 @@ class Tiles:
                     wholes = states[position][len(scanned) :]
                     states[position] = scanned + self.write(tiled, wholes, results)
                 for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
-                    if (position, index) in self.loop.overwritten:  # who reads it reads it back
+                    if self.reads_back(position, index):  # who reads it reads it back
                         self.carried[number] = self.state_of(states, position, index)
                     elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
+        for number, window in self.loop.windows.items():
+            if self.run.trips > 1:
+                [near] = states[window_key(number)]
+                written = self.state_of(states, window.node, window.result)
+                inner = window.mapping.inner
+                behind = self.offset(inner, (self.run.tile + window.extent[1] - window.mapping.low) * inner)
+                length = self.run.tile * inner
+                states[window_key(number)] = [next_window(near, window, written, behind, length, self.kept[number])]
         return states
+
+    def reads_back(self, position: int, index: int) -> bool:
+        """Whether an output is read from what it is written to."""
+        number = self.loop.overwritten.get((position, index))
+        return number is not None and number not in self.loop.windows
 
     def combined(self, tiled: TiledOp, state: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
         """The state after one more tile; of sums with what is still being found, as if it had been what it is now."""
         node, running = self.graph.nodes[tiled.node], self.loop.stage.running
-        if running is not None and tiled.node in running.sums:
-            state = [self.shifted(running, tiled, total) for total in state]
+        if running is None:
+            return tiling.combine(node.op, tiled.factor, state, results, self.offset(tiled.scale, tiled.offset))
+        cut = tiled.operands[0]
+        place = None if cut is None else self.position_in(cut)
+        state = [shifted(running, tiled, total, self.shifts, place) for total in state]
         after = tiling.combine(node.op, tiled.factor, state, results, self.offset(tiled.scale, tiled.offset))
-        if running is not None:
-            for number, shift in running.shifts.items():
-                if shift.op == tiled.node:
-                    self.shifts[number] = self.shifts_of(tiled, number, shift, state[0], after[0])
+        for number, shift in running.shifts.items():
+            if shift.op == tiled.node:
+                found = shifts_of(self.graph, tiled, number, shift, (state[0], after[0]), place, self.run.tile)
+                self.shifts[number] = found
         return after
-
-    def shifted(self, running: Running, tiled: TiledOp, total: ir.Value) -> ir.Value:
-        """A sum over the tiles so far, with what is subtracted in it now."""
-        found = running.sums[tiled.node]
-        if found.shift is None:
-            return total
-        old, new = self.shifts[found.shift]
-        if not running.shifts[found.shift].mean:
-            return rescaled(total, old, new, found.dims)
-        [mapping, *_] = tiled.operands
-        assert mapping is not None
-        part = build.splat(
-            ir.RankedTensorType.get([], element_type(old)), found.weight / (mapping.length * mapping.inner)
-        )
-        elements = build.convert(self.position_in(mapping), element_type(old))
-        return means.moved(total, old, new, found.dims, stablehlo.multiply(elements, part))
-
-    def shifts_of(
-        self, tiled: TiledOp, number: int, shift: Shift, before: ir.Value, after: ir.Value
-    ) -> tuple[ir.Value, ir.Value]:
-        """What the loop subtracts before and after a tile, from the state of what it comes of."""
-        if not shift.mean:
-            return self.handed_on(number, shift, before), finite(self.handed_on(number, shift, after))
-        [mapping, *_] = tiled.operands
-        assert mapping is not None
-        elements, total = self.position_in(mapping), mapping.length * mapping.inner
-        more = stablehlo.add(elements, build.scalar_like(elements, self.run.tile * mapping.inner))
-        old = self.handed_on(number, shift, means.as_of_all(before, total, elements))
-        new = self.handed_on(number, shift, means.as_of_all(after, total, more))
-        return means.before_any(old, new, elements), new
-
-    def handed_on(self, number: int, shift: Shift, found: ir.Value) -> ir.Value:
-        """What the loop subtracts if this is what its op has found."""
-        values = {self.graph.nodes[shift.op].results[0]: found}
-        for position in shift.between:
-            node = self.graph.nodes[position]
-            clone = node.op.clone(ip=ir.InsertionPoint.current).operation
-            for index, operand in enumerate(node.operands):
-                if operand in values:
-                    clone.operands[index] = values[operand]
-            values[node.results[0]] = clone.results[0]
-        return values[number]
 
     def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
         """An output of an independent op as far as it is written."""
@@ -231,9 +250,10 @@ class Tiles:
                 operands.append(build.zeros(value.type))
             else:
                 operands.append(self.operand(tiled, index, value) if self.present(mapping) else value)
+        period = self.loop.periods.get(tiled.node, 0)
         return tiling.build_tile(
             node.op,
-            factor,
+            replace(factor, period=period) if period else factor,
             operands,
             self.offset(tiled.scale, tiled.offset),
             [self.range_of(tiled, index, mapping) for index, mapping in enumerate(tiled.operands)],
@@ -252,9 +272,11 @@ class Tiles:
         written = []
         for whole, output in zip(wholes, outputs_of(self.loop, tiled.node), strict=True):
             mapping, made = tiled.results[output], results[output]
-            if mapping is not None:
+            if mapping is not None and self.holds(mapping):
                 made = self.part(made, mapping, self.loop.extents.get(tiled.node, _OWN), _OWN)
                 made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
+            elif mapping is not None:
+                made = whole
             elif output in tiled.factor.summed and not add_in_place(whole, made):
                 made = stablehlo.add(whole, build.convert(made, element_type(whole)))
             written.append(made)

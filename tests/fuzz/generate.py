@@ -20,6 +20,7 @@ from tests.fuzz.movements import MOVEMENTS
 from tests.fuzz.ordering import ORDERING
 from tests.fuzz.reductions import REDUCTIONS, reduced
 from tests.fuzz.sources import make
+from tests.fuzz.stencils import STENCILS
 from tests.fuzz.steps import STEPS
 
 Rule = Callable[[Builder, Value], list[Value]]
@@ -35,6 +36,7 @@ FAMILIES: tuple[tuple[str, Weighted, float], ...] = (
     ("indexing", INDEXING, 2),
     ("ordering", ORDERING, 1),
     ("algebra", ALGEBRA, 0.4),
+    ("stencils", STENCILS, 0.8),
 )
 _DTYPES = (
     ("f32", 10),

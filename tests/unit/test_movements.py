@@ -138,7 +138,14 @@ class Program:
     def concatenate(self, name: str, shape: Shape) -> None:
         if shape:
             dim = self.choose.randrange(len(shape))
-            self.add(shape, f"stablehlo.concatenate %{name}, dim = {dim} : ({kind(shape)}) -> {kind(shape)}")
+            empty = (*shape[:dim], 0, *shape[dim + 1 :])
+            if self.choose.random() < 0.5:
+                self.add(shape, f"stablehlo.concatenate %{name}, dim = {dim} : ({kind(shape)}) -> {kind(shape)}")
+                return
+            nothing = f"v{len(self.lines)}"
+            self.lines.append(f"%{nothing} = stablehlo.constant dense<0> : {kind(empty)}")
+            kinds = f"({kind(empty)}, {kind(shape)}) -> {kind(shape)}"
+            self.add(shape, f"stablehlo.concatenate %{nothing}, %{name}, dim = {dim} : {kinds}")
 
     def reduce(self, name: str, shape: Shape) -> None:
         dims = sorted(self.choose.sample(range(len(shape)), self.choose.randint(0, len(shape))))

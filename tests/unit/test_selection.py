@@ -11,7 +11,8 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
-from exla_opt.passes.tensor_splitter.plans.plan import LoopPlan, Plan
+from exla_opt.passes.tensor_splitter.plans.loop_plan import LoopPlan
+from exla_opt.passes.tensor_splitter.plans.plan import Plan
 from exla_opt.passes.tensor_splitter.plans.selection import Selection, join_plans
 from exla_opt.passes.tensor_splitter.regions.region import Output, Stage
 

@@ -13,7 +13,8 @@ from exla_opt.memory.schedule import run_block
 from exla_opt.ops.traits import Trait
 
 from ..graph import Graph
-from .plan import LoopPlan, Plan
+from .loop_plan import LoopPlan
+from .plan import Plan
 from .planned_block import PlannedBlock
 
 

@@ -69,7 +69,7 @@ def body_of(
             elif sum(extents.get(producer, (0, 0))) > longer:  # a part of what others need more of
                 part = planned.fresh(graph.tensors[value].type, mapping, longer)
                 replaced[index] = planned.add("slice", (planned.of(value),), part)
-            if tiled.factor.reaches and tiled.factor.operands[index] and sum(tiled.reach(index)):
+            if node.rule.overlaps and tiled.factor.reaches and tiled.factor.operands[index] and sum(tiled.reach(index)):
                 padded = planned.fresh(graph.tensors[value].type, mapping, longer)
                 replaced[index] = planned.add("select", (replaced.get(index, planned.of(value)),), padded)
             if converts_operands(node.op, tiled.factor):

@@ -25,11 +25,15 @@ class Choices:
     A choice speaks of a block in numbers, so it holds as long as the block's text would be the same. Plans that cut
     loops of the program know these by their values, and are made anew. Where there was nothing to do, a change inside
     of a block's loops is no reason to look again, but for a thorough look.
+
+    shifts: whether tiles may overlap for slices, pads and joins. shifted: whether those of some plan do.
     """
 
-    def __init__(self, options: Options, allowance: Allowance):
+    def __init__(self, options: Options, allowance: Allowance, shifts: bool = True):
         self.options = options
         self.allowance = allowance
+        self.shifts = shifts
+        self.shifted = False
         self.known: dict[tuple[bool, int], Choice] = {}
         self.texts: dict[Hashable, int] = {}
 
@@ -44,6 +48,7 @@ class Choices:
     def limited(self, graph: Graph, choice: Choice) -> Choice:
         """A choice without the plans with which the module would take too much arithmetic."""
         kept = [plan for plan in choice.plans if self.allowance.take(graph.block, plan.added)]
+        self.shifted |= any(plan.shifts for plan in kept)
         if len(kept) == len(choice.plans):
             return choice
         seeds = {plan.seed for plan in choice.plans} - {plan.seed for plan in kept}
@@ -51,12 +56,12 @@ class Choices:
 
     def choice(self, graph: Graph, texts: Mapping[ir.Block, tuple[int, int]], thorough: bool) -> Choice:
         if graph.block not in texts:
-            return choose(graph, self.options, self.allowance)
+            return choose(graph, self.options, self.allowance, self.shifts)
         text, outline = texts[graph.block]
         for known in (text, outline)[: 1 if thorough else 2]:
             if (graph.tile, known) in self.known:
                 return self.known[graph.tile, known]
-        found = choose(graph, self.options, self.allowance)
+        found = choose(graph, self.options, self.allowance, self.shifts)
         if not found.plans:
             self.known[graph.tile, outline] = found
         if not any(isinstance(tiled.factor, ControlFactor) for plan in found.plans for tiled in plan.tiled.values()):

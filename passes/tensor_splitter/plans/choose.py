@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -32,6 +32,8 @@ _LEAST_GAIN = 1.1
 # A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
 _WIDE_GAIN = 1.5
 _WIDE_SEEDS = 3
+# Where both are possible, tiles that overlap for slices and pads must be so many times as fast as those that do not.
+_SHIFTED_GAIN = 1.25
 
 
 @dataclass(slots=True)
@@ -50,8 +52,9 @@ def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
 
 
 class _Chooser:
-    def __init__(self, graph: Graph, options: Options, allowance: Allowance):
+    def __init__(self, graph: Graph, options: Options, allowance: Allowance, shifts: bool):
         self.graph = graph
+        self.shifts = shifts
         self.allowance = allowance
         self.options = options
         self.slice_bytes = options.slice_bytes
@@ -68,7 +71,7 @@ class _Chooser:
     @cached_property
     def overlapping(self) -> OverlappingPlans:
         """The plans whose tiles overlap."""
-        return OverlappingPlans(self.graph, self.options, self.is_big, self.allowed, self.work)
+        return OverlappingPlans(self.graph, self.options, self.is_big, self.allowed, self.work, self.shifts)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -145,7 +148,7 @@ class _Chooser:
             if isinstance(plan, Plan) and value in plan.vanished
         ]
         plans += self.overlapping.of(value, mappings)
-        plans.sort(key=lambda plan: plan.rank(self.slice_bytes))
+        plans.sort(key=self.order)
         allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
         if plans and not allowed:
             return refuse_dear()
@@ -160,6 +163,11 @@ class _Chooser:
             )
         refusals = [refusal for refusal in found.values() if isinstance(refusal, Refusal)]
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
+
+    def order(self, plan: Plan) -> tuple[int, int, float]:
+        """The order among the plans of a tensor: a stencil's tiles compute some elements twice, so must be faster."""
+        remaining, room, seconds = plan.rank(self.slice_bytes)
+        return remaining, room, seconds * (_SHIFTED_GAIN if plan.shifts else 1.0)
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before. The seeds of one region share its loops."""
@@ -209,6 +217,9 @@ class _Chooser:
                 continue
             if selected.add(found):
                 covered |= found.vanished
+        for plan in self.in_place():
+            if selected.add(plan):
+                covered |= plan.vanished
         known = [plan for plan in self.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
         choice.plans = join_plans(graph, list(selected.plans.values()), known, self.slice_bytes)
         self.widen(choice)
@@ -216,6 +227,17 @@ class _Chooser:
             for value in plan.vanished:
                 choice.refusals.pop(value, None)
         return choice
+
+    def in_place(self) -> Iterator[Plan]:
+        """Plans that write over what a loop carries, ahead of which they read: without, there are two of it."""
+        graph = self.graph
+        made = graph.overwritten.items() if graph.nested and self.shifts and not graph.tile else ()
+        for value, before in made:
+            if self.is_over(value) and graph.tensors[value].producer != OUTSIDE:
+                plans = self.overlapping.in_place(value, before, candidate_mappings(graph, value))
+                allowed = [plan for plan in plans if self.allowance.allows(graph.block, plan.added)]
+                if allowed:
+                    yield min(allowed, key=self.order)
 
     def is_made(self, value: int) -> bool:
         """Whether an op makes the tensor, and somebody reads it: a loop reads what it carries."""
@@ -296,9 +318,10 @@ class _Chooser:
         return None
 
 
-def choose(graph: Graph, options: Options, allowance: Allowance) -> Choice:
+def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = True) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
     Plans that cannot be built together with the first ones are left for the next round, when those are built.
+    shifts: as of `Choices`.
     """
-    return _Chooser(graph, options, allowance).choose()
+    return _Chooser(graph, options, allowance, shifts).choose()

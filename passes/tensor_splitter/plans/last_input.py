@@ -11,7 +11,7 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
 from ..graph import OUTSIDE, Graph
-from .plan import LoopPlan
+from .loop_plan import LoopPlan
 
 # XLA makes these where they are read, whenever that is.
 _EARLY = Trait.GENERATES | Trait.REARRANGES

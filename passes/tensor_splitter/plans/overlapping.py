@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.shifts import may_shift
 from exla_opt.options import Options
 
 from ..graph import Graph, Node
@@ -19,7 +20,10 @@ _MOST_DOUBLED = 6
 
 
 class OverlappingPlans:
-    """The plans of one block whose tiles overlap; each region is grown and planned once. is_big, allowed: of `grow`."""
+    """The plans of one block whose tiles overlap; each region is grown and planned once.
+
+    is_big, allowed, shifts: of `grow`.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,9 @@ class OverlappingPlans:
         is_big: Callable[[int], bool],
         allowed: Callable[[Node, Factor], bool],
         work: Mapping[int, float],
+        shifts: bool,
     ):
+        self.shifts = shifts
         self.graph = graph
         self.options = options
         self.is_big = is_big
@@ -36,7 +42,7 @@ class OverlappingPlans:
         self.work = work
         self.regions: dict[tuple[int, DimMapping], Region] = {}
         self.plans: dict[int, Plan | None] = {}  # by the id of a region that `regions` keeps
-        self.exist = any(node.rule.overlaps for node in graph.nodes)
+        self.exist = any(node.rule.overlaps or (shifts and may_shift(node.name)) for node in graph.nodes)
 
     def of(self, value: int, mappings: Sequence[DimMapping]) -> list[Plan]:
         """The plans that cut `value` along some of its mappings, or in steps of several elements of them."""
@@ -49,6 +55,11 @@ class OverlappingPlans:
             for mapping, plan in found
             if plan is not None and value in plan.vanished
         ]
+
+    def in_place(self, value: int, before: int, mappings: Sequence[DimMapping]) -> list[Plan]:
+        """The plans that write a tensor over the one before it, and read that ahead."""
+        plans = [self.plan_of(self.region_of(value, mapping)) for mapping in mappings] if self.exist else []
+        return [plan for plan in plans if plan is not None and any(before in loop.windows for loop in plan.loops)]
 
     def coarser(self, value: int, mapping: DimMapping) -> Iterator[DimMapping]:
         """The mapping and, while a region that overlaps so reaches more ops, steps of twice as many elements.
@@ -70,7 +81,7 @@ class OverlappingPlans:
         """The region that overlaps; those that it holds and that lead to the same one share it."""
         key = (value, mapping)
         if key not in self.regions:
-            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True)
+            region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True, shifts=self.shifts)
             self.regions[key] = region
             mutual = not is_seam(self.graph, value, self.is_big, ())
             for other, its in region.mappings.items() if mutual else ():

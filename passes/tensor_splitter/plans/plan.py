@@ -5,8 +5,8 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import log2
 
 from exla_opt.memory.machine import Machine
@@ -16,10 +16,19 @@ from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, Graph, TiledOp
-from ..regions.extents import Extents, find_extents, refuse_extents
+from ..regions.extents import (
+    Extents,
+    Reads,
+    find_extents,
+    find_periods,
+    find_reads,
+    find_seams,
+    refuse_extents,
+)
 from ..regions.loops import Loops, Refusal
-from ..regions.overwrite import Overwritten, find_overwritten
+from ..regions.overwrite import find_overwritten
 from ..regions.region import Output, Region, Stage
+from ..regions.windows import Windows, find_windows
 from .body import (
     MOST_SLICES_ALIVE,
     Body,
@@ -32,37 +41,12 @@ from .body import (
     longest_tile,
     work_of,
 )
-from .runs import TileRun, cut_runs, find_borders
+from .loop_plan import LoopPlan, overlapping_loop
+from .runs import cut_runs, find_borders
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times what it did.
 _MOST_REPEATED = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPlan:
-    """One stage of a region as code: its runs in order.
-
-    overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
-    scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
-    extents: how much longer than its own part the tiles of an op are.
-    """
-
-    stage: Stage
-    runs: tuple[TileRun, ...]
-    overwritten: Overwritten
-    scratch: int = 0
-    extents: Extents = field(default_factory=dict)
-
-    @property
-    def trips(self) -> int:
-        """Tiles in all."""
-        return sum(run.trips for run in self.runs)
-
-    @property
-    def tile(self) -> int:
-        """The length of the longest tile."""
-        return max(run.tile for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +56,8 @@ class Plan:
     seed, mapping: the tensor that it was asked for, and how that is cut.
     copies: the tiled ops that the loops only repeat: the originals stay for whoever else reads them.
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region that
-    stay unsplit, although they are no results and larger than what exists anyway. peak: predicted bytes alive in the
+    stay unsplit, although they are no results, or do not take the place of what they could, and larger than what exists
+    anyway. peak: predicted bytes alive in the
     worst loop, outputs included. seconds: predicted time, for comparison only. too_big: how many times the split size
     one index takes. added: seconds of arithmetic that the loops do beyond that of the ops that they replace.
     """
@@ -93,6 +78,11 @@ class Plan:
     def cuts_loops(self) -> bool:
         """Whether loops of the program run in its tiles."""
         return any(loop.scratch for loop in self.loops)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether its tiles overlap for the sake of slices, pads or joins."""
+        return any(loop.shifts for loop in self.loops)
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
         """The order among plans, best first: what stays unsplit, then memory by powers of two, then time."""
@@ -158,14 +148,30 @@ def make_plan(
     extents = [find_extents(graph, region, loops.producers, stage) for stage in stages]
     if refused := next((why for own in extents if (why := refuse_extents(graph, region, own))), None):
         return refused
+    periods = find_periods(graph, region)
+    if isinstance(periods, Refusal):
+        return periods
+    reads: list[Reads] = []
+    for stage, own in zip(stages, extents, strict=True):
+        found = find_reads(graph, region, loops.producers, stage, own, periods) if region.reaches() else {}
+        if isinstance(found, Refusal):
+            return found
+        reads.append(found)
     bodies = [
         body_of(graph, region, loops.producers, stage, own, machine) for stage, own in zip(stages, extents, strict=True)
     ]
     for body in bodies:  # before anything is asked that takes a look at all of it
         if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
             return _refuse_repeated(graph, repeated)
-    per_index = [max(bytes_per_index(body), 1) for body in bodies]
-    borders = [find_borders(region, stage.nodes) for stage in stages]
+    windows = [
+        find_windows(graph, region.tiled, stages, stage, read) if region.reaches() else {}
+        for stage, read in zip(stages, reads, strict=True)
+    ]
+    per_index = [
+        max(bytes_per_index(body), _carried_per_index(graph, own), 1) for body, own in zip(bodies, windows, strict=True)
+    ]
+    find = find_seams if region.reaches() else find_borders
+    borders = [find(region, stage) for stage in stages]
     longest = [
         max(longest_tile(body, slice_bytes, slice_bytes // most), _least_tile(own))
         for body, most, own in zip(bodies, per_index, extents, strict=True)
@@ -174,17 +180,17 @@ def make_plan(
         1,
         *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
     )
+    for seams, read in zip(borders, reads, strict=True):
+        ends = [(mapping.low, mapping.low + mapping.length) for (_, mapping), each in read.items() if each.period]
+        if any(low > seams[0] or high < seams[-1] for low, high in ends):
+            return Refusal(Reason("EX307", "its slices are shifted around the ends of a part"))
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
     planned = [
-        # With longer tiles, a tile would read what the one before has overwritten.
-        LoopPlan(
-            stage,
-            cut_runs(own, most),
-            {} if longer else find_overwritten(graph, region.tiled, stages, stage),
-            extents=longer,
-        )
-        for stage, own, most, longer in zip(stages, borders, longest, extents, strict=True)
+        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
+        if not region.reaches()
+        else overlapping_loop(graph, region, stages, stage, cut_runs(own, most), longer, periods, read, ahead)
+        for stage, own, most, longer, read, ahead in zip(stages, borders, longest, extents, reads, windows, strict=True)
     ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
@@ -209,6 +215,7 @@ def make_plan(
     peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
     anyway = min(_exists_anyway(graph), MOST_SLICES_ALIVE * slice_bytes)
     stays = [graph.tensors[value].type.bytes for value in _stays_unsplit(graph, region, outputs, is_big)]
+    stays += [graph.tensors[value].type.bytes for value in _not_overwritten(graph, planned)]
     remaining = sum(size for size in stays if size > anyway)
     done = sum(
         run.trips * body_work(body, run.tile) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
@@ -227,6 +234,23 @@ def make_plan(
         too_big,
         done - sum(work_of(graph, machine, replaced, any_shape=True).values()),
     )
+
+
+def _carried_per_index(graph: Graph, windows: Windows) -> int:
+    """The most that one index takes of what a loop carries of tensors that it reads ahead."""
+    sizes = (graph.tensors[value].type.bytes // window.mapping.length for value, window in windows.items())
+    return max(sizes, default=0)
+
+
+def _not_overwritten(graph: Graph, loops: Sequence[LoopPlan]) -> set[int]:
+    """The results that could take the place of what they are made from, and do not: there are two at a time."""
+    written = {
+        value: (output.node, output.result) in loop.overwritten
+        for loop in loops
+        for output in loop.stage.outputs
+        if (value := graph.nodes[output.node].results[output.result]) in graph.overwritten
+    }
+    return {value for value, in_place in written.items() if not in_place}
 
 
 def _least_tile(extents: Extents) -> int:

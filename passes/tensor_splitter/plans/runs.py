@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..regions.region import Region
+from ..regions.region import Region, Stage
 
 # A loop counts its trips in i32, as XLA does best.
 _MOST_TRIPS = 2**31 - 1
@@ -51,11 +50,11 @@ def cut_runs(borders: list[int], longest: int) -> tuple[TileRun, ...]:
     return tuple(runs)
 
 
-def find_borders(region: Region, nodes: Sequence[int]) -> list[int]:
+def find_borders(region: Region, stage: Stage) -> list[int]:
     """The region indices at which some tensor begins or ends; between two of them all ops look alike."""
     low, high = region.low, region.high
     borders = {low, high}
-    for position in nodes:
+    for position in stage.nodes:
         tiled = region.tiled[position]
         for mapping in (*tiled.operands, *tiled.results):
             if mapping is not None:

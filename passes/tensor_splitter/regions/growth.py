@@ -9,6 +9,7 @@ from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.block_flow import ControlFactor
 from exla_opt.ops.control_factors import ControlRule
 from exla_opt.ops.rules import DimMapping, Factor
+from exla_opt.ops.shifts import lay_shift, may_shift
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
@@ -28,6 +29,8 @@ from .behind_barriers import add_behind_barriers
 from .between import add_between
 from .region import Region
 
+_SLICE = "stablehlo.slice"
+
 
 class _Growth:
     """The search for one region: a work list of tensors, each op decided once."""
@@ -40,7 +43,9 @@ class _Growth:
         allowed: Callable[[Node, Factor], bool],
         hopeless: Container[tuple[int, DimMapping]],
         overlaps: bool,
+        shifts: bool,
     ):
+        self.shifts = shifts
         self.graph = graph
         self.region = region
         self.follow = follow
@@ -48,6 +53,7 @@ class _Growth:
         self.hopeless = hopeless
         self.overlaps = overlaps
         self.queue = [region.seed]
+        self.seen: dict[int, DimMapping] = {}  # how shifts read, and are read
 
     def run(self) -> None:
         while self.queue:
@@ -72,7 +78,9 @@ class _Growth:
             return True
         if TILE_MARK in node.op.attributes or node.position == self.graph.terminator:
             return False
-        if updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
+        # What is made of other elements of what a loop carries is read ahead (`windows.py`).
+        ahead = self.shifts and (Trait.POINTWISE in node.traits or may_shift(node.name))
+        if not ahead and updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates what the loop carries")
             self.region.blocked.setdefault(node.position, reason)
             return False
@@ -89,6 +97,9 @@ class _Growth:
 
     def take(self, node: Node, tiled: TiledOp) -> None:
         self.region.tiled[node.position] = tiled
+        if may_shift(node.name) and tiled.factor.reaches:
+            pairs = zip(node.operands, tiled.operands, strict=True)
+            self.seen.update((value, mapping) for value, mapping in pairs if mapping is not None)
         for value, mapping in zip((*node.operands, *node.results), (*tiled.operands, *tiled.results), strict=True):
             if mapping is not None and value not in self.region.mappings and self.follow(value):
                 self.region.mappings[value] = mapping
@@ -169,6 +180,8 @@ class _Growth:
                 self.take(node, more)
 
     def choose(self, node: Node) -> TiledOp | None:
+        if self.shifts and (shifted := self.checked(node, self.shifted(node))):
+            return shifted
         mappings = self.region.mappings
         for index, value in enumerate(node.results):
             if value in mappings:
@@ -181,6 +194,39 @@ class _Growth:
             if tiled := self.checked(node, tiled):
                 return tiled
         return None
+
+    def shifted(self, node: Node) -> TiledOp | None:
+        """An op that moves parts along the dimension that is cut, laid as what it reads and makes lies already."""
+        if not may_shift(node.name):
+            return None
+        result = self.laid(node.results[0])
+        self.lay_moved(node, result)
+        factor = lay_shift(node.op, [self.laid(value) for value in node.operands], result)
+        return None if factor is None else TiledOp(node.position, factor, 1, 0, factor.operands, factor.results)
+
+    def lay_moved(self, node: Node, result: DimMapping | None) -> None:
+        """Lay the slices that an op moves once more, as the two of a roll: where they lie the tensor says they are of.
+
+        Where nothing is known of it yet it begins with the result, as tensors of about one length do.
+        """
+        for value in node.operands:
+            before = self.graph.tensors[value].producer
+            if before == OUTSIDE or before in self.region.tiled or self.graph.nodes[before].name != _SLICE:
+                continue
+            sliced = self.graph.nodes[before]
+            [source] = sliced.operands
+            if self.laid(source) is None and self.laid(value) is None and result is not None and result.inner == 1:
+                size = self.graph.tensors[source].type.shape[result.dim]
+                self.seen[source] = replace(result, length=size)
+            if self.laid(source) is not None:
+                self.visit(sliced)
+
+    def laid(self, value: int) -> DimMapping | None:
+        """How a tensor is cut, be it too small to be followed or from outside, as far as is known."""
+        tensor = self.graph.tensors[value]
+        if value not in self.region.mappings and tensor.producer in self.region.tiled:
+            return self.region.tiled[tensor.producer].results[tensor.result_index]
+        return self.region.mappings.get(value) or self.seen.get(value)
 
     def checked(self, node: Node, tiled: TiledOp | None) -> TiledOp | None:
         """The tiled op, unless one of its results is already cut in another way."""
@@ -214,14 +260,16 @@ def grow(
     allowed: Callable[[Node, Factor], bool],
     hopeless: Container[tuple[int, DimMapping]] = (),
     overlaps: bool = False,
+    shifts: bool = False,
 ) -> Region:
     """The region of `seed` cut along `mapping`: everything that the factor reaches through tensors to `follow`.
 
     allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once. overlaps:
     whether the region goes on where an op reads more of an operand than its part, which is then made in longer tiles.
+    shifts: whether slices, pads and joins along what is cut are such ops.
     """
     region = Region(seed, {seed: mapping})
-    growth = _Growth(graph, region, follow, allowed, hopeless, overlaps)
+    growth = _Growth(graph, region, follow, allowed, hopeless, overlaps, shifts)
     growth.run()
     growth.hold_small()
     if region.tiled and region.joined is None:

@@ -1,0 +1,134 @@
+"""A gather or scatter of one window at a place that is known becomes a slice, or an update of one.
+
+    gather(x, [1, 2])            ->   slice(x, 1:, 2:)
+    scatter(x, [1, 2], u)        ->   dynamic_update_slice(x, u, 1, 2)
+    scatter(x, [1, 2], u, add)   ->   dynamic_update_slice(x, slice(x, 1:, 2:) + u, 1, 2)
+
+`x.at[1:-1].set(u)` and its gradient are written so. Which elements are read and written can then be seen, and slices of
+them followed.
+
+What is legal: the window lies inside of the operand, so neither a gather's clamp nor the dropping of a scatter's update
+comes into it; a scatter writes or combines each element once, by one op of its operands.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ir.walk import inside_out, terminator
+from exla_opt.ops.index_numbers import GATHER, SCATTER, IndexNumbers, indices_of, numbers_of
+
+# More components no index has.
+_MOST_NUMBERS = 16
+
+
+def read_constant_windows(module: ir.Module) -> bool:
+    """Rewrite the gathers and scatters of one window at a known place; returns whether there was one.
+
+    What was replaced stays, unused, for the caller to clean up.
+    """
+    changed = False
+    for op in inside_out(module, GATHER, SCATTER):
+        numbers = numbers_of(op)
+        starts = _starts(op, numbers)
+        if starts is None or len(op.results) != 1 or has_discardable_attributes(op):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            made = _read(op, numbers, starts) if op.name == GATHER else _written(op, numbers, starts)
+        if made is not None:
+            op.results[0].replace_all_uses_with(made)
+            changed = True
+    return changed
+
+
+def _starts(op: ir.Operation, numbers: IndexNumbers) -> list[int] | None:
+    """Where the one window begins; None if there are more, or it is not known, or not all of it inside."""
+    indices = indices_of(op)
+    if numbers.batching or prod(build.shape_of(indices)) != len(numbers.named):
+        return None
+    found, shape = _integers(indices), build.shape_of(op.operands[0])
+    if found is None or 0 in shape:
+        return None
+    starts = [0] * len(shape)
+    for dim, number in zip(numbers.named, found, strict=True):
+        starts[dim] = number
+    inside = (
+        0 <= start <= size - length for start, size, length in zip(starts, shape, _window(op, numbers), strict=True)
+    )
+    return starts if all(inside) else None
+
+
+def _integers(value: ir.Value) -> list[int] | None:
+    """The integers of a small tensor in order, where these are known."""
+    size = prod(build.shape_of(value))
+    if not 0 < size <= _MOST_NUMBERS:
+        return None
+    number, op = splat_value(value), defining_op(value)
+    if isinstance(number, int):
+        found: list[int] | None = [number] * size
+    elif op is None:
+        found = None
+    elif op.name == "stablehlo.constant" and isinstance(op.attributes["value"], ir.DenseIntElementsAttr):
+        numbers = ir.DenseIntElementsAttr(op.attributes["value"])
+        found = [int(numbers[place]) for place in range(size)]
+    elif op.name == "stablehlo.reshape":
+        found = _integers(op.operands[0])
+    elif op.name == "stablehlo.concatenate" and len(build.shape_of(value)) == 1:
+        parts = [_integers(part) for part in op.operands]
+        found = None if None in parts else [number for part in parts for number in part or ()]
+    else:
+        found = None
+    return found
+
+
+def _window(op: ir.Operation, numbers: IndexNumbers) -> list[int]:
+    """The size of the window in the operand."""
+    if op.name == GATHER:
+        return integers(op, "slice_sizes", [])
+    sizes = iter([build.shape_of(op.operands[2])[dim] for dim in numbers.windows])
+    return [1 if dim in numbers.single else next(sizes) for dim in range(len(build.shape_of(op.operands[0])))]
+
+
+def _read(op: ir.Operation, numbers: IndexNumbers, starts: list[int]) -> ir.Value:
+    """The slice that a gather is. Beside the window's own dimensions its result has those of the index, of size 1."""
+    part = _part(op.operands[0], starts, _window(op, numbers))
+    return part if part.type == op.results[0].type else stablehlo.reshape(op.results[0].type, part)
+
+
+def _part(value: ir.Value, starts: list[int], sizes: list[int]) -> ir.Value:
+    limits = [start + size for start, size in zip(starts, sizes, strict=True)]
+    return stablehlo.slice(value, starts, limits, [1] * len(starts))
+
+
+def _written(op: ir.Operation, numbers: IndexNumbers, starts: list[int]) -> ir.Value | None:
+    """The operand of a scatter with its window updated; None where that is more than one op of both."""
+    operand, update = op.operands[0], op.operands[2]
+    window = build.with_shape(build.tensor_of(operand), _window(op, numbers))
+    block = op.regions[0].blocks[0]
+    old, new = block.arguments
+    returned = terminator(block).operands[0]
+    combined = defining_op(returned)
+    if returned != new and (
+        combined is None
+        or combined.block != block
+        or set(combined.operands) - {old, new}
+        or len(combined.operands) != 2
+    ):
+        return None
+    if update.type != window:
+        update = stablehlo.reshape(window, update)
+    if returned != new:
+        assert combined is not None
+        values = {old: _part(operand, starts, list(window.shape)), new: update}
+        made = combined.clone(ip=ir.InsertionPoint.current).operation
+        for index, value in enumerate(combined.operands):
+            made.operands[index] = values[value]
+        made.results[0].set_type(window)
+        update = made.results[0]
+    return stablehlo.dynamic_update_slice(operand, update, [build.scalar_i32(start) for start in starts])
