@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.shifts import is_turned, may_shift
 from exla_opt.ops.tiling import goes_round, may_reach
+from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from ..graph import Graph, Node, TiledOp
@@ -89,7 +90,7 @@ def find_periods(graph: Graph, region: Region) -> Periods | Refusal:
 def _asks_where(node: Node, tiled: TiledOp, period: int) -> bool:
     """Whether an op asks where it stands in more than one round."""
     [made] = tiled.results if may_shift(node.name) and tiled.factor.reaches else (None,)
-    if made is None or node.name == "stablehlo.slice" or made.length <= period:
+    if made is None or Trait.CUTS in node.traits or made.length <= period:
         return False
     return not is_turned(node.op, made.dim, period)
 

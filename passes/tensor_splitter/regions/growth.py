@@ -29,8 +29,6 @@ from .behind_barriers import add_behind_barriers
 from .between import add_between
 from .region import Region
 
-_SLICE = "stablehlo.slice"
-
 
 class _Growth:
     """The search for one region: a work list of tensors, each op decided once."""
@@ -211,9 +209,11 @@ class _Growth:
         """
         for value in node.operands:
             before = self.graph.tensors[value].producer
-            if before == OUTSIDE or before in self.region.tiled or self.graph.nodes[before].name != _SLICE:
+            if before == OUTSIDE or before in self.region.tiled:
                 continue
             sliced = self.graph.nodes[before]
+            if Trait.CUTS not in sliced.traits or not may_shift(sliced.name):
+                continue
             [source] = sliced.operands
             if self.laid(source) is None and self.laid(value) is None and result is not None and result.inner == 1:
                 size = self.graph.tensors[source].type.shape[result.dim]
