@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_larger_timeline, read_timeline
 from exla_opt.options import Options
+from exla_opt.passes.recompute import driver
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.runtime.memory import measure_memory
@@ -152,6 +155,25 @@ def test_a_second_run_changes_nothing() -> None:
     text = str(module)
     assert run_pipeline(module, ("recompute", "normalise"), Options(memory_limit=limit)).remarks == ()
     assert str(module) == text
+
+
+def test_the_model_is_asked_once_about_each_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What does not reach the limit is taken back: what was known of the module before is still true.
+    calls: Counter[str] = Counter()
+    for name in ("read_schedule", "build_plan"):
+        monkeypatch.setattr(driver, name, counted(calls, name, getattr(driver, name)))
+    before, module, remarks = rewritten(layers(), 0.1)
+    assert remarks and calls["build_plan"] > 1
+    assert calls["read_schedule"] == 2 * (1 + calls["build_plan"])  # a CPU has two compiles
+    assert_equal_results(before, module)
+
+
+def counted(calls: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        calls[name] += 1
+        return function(*arguments)
+
+    return call
 
 
 @pytest.mark.parametrize("part", [0.8, 0.5, 0.2])
