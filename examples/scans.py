@@ -242,6 +242,7 @@ def ctc(batch: int, steps: int, words: int, length: int) -> Program:
 PROGRAMS: dict[str, Callable[[str], Program]] = {
     "gpt_scan": lambda size: gpt(_GPT[size]),
     "gpt_unrolled": lambda size: gpt(_GPT[size], scanned=False),
+    "gpt_unrolled_long": lambda size: gpt(_LONG[size], scanned=False),
     "gpt_unrolled_bf16": lambda size: gpt(_GPT[size], scanned=False, dtype=jnp.bfloat16),
     "gpt_scan_dropout": lambda size: gpt(_GPT[size], dropout=True),
     "gpt_scan_bf16": lambda size: gpt(_GPT[size], dtype=jnp.bfloat16),

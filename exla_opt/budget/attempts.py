@@ -100,6 +100,12 @@ class Search:
         self.ratio = 1.0
         self.refusal = ""
 
+    @property
+    def room(self) -> int:
+        """The bytes that the limit leaves beside arguments and results."""
+        unsplit = self.attempts[0].predicted
+        return self.limit - unsplit.peak + unsplit.temp
+
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
         module = copy_of(self.module)

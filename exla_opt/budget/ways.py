@@ -10,6 +10,7 @@ choose from, and more of them fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from exla_opt.memory.peak import Memory
@@ -20,7 +21,9 @@ _SMALLEST_SLICE = 2**16
 # Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between.
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 1 / 2, 1 / 8, 1 / 32)
 # What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
-_PARTS = (16, 64, 1024)
+_PARTS = (16, 64, 1024, 256, 4096)
+# With a threshold of at most such a part of what the limit leaves, what stays unsplit finds room as a rule.
+_OF_ROOM = 16
 # How often the slices for a GPU are halved at most.
 _HALVINGS = 12
 
@@ -36,6 +39,23 @@ def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
         pairs = _falling(min(unsplit.temp, 2 * largest), options.machine.slices[1])
     over = [(threshold, size) for threshold, size in dict.fromkeys(pairs) if threshold < largest]
     return [replace(options, size_threshold=threshold, split_size=size) for threshold, size in over]
+
+
+def is_coarse(way: Options) -> bool:
+    """Whether tensors larger than a slice stay unsplit."""
+    return way.size_threshold > way.slice_bytes
+
+
+def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options]:
+    """Up to `most` coarse ways first, those with which most should find room in the first places; then the others.
+
+    They take least time: small tensors chain the large ones of a network together, in regions of many loops. room: the
+    bytes that the limit leaves for temporary tensors.
+    """
+    coarse = sorted(filter(is_coarse, sizes), key=lambda way: way.size_threshold)
+    small = [way for way in coarse if way.size_threshold * _OF_ROOM <= room]
+    first = [*small[::-1], *coarse[len(small) :]][:most]
+    return first + [way for way in sizes if way not in first]
 
 
 def _cached(temp: int, cached: int) -> list[tuple[int, int]]:

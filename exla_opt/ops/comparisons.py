@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import walk
 
 from .reducers import selects
@@ -19,12 +21,15 @@ MOST_STEPS = 32
 def asks(op: ir.Operation) -> bool:
     """Whether an op may ask for equality, judged by the op and what stands near it: not knowing what is recomputed.
 
-    Equal or not equal of floats, but not if one is itself, that is, a number; order with a picked value; a comparison,
-    a sign or a step of a value that one op has joined with a picked one.
+    Equal or not equal of floats, but not if one is itself, that is, a number, or infinity, which no rounding makes of a
+    number that is not; order with a picked value; a comparison, a sign or a step of a value that one op has joined with
+    a picked one.
     """
     traits = traits_of(op.name)
     if Trait.COMPARES in traits and len(op.operands) > 1:
         if op.operands[0] == op.operands[1] or not _is_float(op.operands[0]):
+            return False
+        if any(splat_value(operand) in (inf, -inf) for operand in op.operands):
             return False
         return direction_of(op) in EQUALITY or any(map(_is_picked, op.operands)) or any(map(_is_joined, op.operands))
     if Trait.POINTWISE not in traits or len(op.regions):

@@ -106,12 +106,11 @@ def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int |
     """A sum of exp(x - old) as one of exp(x - new), where new is not smaller, and finite.
 
     dims: for each dimension of old and new, that of the sum; None for one of size 1. Where there was no number yet,
-    old is minus infinity, or a guard's zero, and the sum is zero.
+    old is minus infinity, or a guard's zero, and the sum is zero: a guard's zero may be larger than new by any number.
     """
     kind = element_type(total)
-    raw = stablehlo.exponential(stablehlo.subtract(build.convert(old, kind), build.convert(new, kind)))
-    one = build.splat(raw.type, 1)
-    factor = stablehlo.select(build.compare(raw, one, "LE", "FLOAT"), raw, build.zeros(raw.type))
+    raised = stablehlo.subtract(build.convert(old, kind), build.convert(new, kind))
+    factor = stablehlo.exponential(stablehlo.minimum(raised, build.zeros(raised.type)))
     return stablehlo.multiply(total, laid_along(factor, dims, total))
 
 

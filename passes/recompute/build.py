@@ -168,12 +168,16 @@ def _rewire(
     problem: Problem,
     types: Types,
 ) -> None:
-    """Let what runs behind the peak read the copies; what is a part of kernels on both sides gets a second one."""
+    """Let what runs behind the peak read the copies; what is a part of kernels on both sides gets a second one.
+
+    What is read there from memory gets none, unless it is a view of what has a copy.
+    """
     schedule = problem.schedule
+    stays = problem.stays - {schedule.number[value] for value in copies if value in schedule.number}
     for index, op in enumerate(ops):
         if not late[index] or not any(operand in copies for operand in read_by(op, types)):
             continue
-        if early[index] and any(value in copies or schedule.number.get(value) in problem.stays for value in op.results):
+        if early[index] and any(value in copies or schedule.number.get(value) in stays for value in op.results):
             continue
         if not early[index]:
             redirect(op, copies)

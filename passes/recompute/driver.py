@@ -20,7 +20,7 @@ from exla_opt.sizes import format_size
 
 from .build import build_plan
 from .choose import choose_plan, find_problem
-from .kernels import Schedule, read_schedule
+from .kernels import Schedule, place_schedule, read_schedule
 from .segments import Problem, Segment
 
 _PASS = "recompute"
@@ -71,32 +71,38 @@ def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tu
     least, best, said = int(_WORTHWHILE * before.temp), None, []
     for _ in range(_MOST_TRIES):
         types = Types()
-        block = main_function(module).regions[0].blocks[0]
+        block = _block(module)
         problem = find_problem(now, block, types, options)
         plan = choose_plan(problem, options, aim) if problem is not None else None
         if problem is None or plan is None or not plan.segments or plan.peak > _WORTHWHILE * max(now.alive):
             break
-        original = copy_of(module)
+        original, placed = copy_of(module), place_schedule(now, block)
         try:
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
             _restore(module, original)
-            now = _read(module, options)
+            now = placed.of(_block(module))
             break
         made = _read(module, options)
         if made.memory.temp <= min(room, least):
             return made, _remarks(built, problem, types)
         if made.memory.temp <= least:
-            least, best, said = made.memory.temp, copy_of(module), _remarks(built, problem, types)
+            least, said = made.memory.temp, _remarks(built, problem, types)
+            best = copy_of(module), place_schedule(made, _block(module))
         _restore(module, original)
-        now = _read(module, options)
+        now = placed.of(_block(module))
         if plan.peak > aim or made.memory.temp <= room:
             break
         aim = int(aim * min(room / made.memory.temp, _CLOSER))
     if best is None:
         return now, []
-    _restore(module, best)
-    return _read(module, options), said
+    _restore(module, best[0])
+    return best[1].of(_block(module)), said
+
+
+def _block(module: ir.Module) -> ir.Block:
+    block: ir.Block = main_function(module).regions[0].blocks[0]
+    return block
 
 
 def _restore(module: ir.Module, other: ir.Module) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
@@ -126,6 +126,42 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Sch
     sizes = run.block.sizes
     given = {number[value]: value for value in block.arguments if value in number}
     return Schedule(tuple(kernels), alive, sizes, number, values, written, given, producer, readers, used, held, memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A schedule that names the tensors of IR by their places in the block, for a copy of it.
+
+    number: of the tensor at each place, None where it has none. values, arguments: places, by number.
+    """
+
+    schedule: Schedule
+    number: tuple[int | None, ...]
+    values: dict[int, int]
+    arguments: dict[int, int]
+
+    def of(self, block: ir.Block) -> Schedule:
+        """The schedule of a block with the same ops."""
+        tensors = _tensors_of(block)
+        number = {value: known for value, known in zip(tensors, self.number, strict=True) if known is not None}
+        values = {known: tensors[place] for known, place in self.values.items()}
+        given = {known: tensors[place] for known, place in self.arguments.items()}
+        written = frozenset(values.values())
+        return replace(self.schedule, number=number, values=values, arguments=given, written=written)
+
+
+def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
+    """The schedule of a block for copies of it: reading one anew takes as long as all else together."""
+    tensors = _tensors_of(block)
+    places = {value: place for place, value in enumerate(tensors)}
+    values = {known: places[value] for known, value in schedule.values.items()}
+    given = {known: places[value] for known, value in schedule.arguments.items()}
+    return Placed(schedule, tuple(map(schedule.number.get, tensors)), values, given)
+
+
+def _tensors_of(block: ir.Block) -> list[ir.Value]:
+    """The arguments of a block and the results of its ops, in order."""
+    return [*block.arguments, *(value for view in block.operations for value in view.operation.results)]
 
 
 def may_repeat(op: ir.Operation) -> bool:

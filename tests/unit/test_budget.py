@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
+from exla_opt.budget import fit as fit_of_budget
 from exla_opt.budget.attempts import Search
 from exla_opt.budget.bound import lower_bound
 from exla_opt.budget.choose import fastest, front, steps
 from exla_opt.budget.fit import Fit, fit
-from exla_opt.budget.ways import ways
+from exla_opt.budget.ways import coarse_first, is_coarse, ways
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.memory.machine import CPU, GPU, Machine
@@ -56,6 +57,15 @@ def layers(x: Any, w: Any) -> Any:
     return jax.grad(loss)(w)
 
 
+def attention_layers(x: Any, y: Any) -> Any:
+    def loss(x: Any) -> Any:
+        for _ in range(4):
+            x = x + attention(x, y, y)
+        return (x**2).mean()
+
+    return jax.grad(loss)(x)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] = {
     "attention": (attention, (f32(2048, 64), f32(2048, 64), f32(2048, 64))),
     "attention_gradient": (attention_gradient, (f32(1024, 32), f32(1024, 32), f32(1024, 32))),
@@ -63,10 +73,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]]
     "two_kernels": (two_kernels, (f32(2000, 3), f32(1500, 3))),
     "layers": (layers, (f32(20000, 64), f32(64, 64))),
 }
+# With tensors large enough for ways in which others stay unsplit.
+LARGE = {"attention_layers": (attention_layers, (f32(3072, 32), f32(3072, 32)))}
 
 
 def module_of(name: str) -> ir.Module:
-    function, arguments = PROGRAMS[name]
+    function, arguments = (PROGRAMS | LARGE)[name]
     text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
     return parse_module(name, text.encode(), new_context()).module
 
@@ -170,3 +182,29 @@ def test_no_way_leaves_all_tensors_unsplit(machine: Machine) -> None:
     """A network of many tensors has far more temporary memory than the largest of them."""
     for found in ways(Memory(1, 1, 0, 20 * 10**9), 10**8, replace(Options(), machine=machine)):
         assert found.size_threshold < 10**8
+
+
+def test_coarse_ways_come_first_as_they_find_room() -> None:
+    sizes = ways(Memory(1, 1, 0, 32 * 10**10), 10**11, Options())
+    first = coarse_first(sizes, 4 * 10**9, 3)
+    assert [way.size_threshold for way in first[:4]] == [78125000, 312500000, 1250000000, sizes[0].size_threshold]
+    assert sorted(map(repr, first)) == sorted(map(repr, sizes))
+    assert not is_coarse(first[3]) and all(map(is_coarse, first[:3]))
+
+
+def test_a_large_module_is_split_coarsely_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_of_budget, "_OPS_OF_ALL", 1)
+    tried: list[Options] = []
+    module = module_of("attention_layers")
+    found = fit(module, DEFAULT_PASSES, Options(), 35 * 10**6, tried=lambda options, peak: tried.append(options))
+    split = [options for options in tried if options.split_size is not None]
+    assert found.fits and split and all(map(is_coarse, split))
+
+
+@pytest.mark.parametrize(("limit", "is_tried"), [(100 * 10**6, True), (35 * 10**6, False)])
+def test_no_recomputing_is_tried_alone_where_a_tensor_is_over_the_limit(limit: int, is_tried: bool) -> None:
+    tried: list[Options] = []
+    module = module_of("attention_layers")
+    fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda options, peak: tried.append(options))
+    alone = [options for options in tried if options.split_size is None and options.memory_limit is not None]
+    assert bool(alone) == is_tried

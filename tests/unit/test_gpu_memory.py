@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
+from jaxlib.mlir import ir
 
+from exla_opt.ir.context import new_context
+from exla_opt.memory.gpu.priority_fusion import PriorityFusion
+from exla_opt.memory.machine import GPU
+from exla_opt.memory.peak import predict
 from tests.predictions import h200_temp
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 _ADD = "applies stablehlo.add across dimensions"
 PROGRAMS = {
@@ -255,3 +266,43 @@ def test_what_is_behind_a_barrier_waits_for_all_that_goes_in() -> None:
     for name, kind in (("A", "256x2048xf32"), ("X", "2048x256xf32"), ("H", "2048x2048xf32")):
         text = re.sub(rf"\b{name}\b", f"tensor<{kind}>", text)
     assert h200_temp(text) == pytest.approx(69_210_368, rel=0.05)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_constant_of_many_readers_is_asked_about_those_that_changed(refused: bool) -> None:
+    kind = "tensor<64x64xf32>"
+    dot = f"contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}"
+
+    def lines_for(length: int) -> int:
+        lines = [f"func.func @main(%v0: {kind}) -> {kind} {{", f"%c = stablehlo.constant dense<3.0> : {kind}"]
+        for k in range(length):
+            lines.append(f"%s{k} = stablehlo.sine %v{k} : {kind}")
+            lines.append(f"%w{k} = stablehlo.add %s{k}, %c : {kind}")
+            lines.append(f"%v{k + 1} = stablehlo.dot_general %w{k}, %w{k}, {dot}")
+        last = f"%y = stablehlo.dot_general %v{length}, %{'c' if refused else f'v{length}'}, {dot}"
+        with new_context():
+            module = ir.Module.parse("\n".join([*lines, last, f"return %y : {kind}", "}"]))
+            return executed_lines(PriorityFusion.gain, lambda: predict(module, GPU))
+
+    assert lines_for(200) < 5 * lines_for(50)
+
+
+def executed_lines(function: Callable[..., Any], work: Callable[[], Any]) -> int:
+    """How many lines of a function run, all its calls together, while something is done."""
+    found = 0
+
+    def inside(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        nonlocal found
+        found += event == "line"
+        return inside
+
+    def outside(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        return inside if frame.f_code is function.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(outside)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return found

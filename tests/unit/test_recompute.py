@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_larger_timeline, read_timeline
 from exla_opt.options import Options
+from exla_opt.passes.recompute import driver
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.runtime.memory import measure_memory
@@ -30,8 +33,11 @@ def context() -> Iterator[ir.Context]:
         yield made
 
 
-def layers(activation: str = "stablehlo.tanh %x{k} : {t}", rows: int = ROWS) -> str:
-    """A stack of layers with one weight and its gradient by the input: all activations are alive at the peak."""
+def layers(activation: str = "stablehlo.tanh %x{k} : {t}", rows: int = ROWS, late: str = "%h{k}") -> str:
+    """A stack of layers with one weight and its gradient by the input: all activations are alive at the peak.
+
+    late: what of a layer its gradient reads.
+    """
     t, w = f"tensor<{rows}x{WIDTH}xf32>", f"tensor<{WIDTH}x{WIDTH}xf32>"
     lines = [f"func.func @main(%w: {w}, %h0: {t}) -> {t} {{"]
     for k in range(1, LAYERS + 1):
@@ -39,7 +45,7 @@ def layers(activation: str = "stablehlo.tanh %x{k} : {t}", rows: int = ROWS) -> 
         lines.append(f"%h{k} = {activation.format(k=k, t=t)}")
     last = f"%h{LAYERS}"
     for k in range(LAYERS, 0, -1):
-        lines.append(f"%d{k} = stablehlo.multiply {last}, %h{k} : {t}")
+        lines.append(f"%d{k} = stablehlo.multiply {last}, {late.format(k=k)} : {t}")
         lines.append(f"%g{k} = stablehlo.dot_general %d{k}, %w, contracting_dims = [1] x [1] : ({t}, {w}) -> {t}")
         last = f"%g{k}"
     return "\n".join([*lines, f"return {last} : {t}", "}"])
@@ -117,12 +123,57 @@ def test_what_is_asked_about_stays() -> None:
     assert_equal_results(before, module)
 
 
+def test_what_is_asked_whether_it_is_infinite_is_recomputed() -> None:
+    # As the loops of a softmax over its keys ask of the largest score so far: no rounding makes infinity of it.
+    truth = f"tensor<{ROWS}x{WIDTH}xi1>"
+    asked = "stablehlo.constant dense<0xFF800000> : {t}\n"
+    asked += f"%n{{k}} = stablehlo.compare EQ, %x{{k}}, %i{{k}} : ({{t}}, {{t}}) -> {truth}\n"
+    asked += f"%h{{k}} = stablehlo.select %n{{k}}, %i{{k}}, %x{{k}} : {truth}, {{t}}"
+    text = re.sub(r"%h(\d+) = (stablehlo.constant)", r"%i\1 = \2", layers(asked))
+    before, module, remarks = rewritten(text, 0.6)
+    assert remarks
+    assert predict(module).temp < 0.7 * predict(before).temp
+    assert_equal_results(before, module)
+
+
+def test_a_view_of_what_is_recomputed_reads_the_copy() -> None:
+    # The view is a part of kernels on both sides of the peak, and of the tensor that the dot writes.
+    wide = f"tensor<1x{ROWS}x{WIDTH}xf32>"
+    turned = f"stablehlo.reshape %x{{k}} : ({{t}}) -> {wide}\n%t{{k}} = stablehlo.tanh %v{{k}} : {wide}\n"
+    turned += f"%h{{k}} = stablehlo.reshape %t{{k}} : ({wide}) -> {{t}}\n"
+    turned += f"%n{{k}} = stablehlo.negate %v{{k}} : {wide}\n%m{{k}} = stablehlo.reshape %n{{k}} : ({wide}) -> {{t}}"
+    text = re.sub(r"%h(\d+) = (stablehlo.reshape %x)", r"%v\1 = \2", layers(turned, late="%m{k}"))
+    before, module, remarks = rewritten(text, 0.6)
+    assert remarks
+    assert predict(module).temp < 0.7 * predict(before).temp
+    assert_equal_results(before, module)
+
+
 def test_a_second_run_changes_nothing() -> None:
     _, module, _ = rewritten(layers(), 0.6)
     limit = predict(module).peak
     text = str(module)
     assert run_pipeline(module, ("recompute", "normalise"), Options(memory_limit=limit)).remarks == ()
     assert str(module) == text
+
+
+def test_the_model_is_asked_once_about_each_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What does not reach the limit is taken back: what was known of the module before is still true.
+    calls: Counter[str] = Counter()
+    for name in ("read_schedule", "build_plan"):
+        monkeypatch.setattr(driver, name, counted(calls, name, getattr(driver, name)))
+    before, module, remarks = rewritten(layers(), 0.1)
+    assert remarks and calls["build_plan"] > 1
+    assert calls["read_schedule"] == 2 * (1 + calls["build_plan"])  # a CPU has two compiles
+    assert_equal_results(before, module)
+
+
+def counted(calls: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        calls[name] += 1
+        return function(*arguments)
+
+    return call
 
 
 @pytest.mark.parametrize("part", [0.8, 0.5, 0.2])

@@ -16,7 +16,7 @@ from exla_opt.runtime.compare import default_tolerance
 from tests.execute import assert_equal_results
 
 # Written another way, or of other sizes only.
-LIKE_ANOTHER = {"gpt_unrolled", "gpt_scan_long"}
+LIKE_ANOTHER = {"gpt_unrolled", "gpt_unrolled_long", "gpt_scan_long"}
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - LIKE_ANOTHER))

@@ -190,6 +190,7 @@ class Joins:
                 ways=made.ways + other.ways,
                 across=made.across | other.across,
                 time=-1.0,
+                traffic={},
             )
         return made
 

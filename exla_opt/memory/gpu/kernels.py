@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from math import isqrt, prod
+from typing import Any
 
 from exla_opt.ops.traits import Trait
 
@@ -46,8 +47,7 @@ _CYCLES = {
 _USUAL_CYCLES = 3
 # Those of what puts tensors together; more where the threads of a warp may read more than one of them.
 _JOINED, _CROSSED, _WARP = 6, 400, 32
-_CORES, _THREADS = 132, 128
-_COLUMNS, _LONGEST_COLUMN = 64, 4096
+_CORES, _THREADS, _COLUMNS, _LONGEST_COLUMN = 132, 128, 64, 4096
 # A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
 _SECTOR = 64
 # Bytes a second that one block of threads reads.
@@ -70,7 +70,8 @@ class Kernel:
     row: the elements of each row that the kernel has in registers, 0 if it has none. by_rows: whether it could have.
     straight: the tensors that it reads element by element on all ways, rows or not.
     hero: of the reduce by which the kernel goes through elements, those side by side and the lengths. is_unary: whether
-    all its ops are of one operand.
+    all its ops are of one operand. time, traffic: the seconds of the kernel and of reading each tensor, once they are
+    known; those of a tensor are the same in a kernel that reads more, and has as many threads.
     """
 
     flops: float
@@ -92,6 +93,7 @@ class Kernel:
     hero: Shape = ()
     is_unary: bool = False
     time: float = -1.0
+    traffic: dict[int, float] = field(default_factory=dict)
 
     def use(self, value: int) -> float:
         """How often an element of the tensor is read."""
@@ -195,8 +197,8 @@ class Kernels:
             reader.ends_in_reduce or producer.ends_in_reduce,
             0,
             reader.by_rows and producer.by_rows,
-            {key: dict(each) for key, each in reader.reads.items() if key != value},
-            {key: each for key, each in reader.code.items() if key != value},
+            _without(reader.reads, value),
+            _without(reader.code, value),
             reader.turned - {value},
             reader.across - {value},
             reader.ways + producer.ways,
@@ -204,10 +206,12 @@ class Kernels:
             read_straight(reader, producer, value),
             reader.hero or (producer.hero if producer.ends_in_reduce else ()),
             reader.is_unary and producer.is_unary,
+            traffic=_without(reader.traffic, value),
         )
         is_slow = reader.ends_in_reduce and producer.ends_in_reduce
         for other, own in producer.reads.items():
-            found = made.reads.setdefault(other, {})
+            made.reads[other] = found = dict(made.reads.get(other, ()))
+            made.traffic.pop(other, None)
             for way, often in own.items():
                 if way == STRAIGHT:
                     found.update(ways)
@@ -225,7 +229,9 @@ class Kernels:
     def normalising(self, kernel: Kernel, row: int) -> Kernel:
         """The kernel with its rows of so many elements in registers: it reads each tensor once."""
         reads = {value: {1: min(sum(ways.values()), 1.0)} for value, ways in kernel.reads.items()}
-        return replace(kernel, reads=reads, ways=1, splits=0, reduces=False, ends_in_reduce=False, row=row, time=-1.0)
+        return replace(
+            kernel, reads=reads, ways=1, splits=0, reduces=False, ends_in_reduce=False, row=row, time=-1.0, traffic={}
+        )
 
     def seconds(self, kernel: Kernel) -> float:
         """The time of a kernel, without its start."""
@@ -240,17 +246,30 @@ class Kernels:
         bandwidth = self.bandwidth
         memory = kernel.written / bandwidth
         most = -(-kernel.threads // _THREADS) * _BLOCK_BANDWIDTH  # what so few blocks can read
-        elements = self.elements
-        for value, ways in kernel.reads.items():
-            size = self.block.sizes[value]
-            total = size * sum(ways.values())
-            first = min(size, total)
-            faster = next((speed for limit, speed in _CACHES if first < limit), 1.0)
-            waste = 1.0
-            if value in kernel.across and elements[value]:
-                waste = _SECTOR / max(size / elements[value], 1)
-            memory += first * waste / min(bandwidth, most) + (total - first) / min(bandwidth * faster, most)
+        traffic = kernel.traffic
+        for value in kernel.reads:
+            if value not in traffic:
+                traffic[value] = self.read_once(kernel, value, most)
+            memory += traffic[value]
         return compute + memory - _OVERLAP * min(compute, memory)
+
+    def read_once(self, kernel: Kernel, value: int, most: float) -> float:
+        """The seconds in which a kernel reads a tensor. most: the bytes that its blocks can read in one."""
+        size, bandwidth = self.block.sizes[value], self.bandwidth
+        total = size * sum(kernel.reads[value].values())
+        first = min(size, total)
+        faster = next((speed for limit, speed in _CACHES if first < limit), 1.0)
+        waste = 1.0
+        if value in kernel.across and self.elements[value]:
+            waste = _SECTOR / max(size / self.elements[value], 1)
+        return first * waste / min(bandwidth, most) + (total - first) / min(bandwidth * faster, most)
+
+
+def _without(known: dict[int, Any], value: int) -> dict[int, Any]:
+    """A copy of what is known of tensors that leaves out one of them."""
+    made = known.copy()
+    made.pop(value, None)
+    return made
 
 
 def is_own_kernel(length: int, together: int) -> bool:

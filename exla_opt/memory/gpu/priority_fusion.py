@@ -11,6 +11,7 @@ The rules are those of XLA's PriorityFusion and of the cost model that it asks, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -22,8 +23,35 @@ from ..machine import Machine
 from .diamonds import Diamonds
 from .kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 
+# Savings are added up as whole numbers of which so many are a second: a sum of those is the same in any order.
+_UNITS = 2**70
 # A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
+
+
+@dataclass(slots=True)
+class _Savings:
+    """What fusing a producer saves in each of its readers, kept from one question to the next.
+
+    A constant has thousands of readers, of which each fusion changes a few. kernel: the producer's, for which this is
+    true. own, total: by reader, in `_UNITS`, and the sum. refused: the readers that cannot have the producer in their
+    kernel. asked: those that can, and of which the saving is not known yet.
+    """
+
+    kernel: Kernel
+    own: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+    refused: dict[int, None] = field(default_factory=dict)
+    asked: dict[int, None] = field(default_factory=dict)
+
+    def forget(self, reader: int) -> None:
+        self.total -= self.own.pop(reader, 0)
+        self.refused.pop(reader, None)
+        self.asked.pop(reader, None)
+
+    def add(self, reader: int, seconds: float) -> None:
+        self.own[reader] = round(seconds * _UNITS)
+        self.total += self.own[reader]
 
 
 class PriorityFusion:
@@ -53,7 +81,8 @@ class PriorityFusion:
                 if value in producer:
                     self.readers[producer[value]][position] = None
         self.versions = [0] * len(self.ops)
-        self.savings: dict[tuple[int, int], tuple[Kernel, Kernel, float | None]] = {}
+        self.savings: list[_Savings | None] = [None] * len(self.ops)
+        self.changed_readers: list[dict[int, None]] = [{} for _ in self.ops]
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
 
     def find_used(self) -> list[bool]:
@@ -154,6 +183,7 @@ class PriorityFusion:
                 if source is not None:
                     self.readers[source].pop(position, None)
                     self.readers[source][reader] = None
+                    self.changed_readers[source].update({position: None, reader: None})
                     changed[source] = None
             changed[reader] = None
         self.readers[position] = {}
@@ -169,20 +199,26 @@ class PriorityFusion:
         [value] = self.ops[position].results
         if value in self.kept:
             return -1.0
-        saved = LAUNCH + self.costs.seconds(kernel)
-        for reader in self.readers[position]:
+        saved, changed = self.savings[position], self.changed_readers[position]
+        if saved is None or saved.kernel is not kernel:
+            saved = self.savings[position] = _Savings(kernel)
+            changed = self.readers[position]
+        self.changed_readers[position] = {}
+        for reader in changed:
+            saved.forget(reader)
             into = self.kernels[reader]
-            assert into is not None
-            known = self.savings.get((position, reader))
-            if known is None or known[0] is not kernel or known[1] is not into:
-                own = None
-                if self.can_fuse(position, kernel, reader, into, value):
-                    own = self.costs.seconds(into) - self.costs.seconds(self.costs.merged(kernel, into, value))
-                known = self.savings[position, reader] = (kernel, into, own)
-            if known[2] is None:
-                return -1.0
-            saved += known[2]
-        return inf if self.ops[position].name == "reshape" else saved  # what costs nothing goes first
+            if into is not None and reader in self.readers[position]:
+                (saved.asked if self.can_fuse(position, kernel, reader, into, value) else saved.refused)[reader] = None
+        if saved.refused:
+            return -1.0
+        for reader in saved.asked:
+            if (into := self.kernels[reader]) is not None:
+                own = self.costs.seconds(into) - self.costs.seconds(self.costs.merged(kernel, into, value))
+                saved.add(reader, own)
+        saved.asked = {}
+        if self.ops[position].name == "reshape":
+            return inf  # what costs nothing goes first
+        return LAUNCH + self.costs.seconds(kernel) + saved.total / _UNITS
 
     def can_fuse(self, position: int, kernel: Kernel, reader: int, into: Kernel, value: int) -> bool:
         op = self.ops[reader]

@@ -7,7 +7,6 @@
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<4xf32>, %[[K:[^:]*]]: tensor<65536x4xf32>, %[[V:[^:]*]]: tensor<65536x4xf32>
 // CHECK-DAG: %[[TILE:.*]] = stablehlo.constant dense<1024> : tensor<i32>
 // CHECK-DAG: %[[TRIPS:.*]] = stablehlo.constant dense<64> : tensor<i32>
-// CHECK-DAG: %[[ONE:.*]] = stablehlo.constant dense<1.000000e+00> : tensor<f32>
 // CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<4xf32>
 // CHECK-DAG: %[[ZERO_F:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-DAG: %[[LOWEST:.*]] = stablehlo.constant dense<0xFF800000> : tensor<f32>
@@ -27,9 +26,8 @@
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SHIFTED]] : tensor<1024xf32>
 // CHECK: %[[PART:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
 // CHECK: %[[FALL:.*]] = stablehlo.subtract %[[OLD]], %[[NEW]] : tensor<f32>
-// CHECK: %[[RAW:.*]] = stablehlo.exponential %[[FALL]] : tensor<f32>
-// CHECK: %[[FITS:.*]] = stablehlo.compare LE, %[[RAW]], %[[ONE]], FLOAT
-// CHECK: %[[FACTOR:.*]] = stablehlo.select %[[FITS]], %[[RAW]], %[[ZERO_F]]
+// CHECK: %[[FALLEN:.*]] = stablehlo.minimum %[[FALL]], %[[ZERO_F]] : tensor<f32>
+// CHECK: %[[FACTOR:.*]] = stablehlo.exponential %[[FALLEN]] : tensor<f32>
 // CHECK: %[[BROUGHT:.*]] = stablehlo.multiply %[[SUM]], %[[FACTOR]] : tensor<f32>
 // CHECK: %[[TOTAL:.*]] = stablehlo.add %[[BROUGHT]], %[[PART]] : tensor<f32>
 // CHECK: %[[V_TILE:.*]] = stablehlo.dynamic_slice %[[V]], %[[START]], %[[ZERO]], sizes = [1024, 4] : {{.*}} -> tensor<1024x4xf32>
