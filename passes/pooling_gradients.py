@@ -38,6 +38,7 @@ NAME = "pooling-gradients"
 # Chosen on 14 windows of 2 to 64 elements, 0.02 to 1.6 MB each; see docs/passes/pooling-gradients.md for others.
 _MOST_ELEMENTS = 64
 _MOST_IN_STRIDES = 9
+_TYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8")
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -66,6 +67,9 @@ def _windows(op: ir.Operation) -> list[Window]:
 def _is_legal(op: ir.Operation, reassociate: bool) -> bool:
     """Whether it adds up what every window chooses, from zero, in any order."""
     select, scatter = (region.blocks[0] for region in op.regions)
+    shapes = [build.shape_of(value) for value in op.operands[:2]]
+    if not shapes[0] or any(0 in shape for shape in shapes) or str(element_type(op.operands[1])) not in _TYPES:
+        return False
     windows = _windows(op)
     disjoint = all(window.stride >= window.size for window in windows)
     return (

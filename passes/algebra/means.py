@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isclose, prod
+from math import isclose, prod, sqrt
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -161,16 +161,20 @@ def before_any(old: ir.Value, new: ir.Value, elements: ir.Value) -> ir.Value:
     return stablehlo.select(none, new, old)
 
 
-def moved(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int | None], squares: ir.Value) -> ir.Value:
+def moved(
+    total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int | None], count: ir.Value, weight: float
+) -> ir.Value:
     """A sum of (x - old)^2 as one of (x - new)^2, where old is the mean of the x.
 
-    squares: what the sum is if every square is 1, 0-d. dims: for each dimension of old and new, that of the sum; None
-    for one of size 1.
+    count: of the elements that were summed, 0-d. weight: what a square of 1 adds for each. dims: for each dimension of
+    old and new, that of the sum; None for one of size 1.
     """
     kind = element_type(total)
     old, new = build.convert(old, kind), build.convert(new, kind)
     same = build.compare(old, new, "EQ", "FLOAT")  # both may be infinite
     apart = stablehlo.select(same, build.zeros(new.type), stablehlo.subtract(old, new))
-    square = stablehlo.multiply(apart, apart)
-    more = stablehlo.multiply(square, build.broadcast(build.convert(squares, kind), build.shape_of(square)))
+    # First scaled: the square alone may be infinite, or 0.
+    scaled = stablehlo.multiply(apart, build.splat(apart.type, sqrt(abs(weight))))
+    square = stablehlo.multiply(scaled, scaled if weight > 0 else stablehlo.negate(scaled))
+    more = stablehlo.multiply(square, build.broadcast(build.convert(count, kind), build.shape_of(square)))
     return stablehlo.add(total, laid_along(more, dims, total))

@@ -6,9 +6,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.types import element_type, float_bits
 
 # XLA:CPU finds the extreme of up to 32 elements in the loop that computes them, and of more with a slower kernel.
 _LONGEST, _SHORTEST = 32, 8
+# Bits of the floats of which it is known how integers compare alike.
+WIDTHS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 
 
 def block_length(length: int) -> int:
@@ -41,3 +44,60 @@ def slices_at(value: ir.Value, places: ir.Value, width: int) -> ir.Value:
         index_vector_dim=len(rows) + 1,
     )
     return stablehlo.gather(value, places, numbers, ir.DenseI64ArrayAttr.get([1] * len(rows) + [width]))
+
+
+def least(kind: ir.RankedTensorType) -> ir.Value:
+    """The first of all elements in the order of top_k: of floats, all bits set."""
+    element = kind.element_type
+    scalar = ir.RankedTensorType.get([], element)
+    if isinstance(element, ir.IntegerType):
+        return end_of(kind, largest=False)
+    bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(WIDTHS[str(element)]))
+    return stablehlo.bitcast_convert(scalar, build.splat(bits, -1))
+
+
+def in_order(value: ir.Value) -> ir.Value:
+    """Floats as integers that compare as top_k compares them; integers as they are."""
+    if not float_bits(element_type(value)):
+        return value
+    integers = ir.IntegerType.get_signless(WIDTHS[str(element_type(value))])
+    return _flipped(stablehlo.bitcast_convert(ir.RankedTensorType.get(build.shape_of(value), integers), value))
+
+
+def as_before(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """What `in_order` made integers of."""
+    if not float_bits(kind):
+        return value
+    return stablehlo.bitcast_convert(ir.RankedTensorType.get(build.shape_of(value), kind), _flipped(value))
+
+
+def _flipped(bits: ir.Value) -> ir.Value:
+    """Negative numbers with all bits but the sign turned: the bits of floats fall where the floats rise."""
+    kind = build.tensor_of(bits)
+    ones = build.splat(kind, 2 ** (ir.IntegerType(kind.element_type).width - 1) - 1)
+    return stablehlo.select(build.less_than(bits, build.zeros(kind)), stablehlo.xor(bits, ones), bits)
+
+
+def extreme(blocks: ir.Value, *, largest: bool) -> ir.Value:
+    """The largest or the smallest integer along the last dimension.
+
+    Of integers alone: XLA:CPU's maximum of floats along a dimension loses what is not a number at some sizes.
+    """
+    kind = build.tensor_of(blocks)
+    *shape, _ = kind.shape
+    scalar = build.with_shape(kind, [])
+    made = stablehlo.ReduceOp(
+        [build.with_shape(kind, shape)], [blocks], [end_of(kind, largest=not largest)], [len(shape)]
+    )
+    with ir.InsertionPoint(made.body.blocks.append(scalar, scalar)) as inside:
+        choose = stablehlo.maximum if largest else stablehlo.minimum
+        stablehlo.return_([choose(*inside.block.arguments)])
+    result: ir.Value = made.operation.results[0]
+    return result
+
+
+def end_of(kind: ir.RankedTensorType, *, largest: bool) -> ir.Value:
+    """The largest or the smallest integer of the type of a tensor, 0-d."""
+    element = ir.IntegerType(kind.element_type)
+    low = 0 if element.is_unsigned else -(2 ** (element.width - 1))
+    return build.splat(build.with_shape(kind, []), low + 2**element.width - 1 if largest else low)

@@ -1,7 +1,7 @@
 """argmin and argmax of rows: those of the first block that has the smallest, or the largest, element.
 
 An element before that block is not as small, or the block before would be the first; so what is read in the place of a
-short last block may begin before it. What is not a number counts as smallest and as largest, as in minimum and maximum.
+short last block may begin before it. What is not a number counts as smallest and as largest.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from exla_opt.memory.peak import predict
 from exla_opt.ops.comparisons import direction_of
 from exla_opt.ops.reducers import body_of, is_identity
 
-from .blocks import block_length, in_blocks, slices_at
+from .blocks import WIDTHS, as_before, block_length, end_of, extreme, in_blocks, in_order, slices_at
 
 # Elements of a row: of the lengths 256 to 1,000,000 on which blocks were chosen, all take 0.1 to 0.35 of the time.
 _LEAST_ROW = 256
+_MOST_PLACES = 2**31
 # What the extremes of all blocks may add to the peak; rows that were never written would add much more.
 _MOST_MEMORY = 1.05
 _MONOIDS = {"LT": "minimum", "GT": "maximum"}
@@ -50,14 +51,17 @@ def _is_legal(op: ir.Operation) -> bool:
     """Whether the op finds the extreme of long rows, and which of their elements it is, from the first on."""
     if len(op.operands) != 4 or has_discardable_attributes(op):
         return False
-    last = len(build.shape_of(op.operands[0])) - 1
+    shape = build.shape_of(op.operands[0])
+    last, kinds = len(shape) - 1, [element_type(value) for value in op.operands[:2]]
+    if 0 in shape or (float_bits(kinds[0]) and str(kinds[0]) not in WIDTHS) or str(kinds[1]) not in ("i32", "i64"):
+        return False
     counted = defining_op(op.operands[1], "stablehlo.iota")
     if integers(op, "dimensions", []) != [last] or counted is None or integer(counted, "iota_dimension", -1) != last:
         return False
     direction = _direction(body_of(op))
     return (
         direction is not None
-        and build.shape_of(op.operands[0])[last] >= _LEAST_ROW
+        and _LEAST_ROW <= shape[last] < _MOST_PLACES
         and is_identity(_MONOIDS[direction], op.operands[2])
         and splat_value(op.operands[3]) == 0
     )
@@ -94,17 +98,19 @@ def _operands(value: ir.Value, name: str) -> list[ir.Value]:
 
 def _comparison(value: ir.Value) -> tuple[str, ir.Value, ir.Value] | None:
     op = defining_op(value, "stablehlo.compare")
-    return None if op is None else (direction_of(op), op.operands[0], op.operands[1])
+    if op is None or "TOTALORDER" in str(op.attributes.get("compare_type", "")):
+        return None  # in which -0 is less than 0
+    return (direction_of(op), op.operands[0], op.operands[1])
 
 
 def _write(op: ir.Operation) -> list[ir.Value]:
     """The extreme of every row and its place."""
-    operand, counted, worst, _ = op.operands
+    operand, counted, *_ = op.operands
     *rows, length = build.shape_of(operand)
     width = block_length(length)
     direction = _direction(body_of(op))
     assert direction is not None
-    extremes = _extremes(in_blocks(operand, worst), worst, direction)
+    extremes = _extremes(operand, direction)
     kind = build.with_shape(build.tensor_of(counted), build.shape_of(extremes))
     _, first = _found(op, extremes, stablehlo.iota(kind, len(rows)))
     begin = stablehlo.multiply(first, build.splat(first.type, width))
@@ -118,17 +124,18 @@ def _write(op: ir.Operation) -> list[ir.Value]:
     return _found(op, elements, stablehlo.add(spread, stablehlo.iota(kind, len(rows))))
 
 
-def _extremes(blocks: ir.Value, worst: ir.Value, direction: str) -> ir.Value:
-    """The extreme of every block."""
-    kind = build.tensor_of(blocks)
-    *shape, _ = kind.shape
-    scalar = build.with_shape(kind, [])
-    made = stablehlo.ReduceOp([build.with_shape(kind, shape)], [blocks], [worst], [len(shape)])
-    with ir.InsertionPoint(made.body.blocks.append(scalar, scalar)) as inside:
-        choose = stablehlo.minimum if direction == "LT" else stablehlo.maximum
-        stablehlo.return_([choose(*inside.block.arguments)])
-    result: ir.Value = made.operation.results[0]
-    return result
+def _extremes(operand: ir.Value, direction: str) -> ir.Value:
+    """The extreme of every block. Zeros of both signs are equal, and what is not a number is more than all others."""
+    kind, largest = build.tensor_of(operand), direction == "GT"
+    numbers = operand
+    if float_bits(kind.element_type):
+        zeros = build.zeros(kind)
+        plain = stablehlo.select(build.compare(operand, zeros, "EQ", "FLOAT"), zeros, operand)
+        numbers = in_order(plain)
+        most = build.broadcast(end_of(build.tensor_of(numbers), largest=largest), kind.shape)
+        numbers = stablehlo.select(build.compare(operand, operand, "NE", "FLOAT"), most, numbers)
+    blocks = in_blocks(numbers, end_of(build.tensor_of(numbers), largest=not largest))
+    return as_before(extreme(blocks, largest=largest), kind.element_type)
 
 
 def _found(op: ir.Operation, elements: ir.Value, places: ir.Value) -> list[ir.Value]:

@@ -32,10 +32,10 @@ def shifted(
     old, new = shifts[found.shift]
     if not running.shifts[found.shift].mean:
         return rescaled(total, old, new, found.dims)
-    cut, kind = tiled.operands[0], element_type(old)
+    cut = tiled.operands[0]
     assert cut is not None and place is not None
-    each = build.splat(ir.RankedTensorType.get([], kind), found.weight / (cut.length * cut.inner))
-    return means.moved(total, old, new, found.dims, stablehlo.multiply(build.convert(place, kind), each))
+    count = build.convert(place, element_type(old))
+    return means.moved(total, old, new, found.dims, count, found.weight / (cut.length * cut.inner))
 
 
 def shifts_of(

@@ -73,8 +73,14 @@ def test_the_same_bits_at_the_same_places(shape: str, count: int, dtype: str, ki
 
 @pytest.mark.parametrize(
     ("specs", "count", "machine"),
-    [("3x2560xf32", 5, GPU), ("3x2560xf32", 6, CPU), ("64x1000xf32", 1, CPU)],
-    ids=["another machine", "many are wanted", "short rows"],
+    [
+        ("3x2560xf32", 5, GPU),
+        ("3x2560xf32", 6, CPU),
+        ("64x1000xf32", 1, CPU),
+        ("0x4096xf32", 1, CPU),
+        ("3x2560xf32", 0, CPU),
+    ],
+    ids=["another machine", "many are wanted", "short rows", "no rows", "none are wanted"],
 )
 def test_others_stay(specs: str, count: int, machine: Machine) -> None:
     assert tops(rewrite(largest(specs, count), Options(machine=machine))) == 1

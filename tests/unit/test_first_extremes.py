@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
@@ -61,12 +62,14 @@ def test_the_same_places(name: str, shape: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_is_no_number_comes_first(name: str) -> None:
-    """As numpy has it. XLA itself takes any one of several such."""
-    after = rewrite(export(FUNCTIONS[name], "4x1000xf32"))
-    x = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float32)
-    x[0, 700], x[1, [40, 41, 900]], x[2, [999]], x[3, [0, 500]] = np.nan, np.nan, -np.nan, np.nan
-    [actual] = run_module(after, [x])
-    assert actual.tolist() == [700, 40, 999, 0]
+    """As numpy has it; here one in every row, for XLA takes any of several."""
+    for length in (1000, 1024, 4096):
+        before = export(FUNCTIONS[name], f"4x{length}xf32")
+        x = np.random.default_rng(0).standard_normal((4, length)).astype(np.float32)
+        x[0, 700], x[1, 71], x[2, 999], x[3, 0] = np.nan, np.nan, -np.nan, np.nan
+        for text in (before, rewrite(before)):
+            [actual] = run_module(text, [x])
+            assert actual.tolist() == [700, 71, 999, 0]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +78,11 @@ def test_what_is_no_number_comes_first(name: str) -> None:
         (FUNCTIONS["argmin"], "3x2560xf32", Options(machine=GPU)),
         (FUNCTIONS["argmin"], "3x200xf32", OPTIONS),
         (lambda x: jnp.argmin(x, 0), "2560x3xf32", OPTIONS),
+        (lambda x: jnp.argmin(x, 1), "0x2560xf32", OPTIONS),
+        (lambda x: lax.argmax(x, 1, np.int8), "3x2560xf32", OPTIONS),
         (lambda x: jnp.argmin(jnp.sin(x)[:, None] - jnp.cos(x), 1), "3000xf32", OPTIONS),
     ],
-    ids=["another machine", "short rows", "columns", "rows that are never written"],
+    ids=["another machine", "short rows", "columns", "no rows", "places that wrap", "rows that are never written"],
 )
 def test_others_stay(function: Callable[..., Tensor], specs: str, options: Options) -> None:
     assert GATHER not in rewrite(export(function, specs), options)

@@ -82,7 +82,18 @@ ONE_LOOP: dict[str, Function] = {
     "shared": shared,
     "batch": batch,
 }
+
+
+def multiplied_and_subtracted(x: Tensor, y: Tensor, centre: Function) -> tuple[Tensor, Tensor]:
+    """What one sum is multiplied with behind its loop, another one subtracts."""
+    values = scores(x, y)
+    middle = centre(values)
+    total = (values * middle).sum(1, keepdims=True) / LENGTH
+    return total, ((values - middle) ** 2 * total).sum(1)
+
+
 SEVERAL: dict[str, Function] = {
+    "multiplied and subtracted": lambda x, y: multiplied_and_subtracted(x, y, lambda s: s.mean(1, keepdims=True)),
     "another centre": lambda x, y: about(scores(x, y), scores(x, y).sum(1, keepdims=True) / (LENGTH - 1)),
     "the mean of others": lambda x, y: about(scores(x, y), jnp.sin(scores(x, y)).mean(1, keepdims=True)),
     "the mean of a half": lambda x, y: about(scores(x, y), scores(x, y)[:, : LENGTH // 2].mean(1, keepdims=True)),
@@ -115,6 +126,26 @@ def test_what_is_about_another_number_waits(name: str) -> None:
     rewritten = rewrite(text)
     assert loops(rewritten) > 1
     assert_equal_results(text, rewritten)
+
+
+def masked_softmax(x: Tensor, y: Tensor) -> Tensor:
+    """Of the last row all is masked: 0, where its sum is 0 as well."""
+    kept = jnp.arange(ROWS)[:, None] < ROWS - 1
+    powers = jnp.where(kept, jnp.exp(scores(x, y)), 0)
+    return jnp.where(kept, powers / powers.sum(1, keepdims=True), 0) @ y
+
+
+def multiplied_by_the_largest(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    values = scores(x, y)
+    highest = values.max(1, keepdims=True)
+    total = (values * highest).sum(1, keepdims=True) / LENGTH
+    return total, (jnp.exp(values - highest) * total).sum(1)
+
+
+@pytest.mark.parametrize("function", [masked_softmax, multiplied_by_the_largest])
+def test_what_is_left_out_or_read_in_two_ways_stays(function: Function) -> None:
+    text = export(function, *SPECS)
+    assert_equal_results(text, rewrite(text))
 
 
 @pytest.mark.parametrize("function", [*ONE_LOOP.values(), normalised])
@@ -180,6 +211,32 @@ def test_special_values_stand_where_they_stood() -> None:
     assert np.isnan(expected).any() and np.isinf(expected).any()
     comparison = compare(expected, actual)
     assert comparison.passed, comparison.problem
+
+
+@pytest.mark.parametrize(("scale", "weight"), [(1e22, 1e-21), (1e-18, 1e19), (1.0, 1e-3)])
+def test_squares_are_scaled_first(scale: float, weight: float) -> None:
+    text = export(
+        lambda x, y: (((x + y) - (x + y).mean(1, keepdims=True)) * weight) ** 2 @ jnp.ones(LENGTH),
+        f"{ROWS}x{LENGTH}xf32",
+        f"1x{LENGTH}xf32",
+    )
+    rows = np.random.default_rng(0).standard_normal((ROWS, LENGTH)) * scale
+    arrays = [rows.astype(np.float32), np.zeros((1, LENGTH), np.float32)]
+    [expected], [actual] = run_module(text, arrays), run_module(rewrite(text), arrays)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1.0, 1e-22])
+def test_what_a_norm_keeps_finite_stays_so(scale: float) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        values = x + y
+        return ((values / jnp.abs(values).max(1, keepdims=True)) ** 2).sum(1)
+
+    text = export(function, f"{ROWS}x{LENGTH}xf32", f"1x{LENGTH}xf32")
+    rows = np.random.default_rng(0).standard_normal((ROWS, LENGTH)) * scale
+    arrays = [rows.astype(np.float32), np.zeros((1, LENGTH), np.float32)]
+    [expected], [actual] = run_module(text, arrays), run_module(rewrite(text), arrays)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
 
 def test_batch_normalisation_takes_one_loop_for_each_layer_and_direction() -> None:

@@ -141,8 +141,19 @@ def test_padding_is_never_chosen(
         (scattered(scatter="maximum"), {}),
         (scattered("130x4xf32", "2x4xf32", "65, 1", "65, 1", "[[0, 0], [0, 0]]"), {}),
         (scattered("9x40xf32", "9x4xf32", "1, 10", "1, 10", "[[0, 0], [0, 0]]"), {}),
+        (scattered("0x4xf32", "0x4xf32", "1, 2", "1, 1", "[[0, 0], [0, 1]]"), {}),
+        (scattered("3x4xf32", "3x0xf32", "1, 5", "1, 1", "[[0, 0], [0, 0]]"), {}),
     ],
-    ids=["another machine", "no reassociation", "not from zero", "no sum", "a long window", "long strides"],
+    ids=[
+        "another machine",
+        "no reassociation",
+        "not from zero",
+        "no sum",
+        "a long window",
+        "long strides",
+        "nothing",
+        "no window",
+    ],
 )
 def test_others_stay(text: str, options: dict[str, Any]) -> None:
     assert OP in rewrite(text, **options)

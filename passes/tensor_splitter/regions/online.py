@@ -54,8 +54,8 @@ def _join(
         return None
     used = {each.shift for each in (*before.sums.values(), *sums.values())}
     ones = before.ones | (waited - used)
-    if any(value in used for each in sums.values() for value, _, _ in each.later):
-        return None
+    if used & ones or any(value in used for each in sums.values() for value, _, _ in each.later):
+        return None  # what is subtracted is no 1 in the loop
     return replace(
         first,
         nodes=tuple(sorted({*first.nodes, *second.nodes})),
@@ -168,14 +168,16 @@ def _sum(
     for factor, power in formula.powers.items():
         if factor.value in leaves:
             along = _along(factor.place, place)
-            if along is None or factor.role != "number":
-                return None
+            if along is None or factor.role != "number" or abs(power) != 1:
+                return None  # the squares of what was divided by a norm may be finite where its own are not
             shared.append((leaves[factor.value], power, along))
         elif factor.value in made:
             taken = None if found.shift is not None else _taken(graph, region, position, read, factor, shifts, made)
             if taken is None:
                 return None
             found = taken
+    if shared and any(factor.role != "number" for factor in formula.powers):
+        return None  # a sum of which all is masked is 0, and not 0 over what is 0 then
     return replace(found, later=tuple(shared))
 
 

@@ -4,9 +4,12 @@
 // The place of the smallest element of a row is that in the first block that has it. Rows of 2,003 elements have 63
 // blocks of 32, of which the last is filled up with what is never smallest, and read from where it still has 32.
 
-// CHECK: %[[FILLED:.*]] = stablehlo.pad %arg0, %{{.*}}, low = [0, 0], high = [0, 13], interior = [0, 0]
-// CHECK: %[[BLOCKS:.*]] = stablehlo.reshape %[[FILLED]] : (tensor<512x2016xf32>) -> tensor<512x63x32xf32>
-// CHECK: %[[LEAST:.*]] = stablehlo.reduce(%[[BLOCKS]] init: %{{.*}}) applies stablehlo.minimum across dimensions = [2]
+// CHECK: stablehlo.compare NE, %arg0, %arg0, FLOAT
+// CHECK: %[[NUMBERS:.*]] = stablehlo.select
+// CHECK: %[[FILLED:.*]] = stablehlo.pad %[[NUMBERS]], %{{.*}}, low = [0, 0], high = [0, 13], interior = [0, 0]
+// CHECK: %[[BLOCKS:.*]] = stablehlo.reshape %[[FILLED]] : (tensor<512x2016xi32>) -> tensor<512x63x32xi32>
+// CHECK: stablehlo.reduce(%[[BLOCKS]] init: %{{.*}}) applies stablehlo.minimum across dimensions = [2]
+// CHECK: %[[LEAST:.*]] = stablehlo.bitcast_convert %{{.*}} : (tensor<512x63xi32>) -> tensor<512x63xf32>
 // CHECK: %[[FIRST:.*]]:2 = stablehlo.reduce(%[[LEAST]] init: %{{.*}}), (%{{.*}} init: %{{.*}}) across dimensions = [1]
 // CHECK: %[[BEGIN:.*]] = stablehlo.multiply %[[FIRST]]#1
 // CHECK: %[[READ:.*]] = stablehlo.minimum %[[BEGIN]]
