@@ -29,7 +29,7 @@ from .nest import build_segments
 from .origin import remark
 from .prepare import prepare
 from .readers import Obstacle, obstacle, step_readers
-from .segments import Segments, choose_segments
+from .segments import WORTHWHILE, Segments, choose_segments
 from .shifts import are_shifted
 from .sink import sink_slices
 from .stacks import Stack, read_stack, updates
@@ -203,7 +203,8 @@ class _Rewriter:
         shifted = self.on_cpu and isinstance(plan, Plan) and are_shifted(step, plan, self.types)
         segments = None
         if after > self.threshold or shifted:
-            segments = choose_segments(step, found.wanted, after, self.threshold, self.indices, self.types)
+            most = after if shifted else WORTHWHILE * after  # shifted, the steps are faster in segments
+            segments = choose_segments(step, found.wanted, after, most, self.threshold, self.indices, self.types)
         if segments is not None:
             self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
             build_segments(step, segments, self.indices)

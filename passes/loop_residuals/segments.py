@@ -33,7 +33,7 @@ from .steps import Step
 # Fewer steps are not worth two more loops.
 _FEW = 16
 # What is stored must fall to this part: a step is run once more, or twice.
-_WORTHWHILE = 0.7
+WORTHWHILE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,12 @@ class Segments:
 
 
 def choose_segments(
-    step: Step, wanted: Sequence[Stack], after: int, threshold: int, indices: Indices, types: Types
+    step: Step, wanted: Sequence[Stack], after: int, most: float, threshold: int, indices: Indices, types: Types
 ) -> Segments | None:
-    """Segments for a loop whose stacks would take `after` bytes without; None where that is not legal or worthwhile."""
+    """Segments for a loop whose stacks would take `after` bytes without; None where that is not legal or worthwhile.
+
+    most: the bytes that segments may take to be worthwhile.
+    """
     trips = step.counting.trips
     if trips < _FEW:
         return None
@@ -68,7 +71,7 @@ def choose_segments(
     length, total = _length(trips, carried, sum(stack.bytes for stack in wanted))
     if total > threshold:
         length, total = _length(trips, carried, after)
-    if total > _WORTHWHILE * after:
+    if total > most:
         return None
     return Segments(loop, backwards, carries, tuple(wanted), length, total)
 
