@@ -1,4 +1,4 @@
-"""Rows as blocks of which the extreme elements are found first, and parts of rows that are read then."""
+"""Rows as blocks of which the extreme elements are found first."""
 
 from __future__ import annotations
 
@@ -29,21 +29,6 @@ def in_blocks(operand: ir.Value, fill: ir.Value) -> ir.Value:
         rank = len(rows) + 1
         operand = stablehlo.pad(operand, fill, [0] * rank, [0] * (rank - 1) + [-size % width], [0] * rank)
     return stablehlo.reshape(build.with_shape(kind, [*rows, -(-size // width), width]), operand)
-
-
-def slices_at(value: ir.Value, places: ir.Value, width: int) -> ir.Value:
-    """Some slices of every row: result[..., j, i] = value[..., places[..., j] + i]."""
-    *rows, _ = build.shape_of(value)
-    batch = list(range(len(rows)))
-    numbers = stablehlo.GatherDimensionNumbers.get(
-        offset_dims=[len(rows) + 1],
-        collapsed_slice_dims=[],
-        operand_batching_dims=batch,
-        start_indices_batching_dims=batch,
-        start_index_map=[len(rows)],
-        index_vector_dim=len(rows) + 1,
-    )
-    return stablehlo.gather(value, places, numbers, ir.DenseI64ArrayAttr.get([1] * len(rows) + [width]))
 
 
 def least(kind: ir.RankedTensorType) -> ir.Value:

@@ -13,7 +13,7 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import copy_of, restore
-from exla_opt.ir.types import element_type, float_bits
+from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.ir.walk import inside_out, operations_of
 from exla_opt.memory.machine import Machine
@@ -21,12 +21,14 @@ from exla_opt.memory.peak import predict
 from exla_opt.ops.comparisons import direction_of
 from exla_opt.ops.reducers import body_of, is_identity
 
-from .blocks import WIDTHS, as_before, block_length, end_of, extreme, in_blocks, in_order, slices_at
+from .blocks import WIDTHS, block_length, end_of, extreme, in_blocks, in_order
+from .picked import can_be_picked, picked, places_at
 
 # Elements of a row: of the lengths 256 to 1,000,000 on which blocks were chosen, all take 0.1 to 0.35 of the time.
 _LEAST_ROW = 256
 _MOST_PLACES = 2**31
-# What the extremes of all blocks may add to the peak; rows that were never written would add much more.
+# What the extremes of all blocks may add to the peak, besides two numbers a row; rows that were never written would add
+# much more.
 _MOST_MEMORY = 1.05
 _MONOIDS = {"LT": "minimum", "GT": "maximum"}
 
@@ -37,13 +39,15 @@ def rewrite_places(module: ir.Module, machine: Machine) -> None:
     if not found:
         return
     original = copy_of(module)
+    types = Types()
+    numbers = 2 * sum(types.of(result).bytes for op in found for result in op.results)
     for op in found:
         with op.location, ir.InsertionPoint(op):
             results = _write(op)
         for result, value in zip(op.results, results, strict=True):
             result.replace_all_uses_with(value)
     clean_up(module)
-    if predict(module, machine).peak > _MOST_MEMORY * predict(original, machine).peak:
+    if predict(module, machine).peak > _MOST_MEMORY * predict(original, machine).peak + numbers:
         restore(module, original)
 
 
@@ -64,6 +68,7 @@ def _is_legal(op: ir.Operation) -> bool:
         and _LEAST_ROW <= shape[last] < _MOST_PLACES
         and is_identity(_MONOIDS[direction], op.operands[2])
         and splat_value(op.operands[3]) == 0
+        and can_be_picked(op.operands[0])
     )
 
 
@@ -110,22 +115,18 @@ def _write(op: ir.Operation) -> list[ir.Value]:
     width = block_length(length)
     direction = _direction(body_of(op))
     assert direction is not None
-    extremes = _extremes(operand, direction)
-    kind = build.with_shape(build.tensor_of(counted), build.shape_of(extremes))
-    _, first = _found(op, extremes, stablehlo.iota(kind, len(rows)))
+    first = _first(_extremes(operand, direction), build.tensor_of(counted), largest=direction == "GT")
     begin = stablehlo.multiply(first, build.splat(first.type, width))
     # The last block may be short: what is read in its place begins before it.
     read = stablehlo.minimum(begin, build.splat(begin.type, length - width))
-    shape = [*rows, width]
     starts = stablehlo.reshape(build.with_shape(build.tensor_of(read), [*rows, 1]), read)
-    elements = stablehlo.reshape(build.with_shape(build.tensor_of(operand), shape), slices_at(operand, starts, width))
-    kind = build.with_shape(build.tensor_of(counted), shape)
-    spread = stablehlo.broadcast_in_dim(kind, read, ir.DenseI64ArrayAttr.get(list(range(len(rows)))))
-    return _found(op, elements, stablehlo.add(spread, stablehlo.iota(kind, len(rows))))
+    found = [picked(operand, starts, width), places_at(starts, width)]
+    shape = [*rows, width]
+    return _found(op, *(stablehlo.reshape(build.with_shape(build.tensor_of(each), shape), each) for each in found))
 
 
 def _extremes(operand: ir.Value, direction: str) -> ir.Value:
-    """The extreme of every block. Zeros of both signs are equal, and what is not a number is more than all others."""
+    """The extreme of every block, as an integer: zeros of both signs are equal, what is no number is beyond all."""
     kind, largest = build.tensor_of(operand), direction == "GT"
     numbers = operand
     if float_bits(kind.element_type):
@@ -135,7 +136,30 @@ def _extremes(operand: ir.Value, direction: str) -> ir.Value:
         most = build.broadcast(end_of(build.tensor_of(numbers), largest=largest), kind.shape)
         numbers = stablehlo.select(build.compare(operand, operand, "NE", "FLOAT"), most, numbers)
     blocks = in_blocks(numbers, end_of(build.tensor_of(numbers), largest=not largest))
-    return as_before(extreme(blocks, largest=largest), kind.element_type)
+    return extreme(blocks, largest=largest)
+
+
+def _first(numbers: ir.Value, places: ir.RankedTensorType, *, largest: bool) -> ir.Value:
+    """The place of the first of the extreme integers in every row, in a type of integers like `places`.
+
+    XLA:CPU makes the numbers where it compares them: nothing else may read them.
+    """
+    kind = build.tensor_of(numbers)
+    *rows, _ = kind.shape
+    counted = stablehlo.iota(build.with_shape(places, kind.shape), len(rows))
+    scalars = [build.with_shape(kind, []), build.with_shape(places, [])]
+    ends = [end_of(kind, largest=not largest), build.zeros(scalars[1])]
+    results = [build.with_shape(each, rows) for each in (kind, places)]
+    made = stablehlo.ReduceOp(results, [numbers, counted], ends, [len(rows)])
+    with ir.InsertionPoint(made.body.blocks.append(*scalars, *scalars)) as inside:
+        number, place, other, next_place = inside.block.arguments
+        how = "UNSIGNED" if ir.IntegerType(kind.element_type).is_unsigned else "SIGNED"
+        beyond = build.compare(number, other, "GT" if largest else "LT", how)
+        before = stablehlo.and_(build.equal(number, other), build.less_than(place, next_place))
+        earlier = stablehlo.or_(beyond, before)
+        stablehlo.return_([stablehlo.select(beyond, number, other), stablehlo.select(earlier, place, next_place)])
+    result: ir.Value = made.operation.results[1]
+    return result
 
 
 def _found(op: ir.Operation, elements: ir.Value, places: ir.Value) -> list[ir.Value]:

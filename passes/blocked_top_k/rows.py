@@ -12,7 +12,8 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
 
-from .blocks import WIDTHS, as_before, block_length, extreme, in_blocks, in_order, least, slices_at
+from .blocks import WIDTHS, as_before, block_length, extreme, in_blocks, in_order, least
+from .picked import picked
 
 # Elements of a row for each that is wanted: chosen on rows of 1,000 to 4,000,000, where from 500 on it takes 0.1 to 0.8
 # of the time, and 0.8 to 1.1 below.
@@ -56,7 +57,7 @@ def _write(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
     begins = stablehlo.multiply(_rising(best), widths)
     # The last block may be short: what is read in its place begins before it.
     read = stablehlo.minimum(begins, build.splat(begins.type, length - width))
-    candidates = slices_at(operand, read, width)
+    candidates = picked(operand, read, width)
     if length % width:
         candidates = _without(candidates, stablehlo.subtract(begins, read))
     values, of = _top(stablehlo.reshape(build.with_shape(kind, [*rows, count * width]), candidates), count)

@@ -8,8 +8,7 @@
 // CHECK: %[[NUMBERS:.*]] = stablehlo.select
 // CHECK: %[[FILLED:.*]] = stablehlo.pad %[[NUMBERS]], %{{.*}}, low = [0, 0], high = [0, 13], interior = [0, 0]
 // CHECK: %[[BLOCKS:.*]] = stablehlo.reshape %[[FILLED]] : (tensor<512x2016xi32>) -> tensor<512x63x32xi32>
-// CHECK: stablehlo.reduce(%[[BLOCKS]] init: %{{.*}}) applies stablehlo.minimum across dimensions = [2]
-// CHECK: %[[LEAST:.*]] = stablehlo.bitcast_convert %{{.*}} : (tensor<512x63xi32>) -> tensor<512x63xf32>
+// CHECK: %[[LEAST:.*]] = stablehlo.reduce(%[[BLOCKS]] init: %{{.*}}) applies stablehlo.minimum across dimensions = [2]
 // CHECK: %[[FIRST:.*]]:2 = stablehlo.reduce(%[[LEAST]] init: %{{.*}}), (%{{.*}} init: %{{.*}}) across dimensions = [1]
 // CHECK: %[[BEGIN:.*]] = stablehlo.multiply %[[FIRST]]#1
 // CHECK: %[[READ:.*]] = stablehlo.minimum %[[BEGIN]]
