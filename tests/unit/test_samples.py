@@ -56,16 +56,17 @@ def test_sample(name: str) -> None:
         remarks = run_pipeline(module, DEFAULT_PASSES, OPTIONS).remarks
         text = serialise(module, "text")
         main = read_graphs(module, read_rules(module))[0]
-        explained = {remark.tensor for remark in remarks if remark.kind is Kind.MISSED}
-        assert set(big_outside_loops(main)) <= explained
+        left = big_outside_loops(main)
         assert TILE_MARK.encode() not in text
         if name in NAMES:
             assert any(remark.code == "EX001" for remark in remarks), "nothing was split"
-            counted = [each for each in big_outside_loops(main) if not each.endswith("i32")]
+            counted = [each for each in left if not each.endswith("i32")]
             assert not counted, "only the positions behind a mask, which are never written, may be left"
 
-        run_pipeline(module, DEFAULT_PASSES, OPTIONS)
+        # What passes after the splitter write, as blocks of rows for an argmin, it sees in a second run.
+        remarks += run_pipeline(module, DEFAULT_PASSES, OPTIONS).remarks
         assert serialise(module, "text") == text, "a second run changed the output"
+        assert set(left) <= {remark.tensor for remark in remarks if remark.kind is Kind.MISSED}
 
         again = parse_module(name, sample.module, context).module
         run_pipeline(again, DEFAULT_PASSES, OPTIONS)
