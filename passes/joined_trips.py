@@ -44,15 +44,26 @@ _LEAST_SHARE = 0.005
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Let the loops of `module` compute up to `options.slices_a_trip` slices in a trip, in place."""
-    if options.slices_a_trip > 1:
-        for loop in inside_out(module, _LOOP):
-            counted = counting(loop)
-            if counted is None or not _may_repeat(loop):
-                continue
-            joined = _slices_a_trip(loop, counted, options.slices_a_trip)
-            if joined > 1 and _is_worthwhile(loop, counted, options.machine):
-                _join(loop, counted, joined, options.machine)
+    for loop in inside_out(module, _LOOP):
+        if (found := _joined(loop, options)) is not None:
+            _join(loop, *found, options.machine)
     return []
+
+
+def joins_any(module: ir.Module, options: Options) -> bool:
+    """Whether the pass would change the module, which stays as it is."""
+    return any(_joined(loop, options) is not None for loop in inside_out(module, _LOOP))
+
+
+def _joined(loop: ir.Operation, options: Options) -> tuple[Counting, int] | None:
+    """What a loop counts and how many of its trips are joined; None where it stays as it is."""
+    if options.slices_a_trip < 2 or not _may_repeat(loop):
+        return None
+    counted = counting(loop)
+    joined = 1 if counted is None else _slices_a_trip(loop, counted, options.slices_a_trip)
+    if counted is None or joined < 2 or not _is_worthwhile(loop, counted, options.machine):
+        return None
+    return counted, joined
 
 
 def _may_repeat(loop: ir.Operation) -> bool:

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.ir.walk import walk_functions
 from exla_opt.options import Options
+from exla_opt.passes.joined_trips import joins_any
 
 # The pass that joins trips, and the one that cleans up behind it.
 JOINS, _CLEANS = "joined-trips", "normalise"
 # So many slices in a trip are tried, the fastest first.
 _SLICES = (8, 4, 2)
+# Each takes a prediction and a compile, of a module of more ops too long.
+_MOST_OPS = 1_000
 
 
 def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, int], None]) -> Attempt:
@@ -25,12 +29,14 @@ def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, 
 
     tried: is called with the sizes and the bytes of each program that is tried.
     """
-    if found.options.machine.kind != "gpu":
+    if found.options.machine.kind != "gpu" or sum(1 for _ in walk_functions(found.module.operation)) > _MOST_OPS:
         return found
     for slices in _SLICES:
         sizes = replace(found.options, slices_a_trip=slices)
+        if not joins_any(found.module, sizes):
+            return found
         joined = search.predicted(found.module, found.outcome, (JOINS, _CLEANS), sizes)
-        if joined.seconds >= found.seconds:  # there is no loop to join trips of, or nothing to gain
+        if joined.seconds >= found.seconds:
             return found
         tried(joined.options, joined.peak)
         if search.fits(joined) and _is_faster(joined, found):
