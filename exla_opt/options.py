@@ -22,6 +22,7 @@ class Options:
     tensor, or operations unless that tensor is big.
     machine: what the program is meant for: its memory and its time are those that count.
     calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
+    slices_a_trip: how many slices a trip of a loop may compute.
     memory_limit: bytes; as long as a program is predicted to need more, tensors are recomputed. None: nothing is.
     """
 
@@ -32,6 +33,7 @@ class Options:
     chain_cost: ChainCost = "both"
     machine: Machine = CPU
     calls_in_loops: bool = False
+    slices_a_trip: int = 1
     memory_limit: int | None = None
 
     def __post_init__(self) -> None:

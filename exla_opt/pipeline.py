@@ -17,6 +17,7 @@ from exla_opt.passes import (
     convolution_layout,
     dot_order,
     euclidean_distance,
+    joined_trips,
     loop_residuals,
     matrix_chain_order,
     narrow_slices,
@@ -57,6 +58,7 @@ PASSES: dict[str, PassFunction] = {
     "blocked-top-k": blocked_top_k.run,
     "convolution-layout": convolution_layout.run,
     "dot-order": dot_order.run,
+    "joined-trips": joined_trips.run,
     "narrow-slices": narrow_slices.run,
     "wide-sums": wide_sums.run,
 }
@@ -80,6 +82,7 @@ DEFAULT_PASSES = (
     "blocked-top-k",  # of the rows that a tile has
     "convolution-layout",
     "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
+    "joined-trips",  # with the loops as they will be
     "narrow-slices",
     "wide-sums",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see

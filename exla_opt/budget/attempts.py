@@ -108,14 +108,18 @@ class Search:
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
-        module = copy_of(self.module)
-        rest = run_pipeline(module, self.names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
-        outcome = Outcome(self.shared.remarks + rest.remarks, self.shared.seconds + rest.seconds)
-        timeline = read_larger_timeline(module, sizes.machine)
-        largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        found = Attempt(module, outcome, sizes, timeline.memory, largest, _large(timeline, sizes), timeline.seconds)
+        found = self.predicted(self.module, self.shared, self.names, sizes)
         self.attempts.append(found)
         return found
+
+    def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
+        """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""
+        module = copy_of(start)
+        rest = run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
+        outcome = Outcome(before.remarks + rest.remarks, before.seconds + rest.seconds)
+        timeline = read_larger_timeline(module, sizes.machine)
+        largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
+        return Attempt(module, outcome, sizes, timeline.memory, largest, _large(timeline, sizes), timeline.seconds)
 
     def is_stuck_above(self, sizes: Options) -> bool:
         """Whether the next larger threshold gained nothing, for the peak is of what it leaves unsplit.

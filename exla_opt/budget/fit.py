@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest_that_fits, much_faster, near_miss
+from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.ways import coarse_first, ways
 from exla_opt.ir.walk import walk_functions
@@ -113,6 +114,8 @@ def fit(
             tried(found.options, found.peak)
     found = chosen or fastest_that_fits(search) or near_miss(search)
     fits = found.peak <= limit
+    if fits and found is not chosen and JOINS in names:
+        found = with_joined_trips(search, found, tried)
     faster = much_faster(found, search.attempts)
     said = [remark for attempt in search.attempts for remark in attempt.outcome.remarks]
     return Fit(

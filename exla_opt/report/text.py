@@ -108,6 +108,7 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     if found.fits:
         sizes = found.options
         how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
+        how += f", up to {sizes.slices_a_trip} in a trip" if sizes.slices_a_trip > 1 else ""
         lines = [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
     else:
         lines = [

@@ -24,6 +24,7 @@
 // CHECK-NEXT: %)  blocked-top-k
 // CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  dot-order
+// CHECK-NEXT: %)  joined-trips
 // CHECK-NEXT: %)  narrow-slices
 // CHECK-NEXT: %)  wide-sums
 // CHECK-NEXT: %)  reshape-sinker

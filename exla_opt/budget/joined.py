@@ -1,0 +1,51 @@
+"""Several slices in one trip: of a program that fits, the one with as many of them as still fit.
+
+A trip of a loop has its own cost, and for a GPU more memory buys fewer trips twice: by longer slices, which the search
+has tried by then, and by several of them in a trip, which takes no more than what they are cut from and what they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.ir.walk import walk_functions
+from exla_opt.options import Options
+from exla_opt.passes.joined_trips import joins_any
+
+# The pass that joins trips, and the one that cleans up behind it.
+JOINS, _CLEANS = "joined-trips", "normalise"
+# So many slices in a trip are tried, the fastest first.
+_SLICES = (8, 4, 2)
+# Each takes a prediction and a compile, of a module of more ops too long.
+_MOST_OPS = 1_000
+
+
+def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, int], None]) -> Attempt:
+    """The attempt, which fits, with several slices in a trip where that fits too and is faster; else as it is.
+
+    Only for a GPU: the tiles of a CPU are meant for its cache, and their trips cost little beside them.
+
+    tried: is called with the sizes and the bytes of each program that is tried.
+    """
+    if found.options.machine.kind != "gpu" or sum(1 for _ in walk_functions(found.module.operation)) > _MOST_OPS:
+        return found
+    for slices in _SLICES:
+        sizes = replace(found.options, slices_a_trip=slices)
+        if not joins_any(found.module, sizes):
+            return found
+        joined = search.predicted(found.module, found.outcome, (JOINS, _CLEANS), sizes)
+        if joined.seconds >= found.seconds:
+            return found
+        tried(joined.options, joined.peak)
+        if search.fits(joined) and _is_faster(joined, found):
+            return joined
+    return found
+
+
+def _is_faster(joined: Attempt, found: Attempt) -> bool:
+    """By the kernels that the compiler made, where it has been asked."""
+    if joined.estimated is None or found.estimated is None:
+        return joined.seconds < found.seconds
+    return joined.estimated < found.estimated

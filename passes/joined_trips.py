@@ -1,0 +1,234 @@
+"""joined-trips: several slices in one trip of a loop, where what a trip costs counts.
+
+before:  while %i < 16 { %o' = dynamic_update_slice %o, f(dynamic_slice %x, %i), %i;  %i + 1 }
+after:   while %i < 16 { %a, %b = f(dynamic_slice %x, %i), f(dynamic_slice %x, %i + 1)
+                         %o' = dynamic_update_slice %o, concatenate(%a, %b), %i;  %i + 2 }
+
+A trip counts, waits, and starts a kernel for each slice that it reads and each that it writes. Of a trip that computes
+several, one after the other, XLA:GPU cuts the slices of one tensor in one kernel, and what they make is written by one.
+It takes less time and more memory, so the search under a limit decides (`exla_opt/budget/joined.py`): nobody else sets
+how many slices a trip may compute.
+
+Legal for every loop whose number of trips is known and a multiple of what is joined: each trip reads what the one
+before has carried out, as it did, so no number changes. Parts are written at once where nobody reads what they are
+written into, and they lie side by side within it. A loop of few trips in another one is written out. Not worthwhile
+where a trip's own costs are less than half a hundredth of it, or where all would be a lot of code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.loops import Counting, counting
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
+from exla_opt.ir.walk import inside_out, operations_of, terminator, walk
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.reading import read_block
+from exla_opt.memory.seconds import seconds_of
+from exla_opt.ops.effects import has_side_effect
+from exla_opt.options import Options
+from exla_opt.remarks import Remark
+
+_LOOP, _FUNCTION = "stablehlo.while", "func.func"
+# All trips that are joined have no more ops together: XLA compiles each.
+_MOST_OPS = 512
+# Where a trip's own costs are a smaller part of it, they do not count.
+_LEAST_SHARE = 0.005
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Let the loops of `module` compute up to `options.slices_a_trip` slices in a trip, in place."""
+    for loop in inside_out(module, _LOOP):
+        if (found := _joined(loop, options)) is not None:
+            _join(loop, *found, options.machine)
+    return []
+
+
+def joins_any(module: ir.Module, options: Options) -> bool:
+    """Whether the pass would change the module, which stays as it is."""
+    return any(_joined(loop, options) is not None for loop in inside_out(module, _LOOP))
+
+
+def _joined(loop: ir.Operation, options: Options) -> tuple[Counting, int] | None:
+    """What a loop counts and how many of its trips are joined; None where it stays as it is."""
+    if options.slices_a_trip < 2 or not _may_repeat(loop):
+        return None
+    counted = counting(loop)
+    joined = 1 if counted is None else _slices_a_trip(loop, counted, options.slices_a_trip)
+    if counted is None or joined < 2 or not _is_worthwhile(loop, counted, options.machine):
+        return None
+    return counted, joined
+
+
+def _may_repeat(loop: ir.Operation) -> bool:
+    """Whether the condition does nothing but to count, and nobody has put a note on the loop, a sharding say."""
+    return not len(loop.attributes) and not any(map(has_side_effect, walk(loop.regions[0].blocks[0])))
+
+
+def _slices_a_trip(loop: ir.Operation, counted: Counting, most: int) -> int:
+    """The largest number up to `most` that divides the trips; all of them only in another loop, in pieces of the code
+    that is compiled anyway."""
+    ops = sum(1 for _ in walk(loop.regions[1].blocks[0]))
+    within = loop.parent is not None and loop.parent.operation.name != _FUNCTION
+    most = min(most, _MOST_OPS // ops, counted.trips if within else counted.trips // 2)
+    return max((number for number in range(2, most + 1) if counted.trips % number == 0), default=1)
+
+
+def _is_worthwhile(loop: ir.Operation, counted: Counting, machine: Machine) -> bool:
+    """Whether a trip itself, the count, its slices and its updates cost enough, beside what it computes."""
+    body = loop.regions[1].blocks[0]
+    ops = operations_of(body)
+    made = {result for op in ops for result in op.results}
+    cut = {op.operands[0] for op in ops if op.name == "stablehlo.dynamic_slice"} - made
+    written = sum(_update(loop, counted, place, machine) is not None for place in range(len(loop.results)))
+    own = machine.seconds_per_trip + (1 + len(cut) + written) * machine.seconds_per_kernel
+    return own >= _LEAST_SHARE * seconds_of(read_block(body, Types(), machine), machine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """A carry into which each trip writes its part, behind that of the trip before.
+
+    dim: along which. op: the dynamic_update_slice.
+    """
+
+    dim: int
+    op: ir.Operation
+
+
+def _update(loop: ir.Operation, counted: Counting, place: int, machine: Machine) -> _Update | None:
+    """How the loop writes carry number `place`, where it only does that, and a part takes no longer than a kernel."""
+    body = loop.regions[1].blocks[0]
+    carried, yielded = body.arguments[place], terminator(body).operands[place]
+    op = defining_op(yielded, "stablehlo.dynamic_update_slice")
+    if op is None or has_discardable_attributes(op) or op.operands[0] != carried or op.parent != loop:
+        return None
+    if len(list(carried.uses)) > 1 or len(list(yielded.uses)) > 1:
+        return None
+    part = Types().of(op.operands[1])
+    if part.bytes > machine.seconds_per_kernel * machine.bytes_per_second:
+        return None
+    whole = build.shape_of(carried)
+    counter = body.arguments[counted.place]
+    moving = [dim for dim, start in enumerate(list(op.operands)[2:]) if splat_value(start) is None]
+    if len(moving) != 1:
+        return None
+    [dim] = moving
+    found = _linear(op.operands[2 + dim], counter, counted)
+    if found is None or found[0] * counted.step != part.shape[dim]:
+        return None
+    first, last = (found[0] * number + found[1] for number in _range(counted))
+    return _Update(dim, op) if first >= 0 and last + part.shape[dim] <= whole[dim] else None
+
+
+def _range(counted: Counting) -> tuple[int, int]:
+    """The numbers that the first and the last trip count."""
+    return counted.start, counted.start + (counted.trips - 1) * counted.step
+
+
+def _linear(value: ir.Value, counter: ir.Value, counted: Counting) -> tuple[int, int] | None:
+    """(a, b) where an integer is a times the counter plus b, in all trips and without an overflow; else None."""
+    if value == counter:
+        return 1, 0
+    number = splat_value(value)
+    if isinstance(number, int):
+        return 0, number
+    op = defining_op(value)
+    if op is None or op.name not in ("stablehlo.add", "stablehlo.multiply", "stablehlo.convert"):
+        return None
+    parts = [_linear(operand, counter, counted) for operand in op.operands]
+    if None in parts:
+        return None
+    scales, offsets = zip(*(part for part in parts if part is not None), strict=True)
+    if op.name == "stablehlo.multiply":
+        if all(scales):
+            return None
+        found = scales[0] * offsets[1] + scales[1] * offsets[0], offsets[0] * offsets[1]
+    else:
+        found = sum(scales), sum(offsets)
+    largest = max(abs(found[0] * number + found[1]) for number in _range(counted))
+    kind = build.tensor_of(value).element_type
+    return found if isinstance(kind, ir.IntegerType) and largest < 2 ** (kind.width - 1) else None
+
+
+def _join(loop: ir.Operation, counted: Counting, joined: int, machine: Machine) -> None:
+    """Put a loop of fewer trips, or their code, in the place of the loop."""
+    updates = {
+        place: found
+        for place in range(len(loop.operands))
+        if place != counted.place and (found := _update(loop, counted, place, machine)) is not None
+    }
+    if joined == counted.trips:
+        with ir.InsertionPoint(loop), loop.location:
+            values = _several(loop, list(loop.operands), counted, joined, updates)
+    else:
+        made = loop.clone(ip=ir.InsertionPoint(loop)).operation
+        body = made.regions[1].blocks[0]
+        old = operations_of(body)
+        with ir.InsertionPoint(terminator(body)), loop.location:
+            following = _several(loop, list(body.arguments), counted, joined, updates)
+            ir.Operation.create(terminator(body).name, operands=following)
+        for op in reversed(old):
+            op.erase()
+        values = list(made.results)
+    for result, value in zip(loop.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    loop.erase()
+
+
+def _several(
+    loop: ir.Operation, carried: Sequence[ir.Value], counted: Counting, joined: int, updates: dict[int, _Update]
+) -> list[ir.Value]:
+    """Several trips of the loop, one after the other, at the insertion point; what they carry out.
+
+    carried: what they start with. updates: the carries into which all write their parts at once.
+    """
+    values, counter = list(carried), carried[counted.place]
+    parts: dict[int, list[ir.Value]] = {place: [] for place in updates}
+    starts: dict[int, list[ir.Value]] = {}
+    for number in range(joined):
+        if number:
+            values[counted.place] = stablehlo.add(counter, build.scalar_like(counter, number * counted.step))
+        following = _trip(loop, values)
+        for place in updates:
+            op = defining_op(following[place], "stablehlo.dynamic_update_slice")
+            assert op is not None
+            parts[place].append(op.operands[1])
+            starts.setdefault(place, list(op.operands)[2:])
+            following[place] = carried[place]
+        values = following
+    values[counted.place] = stablehlo.add(counter, build.scalar_like(counter, joined * counted.step))
+    for place, update in updates.items():
+        part = _concatenated(parts[place], update.dim)
+        if part.type == carried[place].type:
+            values[place] = part  # all of it is written
+        else:
+            values[place] = stablehlo.dynamic_update_slice(carried[place], part, starts[place])
+    return values
+
+
+def _trip(loop: ir.Operation, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """One trip of the loop with what it starts from, at the insertion point; what it carries out."""
+    clone = loop.clone(ip=ir.InsertionPoint.current).operation
+    body = clone.regions[1].blocks[0]
+    for argument, value in zip(body.arguments, values, strict=True):
+        argument.replace_all_uses_with(value)
+    *inner, last = operations_of(body)
+    for op in inner:
+        op.move_before(clone)
+    found = list(last.operands)
+    clone.erase()
+    return found
+
+
+def _concatenated(parts: Sequence[ir.Value], dim: int) -> ir.Value:
+    shape = build.shape_of(parts[0])
+    shape[dim] *= len(parts)
+    kind = build.with_shape(build.tensor_of(parts[0]), shape)
+    return stablehlo.ConcatenateOp(list(parts), dim, results=[kind]).result
