@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 from jaxlib.mlir import ir
 
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.write import serialise
-from exla_opt.runtime.compare import Comparison, Tolerance, compare, default_tolerance
+from exla_opt.runtime.compare import Comparison, Tolerance, compare, default_tolerance, missing, parts_of
 from exla_opt.runtime.compile import Program, compile_program, run_program, time_programs
 from exla_opt.runtime.draws import choose_inputs
 from exla_opt.runtime.inputs import Array
 from exla_opt.runtime.nudge import measure_spreads
 
 _SEED = 0
+# What is nothing is looked at where it should be more than this part of what its type lets it be off.
+_OF_TOLERANCE = 0.1
+_WIDE = 4  # bytes
 
 
 class CannotRun(Exception):
@@ -58,19 +63,37 @@ def compare_results(
     So it is where the absolute tolerance alone lets a result pass: what inputs that are off by an ulp do not move is no
     noise around zero, and must be equal relative to its own size.
 
+    A float that passes by its type and is nothing where it should be something is missing, unless a nudge of the inputs
+    moves what it should be: rounding makes no zero of a number that it does not move.
+
     run: the results of the program that `expected` comes from. Raises InputError when it fails.
     """
     comparisons = [compare(*pair) for pair in zip(expected, actual, strict=True)]
-    if all(one.passed and not _is_tiny(one) for one in comparisons):
+    gone = [_gone(*triple) for triple in zip(comparisons, expected, actual, strict=True)]
+    if all(one.passed and not _is_tiny(one) for one in comparisons) and not any(where.size for where in gone):
         return comparisons
-    spreads = measure_spreads(run, inputs, expected)
-    for number, (one, wanted, found, spread) in enumerate(zip(comparisons, expected, actual, spreads, strict=True)):
+    measured = measure_spreads(run, inputs, expected)
+    for number, (one, wanted, found, moved) in enumerate(zip(comparisons, expected, actual, measured, strict=True)):
+        spread = float(moved.max(initial=0.0))
         relative = default_tolerance(wanted.dtype).relative
         if one.passed and _is_tiny(one) and spread < relative * one.largest:
             comparisons[number] = compare(wanted, found, Tolerance(relative, 0.0), spread)
         elif not one.passed:
             comparisons[number] = compare(wanted, found, spread=spread)
+        elif problem := missing(wanted, gone[number], moved):
+            comparisons[number] = replace(one, problem=problem)
     return comparisons
+
+
+def _gone(one: Comparison, wanted: Array, found: Array) -> npt.NDArray[np.intp]:
+    """The places of floats, as in `parts_of`, that are 0 and should be well above the rounding of the largest.
+
+    Floats of 16 bits and fewer are left out: their small numbers round to nothing.
+    """
+    if not one.passed or wanted.dtype.kind not in "fc" or wanted.dtype.itemsize < _WIDE:
+        return np.empty(0, np.intp)
+    least = _OF_TOLERANCE * default_tolerance(wanted.dtype).relative * one.largest
+    return np.flatnonzero((parts_of(found) == 0) & (np.abs(parts_of(wanted)) > least))
 
 
 def _is_tiny(one: Comparison) -> bool:

@@ -13,6 +13,9 @@ noise of a few roundings of numbers near one. Complex numbers are compared by th
 Some programs make more of a rounding: deep networks with random weights, long recurrences, what cancels. For those the
 tolerance is measured: an error of at most SPREADS times what inputs that are off by an ulp do to the original's results
 (`exla_opt.runtime.nudge`) is equal as well.
+
+An element far below the largest may be off by as much as it is. One that is 0 instead is missing, if it is well above
+the rounding of the largest and inputs that are off by an ulp hardly move it: that is a tile that was never written.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ TOLERANCES: dict[str, Tolerance] = {
 _NARROW = Tolerance(0.1, 0.1)  # floats of 8 bits and fewer
 # A rewritten program rounds at every step, and not at its inputs alone.
 SPREADS = 4
+# A number that a rounding of the inputs moves by less than this part of it is not rounded to nothing.
+_CERTAIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,21 @@ def parts_of(array: Array) -> npt.NDArray[np.float64]:
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
     return flat.astype(np.float64)
+
+
+def missing(expected: Array, gone: npt.NDArray[np.intp], moved: npt.NDArray[np.float64]) -> str:
+    """Why zeros at the places `gone` of the numbers are wrong, "" where they are none or rounding accounts for them.
+
+    moved: how far inputs that are off by an ulp move each number.
+    """
+    wanted = parts_of(expected)
+    certain = gone[moved[gone] < _CERTAIN * np.abs(wanted[gone])]
+    if not certain.size:
+        return ""
+    first = int(certain[0])
+    index = _unravel(first // (2 if expected.dtype.kind == "c" else 1), expected.shape)
+    what = "1 number is" if certain.size == 1 else f"{certain.size} numbers are"
+    return f"{what} missing, first {_at(index)}: 0 instead of {wanted[first]:g}"
 
 
 def _quotient(errors: npt.NDArray[np.float64], sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

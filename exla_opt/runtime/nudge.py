@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from exla_opt.runtime.compare import is_exact, parts_of
 from exla_opt.runtime.inputs import Array
@@ -15,18 +16,18 @@ _RUNS = 3
 
 def measure_spreads(
     run: Callable[[Sequence[Array]], Sequence[Array]], arrays: Sequence[Array], results: Sequence[Array]
-) -> list[float]:
-    """For each result the largest difference that inputs make whose floats are each off by an ulp, up or down.
+) -> list[npt.NDArray[np.float64]]:
+    """For each number of each result the largest difference that inputs make whose floats are each off by an ulp.
 
-    run: the program's results. results: those of `arrays` themselves. Integers and booleans have a spread of 0, and
-    numbers that are not finite in both count for nothing. Raises InputError when a run fails.
+    run: the program's results. results: those of `arrays` themselves. The numbers stand as in `parts_of`. Integers and
+    booleans have a spread of 0, as have numbers that are not finite in both. Raises InputError when a run fails.
     """
-    spreads = [0.0] * len(results)
+    spreads = [np.zeros(parts_of(result).size) for result in results]
     for seed in range(_RUNS):
         generator = np.random.default_rng(seed)
         nudged = run([nudge(array, generator) for array in arrays])
-        distances = [_distance(one, other) for one, other in zip(results, nudged, strict=True)]
-        spreads = [max(pair) for pair in zip(spreads, distances, strict=True)]
+        for spread, one, other in zip(spreads, results, nudged, strict=True):
+            np.maximum(spread, _distances(one, other), out=spread)
     return spreads
 
 
@@ -44,10 +45,9 @@ def nudge(array: Array, generator: np.random.Generator) -> Array:
     return np.asarray(np.where(np.isfinite(moved), moved, array))
 
 
-def _distance(one: Array, other: Array) -> float:
-    if is_exact(one.dtype):
-        return 0.0
+def _distances(one: Array, other: Array) -> npt.NDArray[np.float64]:
     first, second = parts_of(one), parts_of(other)
-    both = np.isfinite(first) & np.isfinite(second)
-    with np.errstate(over="ignore"):
-        return float(np.abs(first[both] - second[both]).max(initial=0.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = np.abs(first - second)
+    known = np.isfinite(first) & np.isfinite(second)
+    return np.where(known & (not is_exact(one.dtype)), apart, 0.0)

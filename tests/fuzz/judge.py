@@ -2,12 +2,12 @@
 
 A result that depends on the order of a sum may be off by the error of the original against a float64 run, four times
 over, or by a few roundings of its largest element. Where the original happened to be exact, inputs that are off by a
-rounding show how far the result may be off.
+rounding, and ops that are, show how far the result may be off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,13 +73,14 @@ def judge_rounded(
     expected: Array,
     actual: Array,
     exact: Callable[[], Array | None],
-    nudged: Callable[[], Sequence[Array]],
+    nudged: Callable[[], Iterable[Array]],
     *,
     swaps: bool,
 ) -> Verdict:
     """Whether a rounded result is no worse than the original.
 
-    exact: the float64 result, None when there is none. nudged: float64 results of inputs that are off by a rounding.
+    exact: the float64 result, None when there is none. nudged: float64 results of inputs, or of ops, that are off by a
+    rounding: as many are asked for as are needed.
     swaps: whether an infinity and NaN may take each other's place.
     """
     if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):
@@ -107,8 +108,8 @@ def judge_rounded(
     spread = 0.0
     for array in nudged():
         spread = max(spread, float(np.nan_to_num(np.abs(truth[ordinary] - parts(array)[ordinary])).max(initial=0.0)))
-    if after <= _TIMES_NUDGED * spread:
-        return Verdict("", True)
+        if after <= _TIMES_NUDGED * spread:
+            return Verdict("", True)
     return Verdict(
         f"error {after:.3g} against float64, that of the original is {before:.3g} "
         f"(largest {largest:.3g}, of nudged inputs {spread:.3g})",

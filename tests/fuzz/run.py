@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -21,6 +21,7 @@ from tests.fuzz.execute import execute
 from tests.fuzz.generate import Program, generate, text_with
 from tests.fuzz.inputs import make_inputs, nudged, rounding, with_floats
 from tests.fuzz.judge import judge_exact, judge_rounded, nan_in_both
+from tests.fuzz.roundings import rounded_text
 
 # XLA:CPU as it rounds every op on its own, wherever it is fused: then maps are equal to the last bit. The rest is for
 # quick compilation.
@@ -249,6 +250,16 @@ class _Wide:
         if run > 0:
             generator = np.random.default_rng(run)
             inputs = [nudged(array, narrow.dtype, generator) for array, narrow in zip(inputs, case.inputs, strict=True)]
+        return self.run(text, inputs)
+
+    def rounded(self, narrow: np.dtype[Any], seed: int) -> list[Array] | None:
+        """In float64, with ops that round as those of a narrow type, by chance."""
+        text = text_with(self.case.program, "f64")
+        inputs = [with_floats(array, "f64") for array in self.case.inputs]
+        return self.run(rounded_text(text, narrow, seed) if text else "", inputs)
+
+    def run(self, text: str, inputs: list[Array]) -> list[Array] | None:
+        case = self.case
         types = tuple(ArrayType(array.shape, array.dtype) for array in inputs)
         try:
             return execute([text], [replace(case.signature, arguments=types)], [inputs])[0] if text else None
@@ -262,13 +273,16 @@ class _Wide:
 
         return exact
 
-    def nudged(self, number: int, kind: np.dtype[Any]) -> Callable[[], Sequence[Array]]:
-        def several() -> Sequence[Array]:
-            found = [results[number] for results in map(self.results, (1, 2, 3)) if results is not None]
+    def nudged(self, number: int, kind: np.dtype[Any]) -> Callable[[], Iterator[Array]]:
+        def several() -> Iterator[Array]:
+            yield from (results[number] for results in map(self.results, (1, 2, 3)) if results is not None)
+            if rounding(kind) > _ROUNDING_OF_DOUBLE:
+                rounded = (self.rounded(kind, seed) for seed in (1, 2, 3))
+                yield from (results[number] for results in rounded if results is not None)
+                return
             exact, single = self.results(0), self.results(_SINGLE)
-            if rounding(kind) > _ROUNDING_OF_DOUBLE or exact is None or single is None:
-                return found
-            # Nothing is wider than float64: its errors are those of float32, as much smaller as its roundings.
-            return [*found, exact[number] + (single[number] - exact[number]) * _DOUBLE_TO_SINGLE]
+            if exact is not None and single is not None:
+                # Nothing is wider than float64: its errors are those of float32, as much smaller as its roundings.
+                yield exact[number] + (single[number] - exact[number]) * _DOUBLE_TO_SINGLE
 
         return several

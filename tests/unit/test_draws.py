@@ -137,7 +137,8 @@ def test_a_chaotic_program_is_compared_by_its_spread() -> None:
 
     inputs = [np.linspace(0.1, 0.9, 100, dtype=np.float32), np.ones(100, np.float32)]
     expected = run(inputs)
-    [spread] = measure_spreads(run, inputs, expected)
+    [moved] = measure_spreads(run, inputs, expected)
+    spread = float(moved.max())
     assert spread > 0.1
     [near] = compare_results(expected, [expected[0] + np.float32(0.05)], run, inputs)
     assert near.passed and near.spread == spread
@@ -166,3 +167,25 @@ def test_a_tiny_result_is_compared_relative_to_its_size_unless_it_is_noise() -> 
     assert right.passed
     [other] = compare_results(noise(inputs), [noise(inputs)[0][::-1].copy()], noise, inputs)
     assert 0 < other.largest < 1e-6 and other.passed
+
+
+def test_a_small_number_is_not_rounded_to_nothing_unless_an_ulp_moves_it() -> None:
+    """Far below the largest any error passes, but for a zero in the place of what is known well."""
+    inputs = [np.array([1, 2, 5e-5], np.float32)]
+
+    def known(arrays: Any) -> list[Array]:
+        return [arrays[0] * np.float32(0.5)]
+
+    def noise(arrays: Any) -> list[Array]:
+        total = arrays[0] + np.float32([0, 0, 300])
+        return [total - np.float32([0, 0, 300])]
+
+    [expected] = known(inputs)
+    close, gone = expected * np.float32([1, 1, 0.5]), expected * np.float32([1, 1, 0])
+    assert compare_results([expected], [close], known, inputs)[0].passed
+    [wrong] = compare_results([expected], [gone], known, inputs)
+    assert "1 number is missing, first at [2]: 0 instead of 2.5e-05" in wrong.problem
+    tiny = [expected * np.float32([1, 1, 1e-4])]
+    assert compare_results(tiny, [gone], known, inputs)[0].passed
+    rounded = [np.array([1, 2, 3e-5], np.float32)]
+    assert compare_results(rounded, [np.array([1, 2, 0], np.float32)], noise, inputs)[0].passed

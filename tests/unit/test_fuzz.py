@@ -7,8 +7,10 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.runtime.compile import compile_program, run_program
 from tests.fuzz.generate import generate, text_with
 from tests.fuzz.judge import judge_exact, judge_rounded
+from tests.fuzz.roundings import rounded_text
 from tests.fuzz.workers import run_range
 
 SEED = 20
@@ -75,3 +77,26 @@ def test_an_exact_original_is_forgiven_by_inputs_that_are_off() -> None:
     expected, actual, exact = np.array([0.0], np.float32), np.array([1e-3], np.float32), np.array([0.0])
     assert judge_rounded(expected, actual, lambda: exact, lambda: [exact], swaps=False).problem
     assert not judge_rounded(expected, actual, lambda: exact, lambda: [exact + 5e-4], swaps=False).problem
+
+
+def test_ops_round_what_the_narrow_type_does_not_hold() -> None:
+    """A table of counts leads to a third, which float32 rounds; one half it holds."""
+    text = """func.func @main(%x: tensor<f64>) -> (tensor<3xf64>, tensor<3xf64>) {
+    %c = "stablehlo.constant"() {value = dense<1> : tensor<3xi32>} : () -> (tensor<3xi32>)
+    %one = "stablehlo.convert"(%c) : (tensor<3xi32>) -> (tensor<3xf64>)
+    %three = "stablehlo.constant"() {value = dense<3.0> : tensor<3xf64>} : () -> (tensor<3xf64>)
+    %two = "stablehlo.constant"() {value = dense<2.0> : tensor<3xf64>} : () -> (tensor<3xf64>)
+    %third = "stablehlo.divide"(%one, %three) : (tensor<3xf64>, tensor<3xf64>) -> (tensor<3xf64>)
+    %half = "stablehlo.divide"(%one, %two) : (tensor<3xf64>, tensor<3xf64>) -> (tensor<3xf64>)
+    "func.return"(%third, %half) : (tensor<3xf64>, tensor<3xf64>) -> ()
+    }"""
+    number = np.zeros((), np.float64)
+    seen = set()
+    for seed in (1, 2, 3):
+        moved = rounded_text(text, np.dtype(np.float32), seed)
+        third, half = run_program(compile_program(moved), [number])
+        assert 0 < np.abs(third - 1 / 3).max() < 4 * 2.0**-24
+        assert (half == 0.5).all()
+        seen.add(float(third[0]))
+    assert len(seen) == 3
+    assert not rounded_text(text, np.dtype(np.int32), 1)
