@@ -14,20 +14,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir import ir
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import devices_of
+from exla_opt.ir.attributes import PARTITIONS, devices_of
+from exla_opt.ir.diagnostics import PARSER_FILE
+from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of, remap
 from exla_opt.ir.walk import inside_out, main_function, operations_of, terminator
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.passes import normalise
 
+from .apart import ShardyFailed, propagated
 from .collectives import Collectives
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
-from .prepare import propagate
+from .meshes import merge_meshes
 from .shardings import SHARDING, read_meshes, shardings_of, text_of
 
-_PARTITIONS = "mhlo.num_partitions"
 _CHANNEL = re.compile(r"handle = (\d+)")
 # What a module says of GSPMD, the partitioner before Shardy.
 _GSPMD = "mhlo.sharding"
@@ -42,7 +47,7 @@ class CannotPartition(Exception):
 class Partition:
     """A module for several devices, and what each of them does.
 
-    original: as it came, its calls inlined. local: the program of one device, to be rewritten. mesh: the devices.
+    original: as it came, its calls inlined. local: the program of one device, as it is without a pass. mesh: the devices.
     arguments, results: how they are spread.
     """
 
@@ -52,9 +57,19 @@ class Partition:
     arguments: Sequence[Sharding]
     results: Sequence[Sharding]
 
+    def local_copy(self) -> ir.Module:
+        """The program of one device, to be rewritten."""
+        return copy_of(self.local)
+
     def joined(self, local: ir.Module) -> ir.Module:
         """The module of all devices around a program of one, which stays as it is."""
         return _joined(self, local)
+
+
+def joined_bytes(partition: Partition, local: bytes) -> bytes:
+    """The module of all devices around a program of one, both as bytecode."""
+    module = parse_module(PARSER_FILE, local, partition.original.context).module
+    return serialise(partition.joined(module), "bytecode")
 
 
 def is_partitioned(module: ir.Module) -> bool:
@@ -63,16 +78,18 @@ def is_partitioned(module: ir.Module) -> bool:
 
 
 def partition(module: ir.Module) -> Partition:
-    """The program of one device, of a module without calls, which stays as it is.
+    """The program of one device of a module, which stays as it is.
 
-    Shardy may abort the process. Raises CannotPartition.
+    Raises CannotPartition, and InputError for recursive calls.
     """
-    _check(module)
-    spread = copy_of(module)
+    original = copy_of(module)
+    normalise.run(original, Options())
+    merge_meshes(original)
+    _check(original)
     try:
-        propagate(spread)
-    except ir.MLIRError as error:
-        raise CannotPartition(f"Shardy refuses the module: {error.error_diagnostics[0].message}") from None
+        spread = propagated(original)
+    except ShardyFailed as error:
+        raise CannotPartition(str(error)) from None
     meshes = [mesh for mesh in read_meshes(spread) if mesh.count == devices_of(module)]
     if len(meshes) != 1:
         raise CannotPartition(f"it has {len(meshes)} meshes of {devices_of(module)} devices")
@@ -86,7 +103,7 @@ def partition(module: ir.Module) -> Partition:
         local = _local(spread, mesh, arguments, results)
     except NoLocalForm as error:
         raise CannotPartition(str(error)) from None
-    return Partition(module, local, mesh, arguments, results)
+    return Partition(original, local, mesh, arguments, results)
 
 
 def _check(module: ir.Module) -> None:
@@ -111,7 +128,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
     made = ir.Module.create(spread.operation.location)
     for place in range(len(spread.operation.attributes)):
         named = spread.operation.attributes[place]
-        if named.name != _PARTITIONS:
+        if named.name != PARTITIONS:
             made.operation.attributes[named.name] = named.attr
     with made.context, function.location:
         localiser = Localiser(mesh, None)  # type: ignore[arg-type]
