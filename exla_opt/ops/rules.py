@@ -66,7 +66,7 @@ def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) ->
     """The rule of every op in the module's functions, in the order of `walk` over their blocks.
 
     Each is worked out when it is asked for: most ops have nothing to do with a big tensor. The module must not have
-    changed before the first is.
+    changed before the first that Shardy has a part in.
 
     op_rules: (call target, rule text) pairs for custom calls. The module is not changed. Raises ValueError for a
     rule text that cannot be read, and InputError for a rule that does not fit its call.
@@ -121,7 +121,7 @@ class _Rules(Sequence[OpRule]):
         definition = OPS.get(op.name)
         if definition is not None and definition.factors is BY_BLOCKS:
             return ControlRule((), Reason("EX301", definition.reason.format(op.name)), op, number, self)
-        return self.reader.rule_of(op, self.annotated[number])
+        return self.reader.rule_of(op, lambda: self.annotated[number])
 
 
 _Signature = tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]
@@ -137,15 +137,15 @@ class _Reader:
         self.shapes_of: dict[_Signature, Shapes | None] = {}
         self.known: dict[tuple[str, ir.Attribute | None, _Signature], OpRule] = {}
 
-    def rule_of(self, op: ir.Operation, annotated: ir.Operation) -> OpRule:
-        """The rule of one op. annotated: the same op with Shardy's attribute."""
+    def rule_of(self, op: ir.Operation, annotated: Callable[[], ir.Operation]) -> OpRule:
+        """The rule of one op. annotated: the same op with Shardy's attribute; the module must be as it was for that."""
         name = op.name
         signature = (tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
         shapes = self.shapes(signature)
         definition = OPS.get(name)
         factors = NONE if definition is None else definition.factors
         if factors is BY_TARGET:
-            return self.call(op, annotated, shapes)
+            return self.call(op, annotated(), shapes)
         if factors is BY_PAIRS and shapes is not None and definition is not None:
             own = pointwise.pointwise_factors(op, shapes) if len(shapes.operands) == 1 else ()
             return BarrierRule(own, Reason("EX201", definition.reason), shapes.operands)
@@ -154,7 +154,7 @@ class _Reader:
         if not isinstance(factors, ByShardy):
             made = _rule(name, shapes, factors(op, shapes), definition.reason)
             return replace(made, overlaps=tuple(overlaps_of(op, shapes)))
-        attribute = annotated.attributes.get(RULE)
+        attribute = annotated().attributes.get(RULE)
         if factors.adapt is not None:
             adapted = factors.adapt(op, shapes, self.by_shardy(factors, attribute, shapes))
             return _rule(name, shapes, adapted, definition.reason)

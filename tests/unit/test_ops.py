@@ -9,11 +9,11 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import CONTROL_FLOW, walk
+from exla_opt.ir.walk import CONTROL_FLOW, main_function, operations_of, walk
 from exla_opt.ops import collectives, pointwise, random, traits
 from exla_opt.ops.definition import NONE, ByShardy, Combination, OpDefinition, Stated
 from exla_opt.ops.effects import has_order, has_side_effect, may_be_merged
-from exla_opt.ops.rules import FAMILIES, OPS
+from exla_opt.ops.rules import FAMILIES, OPS, read_rules
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.types import holds
 from exla_opt.ops.views import is_view
@@ -142,3 +142,16 @@ def test_effects_are_found_and_those_inside_regions_too() -> None:
 def test_one_type_holds_another(wide: str, narrow: str, answer: bool) -> None:
     with new_context():
         assert holds(ir.Type.parse(wide), ir.Type.parse(narrow)) == answer
+
+
+def test_a_rule_without_shardy_is_there_when_loops_are_written() -> None:
+    text = """
+    func.func @main(%x: tensor<8xf32>) -> tensor<8x9xi32> {
+      %0 = stablehlo.iota dim = 1 : tensor<8x9xi32>
+      %1 = stablehlo.abs %x : tensor<8xf32>
+      return %0 : tensor<8x9xi32>
+    }"""
+    module = ir.Module.parse(text, new_context())
+    rules = read_rules(module)
+    operations_of(main_function(module).regions[0].blocks[0])[1].erase()
+    assert [factor.size for factor in rules[0].factors] == [8, 9]
