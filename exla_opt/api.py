@@ -32,7 +32,9 @@ def optimize(program: str | bytes, options: Options | None = None) -> str | byte
     data = program.encode() if isinstance(program, str) else program
     with new_context() as context:
         module = parse_module("<program>", data, context).module
-        module = rewrite_each_device(module, lambda one: run_pipeline(one, DEFAULT_PASSES, options or Options()).remarks)
+        module = rewrite_each_device(
+            module, lambda one: run_pipeline(one, DEFAULT_PASSES, options or Options()).remarks
+        )
         written = serialise(module, "text" if is_text else "portable")
         return written.decode() if is_text else written
 

@@ -201,8 +201,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX311": Explanation(
         "the module is for several devices, and there is no program of one of them",
-        "Shardy says how its tensors are spread, and each device's part is rewritten. That is not possible where Shardy "
-        "refuses the module or an op of it has no form on a part of a tensor.",
+        "Shardy says how its tensors are spread, and each device's part is rewritten. That is not possible where "
+        "Shardy refuses the module or an op of it has no form on a part of a tensor.",
         "Export with the Shardy partitioner (jax's default); write what stands in the way with jax.shard_map.",
     ),
     "EX312": Explanation(

@@ -192,7 +192,11 @@ class Job:
 
         request = self.request
         return run_pipeline(
-            module, _REFUSED if self.refusal else request.passes, self.options, verify_each=request.verify_each, after_pass=self._look_and_print
+            module,
+            _REFUSED if self.refusal else request.passes,
+            self.options,
+            verify_each=request.verify_each,
+            after_pass=self._look_and_print,
         )
 
     def _look(self, name: str, module: ir.Module) -> None:

@@ -51,8 +51,8 @@ def judge_of(target: str | None, source: str, partition: Partition | None = None
         return Judge(_THIS_CPU, 0, None, error.message)
     from exla_opt.budget.attempts import CannotCompile
     from exla_opt.ir.diagnostics import InputError
-    from exla_opt.sharding.partition import joined_bytes
     from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
+    from exla_opt.sharding.partition import joined_bytes
 
     machine = parse_target(target or "cpu")
     is_gpu = bool(machine.description)

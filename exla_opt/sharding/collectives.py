@@ -11,6 +11,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ops.sizes import elements
 
 from .mesh import Axes, Mesh, Sharding, parts
 
@@ -38,7 +39,7 @@ class Collectives:
             with ir.InsertionPoint(self.top), ir.Location.unknown():
                 table = np.array(self.mesh.indices(axes), np.int32)
                 kind = ir.RankedTensorType.get([len(table)], ir.IntegerType.get_signless(32))
-                numbers = stablehlo.constant(ir.DenseElementsAttr.get(table, type=kind.element_type))
+                numbers = stablehlo.constant(elements(table, kind))
                 unsigned = ir.RankedTensorType.get([], ir.IntegerType.get_unsigned(32))
                 own = ir.Operation.create("stablehlo.partition_id", [unsigned]).results[0]
                 place = build.convert(own, kind.element_type)
@@ -57,7 +58,7 @@ class Collectives:
         shape = build.shape_of(value)
         shape[dim] *= parts(axes)
         attributes = {"all_gather_dim": _i64(dim), **self._between(axes)}
-        return self._made("stablehlo.all_gather", value, shape, attributes).results[0]
+        return _one(self._made("stablehlo.all_gather", value, shape, attributes))
 
     def part(self, value: ir.Value, dim: int, axes: Axes) -> ir.Value:
         """This device's part along a dimension of a tensor that it has all of."""
@@ -96,18 +97,18 @@ class Collectives:
             **self._between(axes),
         }
         del attributes["use_global_device_ids"]
-        return self._made("stablehlo.all_to_all", value, shape, attributes).results[0]
+        return _one(self._made("stablehlo.all_to_all", value, shape, attributes))
 
     def permute(self, value: ir.Value, before: Sharding, after: Sharding) -> ir.Value:
         """Each device gets the part that it has by `after`, from one that has it by `before`."""
         pairs = np.array(sources_and_targets(self.mesh, before, after), np.int64)
-        attributes = {"source_target_pairs": ir.DenseIntElementsAttr.get(pairs), "channel_handle": self._channel()}
-        return self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes).results[0]
+        attributes = {"source_target_pairs": _pairs(pairs), "channel_handle": self._channel()}
+        return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
 
     def _between(self, axes: Axes) -> dict[str, ir.Attribute]:
         groups = np.array(self.mesh.groups(axes), np.int64)
         return {
-            "replica_groups": ir.DenseIntElementsAttr.get(groups),
+            "replica_groups": _pairs(groups),
             "channel_handle": self._channel(),
             "use_global_device_ids": ir.UnitAttr.get(),
         }
@@ -151,6 +152,10 @@ def moves_of(mesh: Mesh, op: ir.Operation) -> list[tuple[Axes, int, int]]:
     return [(mesh.read_axes(axes), int(source), int(target)) for axes, source, target in found]
 
 
+def _pairs(numbers: np.typing.NDArray[np.int64]) -> ir.Attribute:
+    return elements(numbers, ir.RankedTensorType.get(list(numbers.shape), ir.IntegerType.get_signless(64)))
+
+
 def _i64(number: int) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
@@ -161,4 +166,9 @@ def _with_body(op: ir.Operation, value: ir.Value, monoid: str) -> ir.Value:
     with ir.InsertionPoint(block):
         made = ir.Operation.create(f"stablehlo.{monoid}", [scalar], list(block.arguments))
         stablehlo.return_([made.results[0]])
-    return op.results[0]
+    return _one(op)
+
+
+def _one(op: ir.Operation) -> ir.Value:
+    result: ir.Value = op.results[0]
+    return result

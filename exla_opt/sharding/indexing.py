@@ -7,7 +7,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
-from exla_opt.ops.index_numbers import GATHER, SCATTER, indices_of, numbers_of
+from exla_opt.ops.index_numbers import GATHER, SCATTER, numbers_of
 from exla_opt.ops.reducers import body_of, componentwise
 
 __all__ = ["GATHER", "SCATTER", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
@@ -50,7 +50,7 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
 
 
 def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:
-    """Of which elements of a gather's result, of `shape`, this device has the row, of `size` rows. indices: as above."""
+    """Of which elements of a gather's result, of `shape`, this device has the row. indices: as above. size: its rows."""
     numbers = numbers_of(op)
     component = numbers.named.index(dim)
     rank = len(build.shape_of(indices))

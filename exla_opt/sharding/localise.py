@@ -14,8 +14,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer, is_splat, splat_text
-from exla_opt.ir.values import defining_op
 from exla_opt.ir.rewrite import remap
+from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import operations_of, terminator
 from exla_opt.ops.definition import NONE
 from exla_opt.ops.reducers import IDENTITY, body_of, counts_once, monoid_of, run_body
@@ -80,8 +80,9 @@ class Localiser:
 
     def local_type(self, value: ir.Value, sharding: Sharding) -> ir.Type:
         """The type of the part of one device. Raises NoLocalForm where a dimension does not divide."""
-        if not isinstance(value.type, ir.RankedTensorType):
-            return value.type
+        kind: ir.Type = value.type
+        if not isinstance(kind, ir.RankedTensorType):
+            return kind
         tensor = build.tensor_of(value)
         try:
             return build.with_shape(tensor, local_shape(tensor.shape, sharding or ((),) * len(tensor.shape)))
@@ -169,7 +170,8 @@ def _reduce(self: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) ->
         raise NoLocalForm(f"{op.name} combines its elements in a way that devices cannot")
     made = _plain(self, op, shardings)
     if not counts_once(init, monoid):
-        reduce = made[0].owner.operation
+        reduce = defining_op(made[0])
+        assert reduce is not None
         with ir.InsertionPoint(reduce):
             reduce.operands[1] = build.splat(init.type, IDENTITY[monoid])
         self.start[op.results[0]] = build.broadcast(self.local[init], build.shape_of(made[0]))

@@ -18,7 +18,7 @@ _LIST = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A mesh axis, or the part of one. size: places along it. pre: into how many the axis is divided before; 1 for all."""
+    """A mesh axis, or a part of one. size: places along it. pre: into how many parts the axis is cut before this one."""
 
     name: str
     size: int

@@ -21,6 +21,7 @@ from exla_opt.ir.attributes import PARTITIONS, devices_of
 from exla_opt.ir.diagnostics import PARSER_FILE
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of, remap
+from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out, main_function, operations_of, terminator
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
@@ -47,7 +48,8 @@ class CannotPartition(Exception):
 class Partition:
     """A module for several devices, and what each of them does.
 
-    original: as it came, its calls inlined. local: the program of one device, as it is without a pass. mesh: the devices.
+    original: as it came, its calls inlined. local: the program of one device, as it is without a pass. mesh: the
+    devices.
     arguments, results: how they are spread.
     """
 
@@ -141,7 +143,8 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
         for argument, value, sharding in zip(old.arguments, block.arguments, arguments, strict=True):
             localiser.local[argument], localiser.shardings[argument] = value, sharding
         with ir.InsertionPoint(block):
-            top = build.scalar_i32(0).owner.operation
+            top = defining_op(build.scalar_i32(0))
+            assert top is not None
             localiser.collectives = Collectives(mesh, top, _last_channel(spread))
             localiser.block(old)
             values = [localiser.local[each] for each in returned]
@@ -197,9 +200,7 @@ def _joined(partition: Partition, local: ir.Module) -> ir.Module:
             "out_shardings": _per_value(mesh, partition.results),
             "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>"),
         }
-        computation = ir.Operation.create(
-            "sdy.manual_computation", kinds, list(block.arguments), attributes, regions=1
-        )
+        computation = ir.Operation.create("sdy.manual_computation", kinds, list(block.arguments), attributes, regions=1)
         ir.Operation.create("func.return", operands=list(computation.results))
         inner = computation.regions[0].blocks.append(
             *[each.type for each in body.arguments], arg_locs=[each.location for each in body.arguments]

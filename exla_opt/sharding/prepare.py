@@ -1,10 +1,11 @@
 """What Shardy is asked: how the tensors of a module are spread over its devices, with the communication written out.
 
-Shardy propagates the shardings and inserts collectives where an op and its operands disagree. Three things are done
+Shardy propagates the shardings and inserts collectives where an op and its operands disagree. Four things are done
 before, so that its answer is the one that XLA's own run of Shardy gives, and one that the local forms can do:
 
 - a broadcast that only adds dimensions of 1 becomes a reshape, as XLA has it by then: reshapes come first when
   shardings are propagated, and others would be found;
+- positions are counted once for each reader, for each is spread in its own way;
 - a `chlo.top_k`, which Shardy does not know, becomes a call with a rule;
 - an op that has no local form along one of its factors gets a rule that says so: Shardy gathers the operand there.
 """
@@ -21,8 +22,8 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out, walk_functions
-from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.factor import Factor, Kind
+from exla_opt.ops.reducers import monoid_of
 from exla_opt.ops.rules import OpRule, read_rules
 from exla_opt.ops.shardy import RULE, annotated_copy
 from exla_opt.ops.traits import Trait, traits_of
@@ -51,18 +52,19 @@ def propagate(module: ir.Module) -> None:
 
     The module has neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses.
     """
-    _reshape_broadcasts(module)
-    _call_top_k(module)
-    _state_rules(module)
-    _run(module, _SPREAD)
-    _replicate(module)
-    _run(module, _COMMUNICATE)
+    with module.context, ir.Location.unknown():
+        _separate_constants(module)
+        _reshape_broadcasts(module)
+        _call_top_k(module)
+        _state_rules(module)
+        _run(module, _SPREAD)
+        _replicate(module)
+        _run(module, _COMMUNICATE)
 
 
 def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
-    with module.context:
-        for pipeline in pipelines:
-            passmanager.PassManager.parse(pipeline).run(module.operation)
+    for pipeline in pipelines:
+        passmanager.PassManager.parse(pipeline).run(module.operation)
 
 
 def _replicate(module: ir.Module) -> None:
@@ -116,6 +118,27 @@ def _reshape_broadcasts(module: ir.Module) -> None:
         op.erase()
 
 
+def _separate_constants(module: ir.Module) -> None:
+    """Count once for each reader: along rows and along columns, positions are spread in two ways.
+
+    Readers first: what is made for one of them is read once.
+    """
+    for op in reversed(inside_out(module)):
+        if len(op.results) != 1 or op.regions or not _counts(op):
+            continue
+        for use in list(op.results[0].uses)[1:]:
+            with ir.InsertionPoint(op):
+                use.owner.operation.operands[use.operand_number] = op.clone().operation.results[0]
+
+
+def _counts(op: ir.Operation) -> bool:
+    """Whether the op counts, or repeats or converts what does."""
+    found: ir.Operation | None = op
+    while found is not None and found.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
+        found = defining_op(found.operands[0])
+    return found is not None and found.name == "stablehlo.iota"
+
+
 def _is_constant(value: ir.Value) -> bool:
     """Whether nothing is read to make the tensor: of such ones Shardy makes one for each way in which it is read."""
     op = defining_op(value)
@@ -157,19 +180,18 @@ def _state_rules(module: ir.Module) -> None:
     copy_of_all = annotated_copy(module)  # its ops live as long as it is held
     annotated = list(walk_functions(copy_of_all))
     own = read_rules(module)
-    with module.context, ir.Location.unknown():
-        for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
-            if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
-                continue
-            if Trait.POINTWISE in traits_of(op.name):
-                continue
-            found = copy.attributes[RULE] if RULE in copy.attributes and op.name != "stablehlo.custom_call" else None
-            if found is None:
-                rule = _by_own_factors(op, own[number])
-            else:
-                rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number])
-            if rule is not None:
-                op.attributes[RULE] = rule
+    for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
+        if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+            continue
+        if Trait.POINTWISE in traits_of(op.name):
+            continue
+        found = copy.attributes[RULE] if RULE in copy.attributes and op.name != "stablehlo.custom_call" else None
+        if found is None:
+            rule = _by_own_factors(op, own[number])
+        else:
+            rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number])
+        if rule is not None:
+            op.attributes[RULE] = rule
 
 
 def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
@@ -206,9 +228,7 @@ def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
 
 def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule) -> ir.Attribute | None:
     """Shardy's rule of an op, with those factors complete that have no local form; None where all have one."""
-    places = [
-        _places(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors
-    ]
+    places = [_places(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
     count = len(rule.operand_mappings)
     replicated = set(rule.need_replication_factors)
     for factor in range(len(rule.factor_sizes)):
@@ -265,8 +285,10 @@ def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None
         if mapping is None or dim is None:
             if mapping is not None or dim is not None:
                 return False
-        elif mapping.dim != dim or mapping.low or mapping.length != factor.size:
-            return False
-        elif mapping.length * mapping.inner != build.shape_of(value)[dim]:
+        elif (mapping.dim, mapping.low, mapping.length) != (
+            dim,
+            0,
+            factor.size,
+        ) or factor.size * mapping.inner != build.shape_of(value)[dim]:
             return False
     return True

@@ -85,13 +85,20 @@ def _attribute_of(value: ir.Value) -> ir.Attribute | None:
         if "arg_attrs" not in around.attributes:
             return None
         given = ir.DictAttr(ir.ArrayAttr(around.attributes["arg_attrs"])[place])
-        return given[SHARDING] if SHARDING in given else None
+        return _named(given, SHARDING)
     op = owner.operation
     for name in ("out_sharding", "sharding"):
         if name in op.attributes:
             return op.attributes[name]
     name = "out_shardings" if op.name == "sdy.manual_computation" else SHARDING
     return _nth(op, name, ir.OpResult(value).result_number)
+
+
+def _named(attributes: ir.DictAttr, name: str) -> ir.Attribute | None:
+    if name not in attributes:
+        return None
+    found: ir.Attribute = attributes[name]
+    return found
 
 
 def _nth(op: ir.Operation, name: str, place: int) -> ir.Attribute | None:
