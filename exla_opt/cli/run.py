@@ -154,6 +154,7 @@ def _run(
     from exla_opt.runtime.compile import check_device
     from exla_opt.runtime.inputs import load_inputs, read_signature
     from exla_opt.runtime.memory import measure_memory
+    from exla_opt.runtime.target import compiled_traffic, parse_target
 
     sources = [read_source(name) for name in names]
     check_device(device, max(devices_of(source.module) for source in sources))
@@ -171,7 +172,9 @@ def _run(
     sides: list[Measured] = []
     for source, program in zip(sources, programs, strict=True):
         with naming(source):
-            sides.append(Measured(source.name, measure_memory(program, device)))
+            count = devices_of(source.module)
+            traffic = compiled_traffic(program, parse_target("cpu")) if count > 1 and device == "cpu" else None
+            sides.append(Measured(source.name, measure_memory(program, device), devices=count, traffic=traffic))
     comparisons: list[Comparison] | None = None
     try:
         if repeats:

@@ -24,13 +24,13 @@ _DEVICE_TO_DEVICE = 1
 class Collectives:
     """Writes collectives at the current insertion point.
 
-    top: an op at the head of the function, before which is written what all blocks read. channel: the next one that is
-    free.
+    channel: the last one that is taken. top: an op at the head of the function, before which is written what all blocks
+    read.
     """
 
     mesh: Mesh
-    top: ir.Operation
     channel: int
+    top: ir.Operation = field(init=False)
     _indices: dict[Axes, ir.Value] = field(default_factory=dict)
 
     def index(self, axes: Axes) -> ir.Value:

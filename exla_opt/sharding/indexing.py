@@ -50,7 +50,7 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
 
 
 def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:
-    """Of which elements of a gather's result, of `shape`, this device has the row. indices: as above. size: its rows."""
+    """Of which elements of a gather's result, of `shape`, this device has the row. indices: as above. size: rows."""
     numbers = numbers_of(op)
     component = numbers.named.index(dim)
     rank = len(build.shape_of(indices))

@@ -18,7 +18,7 @@ _LIST = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A mesh axis, or a part of one. size: places along it. pre: into how many parts the axis is cut before this one."""
+    """A mesh axis, or a part of one. size: places along it. pre: into how many parts it is cut before."""
 
     name: str
     size: int

@@ -29,6 +29,7 @@ from exla_opt.passes import normalise
 
 from .apart import ShardyFailed, propagated
 from .collectives import Collectives
+from .forms import FORMS
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
 from .meshes import merge_meshes
@@ -133,7 +134,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
         if named.name != PARTITIONS:
             made.operation.attributes[named.name] = named.attr
     with made.context, function.location:
-        localiser = Localiser(mesh, None)  # type: ignore[arg-type]
+        localiser = Localiser(mesh, Collectives(mesh, _last_channel(spread)), FORMS)
         kinds = [localiser.local_type(each, one) for each, one in zip(old.arguments, arguments, strict=True)]
         returned = list(terminator(old).operands)
         outputs = [localiser.local_type(each, one) for each, one in zip(returned, results, strict=True)]
@@ -145,7 +146,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
         with ir.InsertionPoint(block):
             top = defining_op(build.scalar_i32(0))
             assert top is not None
-            localiser.collectives = Collectives(mesh, top, _last_channel(spread))
+            localiser.collectives.top = top
             localiser.block(old)
             values = [localiser.local[each] for each in returned]
             ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
