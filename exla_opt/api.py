@@ -15,6 +15,9 @@ def optimize(program: bytes, options: Options | None = None) -> bytes: ...
 def optimize(program: str | bytes, options: Options | None = None) -> str | bytes:
     """Rewrite one module so that its big tensors are computed in slices; the signature and results stay the same.
 
+    Of a module for several devices the sizes are those of each device; where none of its tensors is split, or there is
+    no program of one device, it comes out as it was.
+
     program: MLIR text, or MLIR bytecode or a portable artifact as bytes. Text gives text, bytes give a portable
     artifact. Raises `exla_opt.ir.diagnostics.InputError` when the module cannot be read.
     """
@@ -23,12 +26,15 @@ def optimize(program: str | bytes, options: Options | None = None) -> str | byte
     from exla_opt.ir.read import parse_module
     from exla_opt.ir.write import serialise
     from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+    from exla_opt.sharding.rewrite import rewrite_each_device
 
     is_text = isinstance(program, str)
     data = program.encode() if isinstance(program, str) else program
     with new_context() as context:
         module = parse_module("<program>", data, context).module
-        run_pipeline(module, DEFAULT_PASSES, options or Options())
+        module = rewrite_each_device(
+            module, lambda one: run_pipeline(one, DEFAULT_PASSES, options or Options()).remarks
+        )
         written = serialise(module, "text" if is_text else "portable")
         return written.decode() if is_text else written
 

@@ -200,9 +200,15 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Leave the option out.",
     ),
     "EX311": Explanation(
-        "the module is partitioned over N devices",
-        "A slice of a sharded tensor would be sharded as well.",
-        "Split the module of one device.",
+        "the module is for several devices, and there is no program of one of them",
+        "Shardy says how its tensors are spread, and each device's part is rewritten. That is not possible where "
+        "Shardy refuses the module or an op of it has no form on a part of a tensor.",
+        "Export with the Shardy partitioner (jax's default); write what stands in the way with jax.shard_map.",
+    ),
+    "EX312": Explanation(
+        "the devices would send more to each other",
+        "The rewritten program would move more bytes between devices than the one that came. So that one is kept.",
+        "Fix the shardings in the middle of the program with jax.lax.with_sharding_constraint.",
     ),
     "EX401": Explanation(
         "not multiplied out: it is no plain sum",

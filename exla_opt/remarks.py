@@ -38,6 +38,7 @@ class Remark:
     location: where the op stands, as in `model.py:12:3`, or the op's own name.
     message: the sentence.
     stopped_by, stopped_at: the op that stands in the way and its location, where that is another op.
+    devices: how many have such a tensor, each a part of one of the program, where the module is spread over several.
     """
 
     kind: Kind
@@ -49,6 +50,12 @@ class Remark:
     message: str
     stopped_by: str = ""
     stopped_at: str = ""
+    devices: int = 1
+
+    @property
+    def where(self) -> str:
+        """Which devices have the tensor; "" where there is one."""
+        return f" on each of {self.devices} devices" if self.devices > 1 else ""
 
     @property
     def text(self) -> str:

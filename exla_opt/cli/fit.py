@@ -20,9 +20,10 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
     """
     from rich.console import Console
 
+    from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
-    from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
+    from exla_opt.runtime.target import TargetError, compiled_memory, compiled_traffic, parse_target
 
     sides: list[Measured] = []
     try:
@@ -30,8 +31,11 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
         sources = [read_source(name) for name in names]
         for source in sources:
             with naming(source):
-                found = compiled_memory(serialise(source.module, "bytecode"), target)
-            sides.append(Measured(source.name, found.memory, estimated=found.time))
+                module, count = serialise(source.module, "bytecode"), devices_of(source.module)
+                found = compiled_memory(module, target)
+                traffic = compiled_traffic(module, target) if count > 1 else None
+            side = Measured(source.name, found.memory, estimated=found.time, devices=count, traffic=traffic)
+            sides.append(side)
             if found.note:
                 click.echo(f"{source.name}: note: {found.note}", err=True)
     except TargetError as error:

@@ -17,6 +17,7 @@ from exla_opt.cli.common import is_terminal, naming, read_source
 from exla_opt.cli.judge import Judge, judge_of
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
+from exla_opt.cli.supervise import doing
 
 # What loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from exla_opt.pipeline import Outcome
     from exla_opt.remarks import Kind, Remark
     from exla_opt.report.summary import Summary
+    from exla_opt.sharding.partition import Partition
 
 _DOES_NOT_FIT = 3
+# Of a module for several devices that is left as it is: names what is big, and changes nothing.
+_REFUSED = ("normalise", "tensor-splitter")
 # With a memory limit, tensors of less than this part of it get no line of their own.
 _WORTH_A_LINE = 20
 
@@ -45,15 +49,18 @@ def run_job(request: Request) -> int:
     job.read()
     with reproducer(request.crash_reproducer, job.source.module, request.words()):
         with naming(job.source):
-            if request.is_limited:
+            job.localise()
+            if request.is_limited and not job.refusal:
                 job.fit()
             else:
                 job.rewrite()
+            job.join()
             if request.check:
                 job.check()
         job.write()
     job.report()
-    return _DOES_NOT_FIT if request.strict and job.fitted is not None and not job.fitted.fits else 0
+    missed = request.is_limited if job.fitted is None else not job.fitted.fits
+    return _DOES_NOT_FIT if request.strict and missed else 0
 
 
 @dataclass(slots=True)
@@ -63,7 +70,8 @@ class Job:
     source: the module, rewritten as soon as it is. options: with the sizes that were chosen, where they were. outcome:
     what the passes said. judge, limit, fitted: whose limit it is, its bytes, and what came of it. before: the module
     without its calls, which hide what is in them, and before any split; a timeline only for reports. seconds: each
-    step and its wall time.
+    step and its wall time. partition, refusal: of a module for several devices; `source` is the program of one of
+    them then, or there is a reason why there is none. written: what goes out.
     """
 
     request: Request
@@ -74,7 +82,10 @@ class Job:
     judge: Judge | None = None
     limit: int | None = None
     fitted: Fit | None = None
+    partition: Partition | None = None
+    refusal: str = ""
     source: Source = field(init=False)
+    written: ir.Module = field(init=False)
     options: Options = field(init=False)
     outcome: Outcome = field(init=False)
 
@@ -83,8 +94,36 @@ class Job:
         _check_rules(self.request.options)
         with self._timed("Parser"):
             self.source = read_source(self.request.source)
+
+    def localise(self) -> None:
+        """Go on with the program of one device, of a module for several."""
+        from exla_opt.sharding.partition import CannotPartition, is_partitioned, partition
+
+        if is_partitioned(self.source.module):
+            doing("asking Shardy", self.source.name)
+            try:
+                with self._timed("Partitioning"):
+                    self.partition = partition(self.source.module)
+                self.source = replace(self.source, module=self.partition.local_copy())
+            except CannotPartition as error:
+                self.refusal = str(error)
         if self.request.passes[:1] != ("normalise",):
             self._look("", self.source.module)
+
+    def join(self) -> None:
+        """Put the program of one device among the others again, where that is worth it."""
+        self.written = self.source.module
+        if self.partition is None and not self.refusal:
+            return
+        from exla_opt.cli.partitioned import as_it_came, joined, refused
+
+        if self.partition is None:
+            self.written = as_it_came(self.source)
+            self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))
+            return
+        with self._timed("Joining, compiles"):
+            module, remarks = joined(self.partition, self.source, self.outcome.remarks, self.request.target)
+        self.written, self.outcome = module, replace(self.outcome, remarks=remarks)
 
     def rewrite(self) -> None:
         """Run the passes with the sizes that were given."""
@@ -95,7 +134,7 @@ class Job:
     def fit(self) -> None:
         """Choose sizes for the limit, or for the memory of the target."""
         request, source = self.request, self.source
-        self.judge = judge_of(request.target, source.name)
+        self.judge = judge_of(request.target, source.name, self.partition)
         self.limit = self.judge.memory if request.limit is None else request.limit
         begin = time.perf_counter()
         self.fitted = search_sizes(request, source, self.judge, self.limit, self._look)
@@ -114,7 +153,7 @@ class Job:
         request = self.request
         with self._timed("Check"):
             self.measured = check(
-                self.source,
+                replace(self.source, module=self.written),
                 request.passes,
                 self.options,
                 self.outcome.remarks,
@@ -128,7 +167,7 @@ class Job:
         from exla_opt.ir.write import write_module
 
         with self._timed("Output"):
-            write_module(self.source.module, self.request.output, self.request.emit)
+            write_module(self.written, self.request.output, self.request.emit)
 
     def report(self) -> None:
         """Print and write what was done and what was not."""
@@ -153,7 +192,11 @@ class Job:
 
         request = self.request
         return run_pipeline(
-            module, request.passes, self.options, verify_each=request.verify_each, after_pass=self._look_and_print
+            module,
+            _REFUSED if self.refusal else request.passes,
+            self.options,
+            verify_each=request.verify_each,
+            after_pass=self._look_and_print,
         )
 
     def _look(self, name: str, module: ir.Module) -> None:

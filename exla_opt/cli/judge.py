@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.cli.common import load_jax
 from exla_opt.cli.supervise import COMPILING, doing
+
+if TYPE_CHECKING:  # at run time this would load MLIR
+    from exla_opt.sharding.partition import Partition
 
 _THIS_CPU = "this machine's CPU"
 _NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'"
@@ -31,10 +35,11 @@ class Judge:
     notes: list[str] = field(default_factory=list)
 
 
-def judge_of(target: str | None, source: str) -> Judge:
+def judge_of(target: str | None, source: str, partition: Partition | None = None) -> Judge:
     """The judge for a target as it stands on the command line; None stands for this machine's CPU.
 
-    source: what the module is called. Only of a GPU that is named, a fault of the compiler is one of the run; else
+    source: what the module is called. partition: whose programs of one device are given to `measure`; the memory is
+    that of each device then. Only of a GPU that is named, a fault of the compiler is one of the run; else
     the prediction takes its place. Raises TargetError for an unknown target, and click's ClickException when jax
     cannot be loaded for one.
     """
@@ -47,6 +52,7 @@ def judge_of(target: str | None, source: str) -> Judge:
     from exla_opt.budget.attempts import CannotCompile
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
+    from exla_opt.sharding.partition import joined_bytes
 
     machine = parse_target(target or "cpu")
     is_gpu = bool(machine.description)
@@ -57,6 +63,7 @@ def judge_of(target: str | None, source: str) -> Judge:
 
     def compiled(data: bytes) -> Measured:
         doing(COMPILING, source)
+        data = data if partition is None else joined_bytes(partition, data)
         found = compiled_memory(data, machine)
         doing("working on it", source)
         if found.note and not notes:  # once is enough, for it differs with each program that is tried

@@ -148,14 +148,16 @@ def _run(
     """Do all of it and say whether the results agree, True when nothing was compared."""
     from rich.console import Console
 
+    from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, print_measured
     from exla_opt.runtime.compile import check_device
     from exla_opt.runtime.inputs import load_inputs, read_signature
     from exla_opt.runtime.memory import measure_memory
+    from exla_opt.runtime.target import compiled_traffic, parse_target
 
-    check_device(device)
     sources = [read_source(name) for name in names]
+    check_device(device, max(devices_of(source.module) for source in sources))
     signatures: list[Signature] = []
     for source in sources:
         with naming(source):
@@ -170,7 +172,9 @@ def _run(
     sides: list[Measured] = []
     for source, program in zip(sources, programs, strict=True):
         with naming(source):
-            sides.append(Measured(source.name, measure_memory(program, device)))
+            count = devices_of(source.module)
+            traffic = compiled_traffic(program, parse_target("cpu")) if count > 1 and device == "cpu" else None
+            sides.append(Measured(source.name, measure_memory(program, device), devices=count, traffic=traffic))
     comparisons: list[Comparison] | None = None
     try:
         if repeats:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+# Of a module: over how many devices its tensors are spread.
+PARTITIONS = "mhlo.num_partitions"
+
 
 def integers(op: ir.Operation, name: str, default: list[int]) -> list[int]:
     """An attribute that holds a list of integers, flattened."""
@@ -45,7 +48,7 @@ def aliased_results(function: ir.Operation) -> dict[int, int]:
 
 def devices_of(module: ir.Module) -> int:
     """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
-    return integer(module.operation, "mhlo.num_partitions", 1)
+    return integer(module.operation, PARTITIONS, 1)
 
 
 def is_splat(op: ir.Operation) -> bool:

@@ -52,6 +52,18 @@ def clone_on(
     return result
 
 
+def remap(op: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> None:
+    """Let an op, and what is in its regions, read the values of its new place."""
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        for index, value in enumerate(inner.operands):
+            if value in values:
+                inner.operands[index] = values[value]
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+
+
 def copy_of(module: ir.Module) -> ir.Module:
     """A module with the same attributes, functions and locations."""
     made = ir.Module.create(module.operation.location)

@@ -103,6 +103,7 @@ def _remarks(remarks: Sequence[Remark], kind: Kind) -> list[dict[str, Any]]:
             "pass": remark.pass_name,
             "tensor": remark.tensor,
             "bytes": remark.bytes,
+            "devices": remark.devices,
             "count": count,
             "location": remark.location,
             "message": remark.message,

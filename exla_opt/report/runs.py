@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # at run time these would import jax
     from exla_opt.runtime.compare import Comparison, Extreme
     from exla_opt.runtime.gpu_seconds import GpuTime
     from exla_opt.runtime.memory import Memory
+    from exla_opt.runtime.traffic import Traffic
 
 _MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
 
@@ -26,27 +27,31 @@ _MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
 class Measured:
     """One module's name as the user gave it, its memory, and the median seconds of a run if it was run.
 
-    estimated: what a run on the GPU that it was compiled for should take, where that can be said.
+    estimated: what a run on the GPU that it was compiled for should take, where that can be said. devices, traffic: of
+    a module for several devices, of each of which the memory is then, and what each sends.
     """
 
     name: str
     memory: Memory
     seconds: float | None = None
     estimated: GpuTime | None = None
+    devices: int = 1
+    traffic: Traffic | None = None
 
 
 def print_measured(console: Console, sides: Sequence[Measured]) -> None:
     """Print the table of one or two modules; with two, the ratio of the first to the second."""
-    rows = _memory_rows(sides)
+    rows = _memory_rows(sides) + _traffic_rows(sides)
     times = [side.seconds for side in sides if side.seconds is not None]
     if times:
         rows.append(["time", *map(format_seconds, times), *_ratio(times)])
-    _print_table(console, _heads(sides), rows)
+    heads = _heads(sides)
+    _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
 
 
 def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, limit: int) -> None:
     """Print the table of one or two modules that were compiled for a device, and whether each fits in `limit` bytes."""
-    rows = _memory_rows(sides)
+    rows = _memory_rows(sides) + _traffic_rows(sides)
     rows.append([limit_name, *(format_size(limit) for _ in sides)])
     if any(side.memory.gemm for side in sides):
         rows.append(["gemm", *(side.memory.gemm for side in sides)])
@@ -54,6 +59,18 @@ def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, lim
     rows += _time_rows([side.estimated for side in sides])
     heads = _heads(sides)
     _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
+
+
+def _traffic_rows(sides: Sequence[Measured]) -> list[list[str]]:
+    """What each device sends to the others, and how much of it in loops; nothing for programs of one device."""
+    found = [side.traffic for side in sides if side.traffic is not None]
+    if len(found) < len(sides):
+        return []
+    count = " / ".join(dict.fromkeys(str(side.devices) for side in sides))
+    rows = [["devices, each of them", count]]
+    for name, values in (("sent", [one.bytes for one in found]), ("in loops", [one.in_loops for one in found])):
+        rows.append([name, *(format_size(round(value)) for value in values), *_ratio(values)])
+    return rows
 
 
 def fits(side: Measured, limit: int) -> bool:

@@ -55,7 +55,7 @@ def _details(title: str, counted: Sequence[tuple[Remark, int]]) -> Table:
     table = Table("Tensor", "What and why", title=title, title_justify="left", show_lines=True, expand=False)
     table.columns[0].max_width = 24
     for remark, count in counted:
-        tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}")
+        tensor = Text(f"{remark.tensor}\n{format_size(remark.bytes)}{remark.where}")
         if count > 1:
             tensor.append(f", {count} times")
         table.add_row(tensor, Group(Text(remark.text), Text(f"{remark.code}, {remark.location}", style="dim")))

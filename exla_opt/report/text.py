@@ -34,7 +34,7 @@ def name_place(place: str, name: str) -> str:
 def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str]:
     """One line a remark of these kinds, `file:line:col: remark: ... [pass, code]`; repeated ones once."""
     lines = [
-        f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}) "
+        f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}){remark.where} "
         f"{' '.join(remark.text.split())} [{remark.pass_name}, {remark.code}]"
         for remark in remarks
         if remark.kind in kinds
@@ -71,6 +71,7 @@ def remark_records(remarks: Sequence[Remark]) -> list[dict[str, str | int]]:
             "pass": remark.pass_name,
             "tensor": remark.tensor,
             "bytes": remark.bytes,
+            "devices": remark.devices,
             "location": remark.location,
             "message": remark.message,
             "stopped_by": remark.stopped_by,

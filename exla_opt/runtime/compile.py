@@ -10,8 +10,13 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jaxlib.mlir import ir
 
-from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.attributes import PARTITIONS, devices_of
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import PARSER_FILE, InputError
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import main_function
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.inputs import Array
 
@@ -26,14 +31,41 @@ _UNOPTIMISED = [("xla_backend_optimization_level", "0")]
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled module: PJRT's executable and the device that it was compiled for."""
+    """A compiled module: PJRT's executable, the devices that it was compiled for, and the shapes of its results.
+
+    The shapes are there for a program of several devices, whose results are put together.
+    """
 
     executable: Any
-    device: Any
+    devices: Sequence[Any]
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
-def check_device(device: Device) -> None:
-    """Raise InputError when this machine has no such device."""
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """For how many devices a module is written, and the shapes of its results if there are several."""
+
+    partitions: int = 1
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+def read_spread(module: str | bytes) -> Spread:
+    """Over how many devices a module is spread. Raises InputError when it cannot be read."""
+    data = module.encode() if isinstance(module, str) else module
+    if PARTITIONS.encode() not in data:
+        return Spread()
+    parsed = parse_module(PARSER_FILE, data, new_context()).module
+    partitions = devices_of(parsed)
+    if partitions == 1:
+        return Spread()
+    results = ir.FunctionType(ir.TypeAttr(main_function(parsed).attributes["function_type"]).value).results
+    return Spread(partitions, tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results))
+
+
+def check_device(device: Device, partitions: int = 1) -> None:
+    """Raise InputError when this machine has no such device. A CPU is as many as a program is for, if jax lets it."""
+    if device == "cpu" and partitions > 1:
+        pjrt.ask_for_cpus(partitions)
     try:
         pjrt.client(device)
     except RuntimeError as error:
@@ -53,10 +85,15 @@ def compile_program(
     statistics, not for timing. Without `optimise` LLVM leaves a CPU's code as it is: the same memory, to be read and
     not to be run. Raises InputError when there is no such device and when XLA refuses the module.
     """
-    check_device(device)
+    spread = read_spread(module)
+    check_device(device, spread.partitions)
     flags = [*(_WITHOUT_YNN if count_all_memory else ()), *(() if optimise else _UNOPTIMISED)]
     try:
-        return Program(*pjrt.compile_here(device, module, flags if device == "cpu" else ()))
+        compiled, devices = pjrt.compile_here(device, module, flags if device == "cpu" else (), spread.partitions)
+        return Program(compiled, devices, spread.shapes)
+    except pjrt.TooFewDevices as error:
+        here = f"this machine has {error.args[0]}" if device != "cpu" else "jax was started with fewer"
+        raise InputError(f"the module is for {spread.partitions} devices, and {here}") from None
     except pjrt.COMPILE_ERRORS as error:
         raise InputError(f"XLA cannot compile this module: {first_line(error)}") from None
 
@@ -87,10 +124,16 @@ def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]
     try:
         # Fresh buffers each time: a donated one is gone after the run. Without x64, jax would halve wide dtypes.
         with jax.enable_x64(True):
-            buffers = [jax.device_put(array, program.device) for array in arrays]
+            if len(program.devices) == 1:
+                buffers = [jax.device_put(array, program.devices[0]) for array in arrays]
+            else:
+                buffers = pjrt.spread_over(program.executable, arrays, program.devices)
         jax.block_until_ready(buffers)
         start = time.perf_counter()
-        results = pjrt.execute(program.executable, buffers)
+        if len(program.devices) == 1:
+            results = pjrt.execute(program.executable, buffers)
+        else:
+            results = pjrt.execute_on_all(program.executable, buffers, program.devices, program.shapes)
         jax.block_until_ready(results)
         seconds = time.perf_counter() - start
         return [np.asarray(result) for result in results], seconds

@@ -22,7 +22,7 @@ def split_jit(function: Callable[..., Any], rewrite: Callable[[bytes], bytes]) -
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         leaves, structure = jax.tree.flatten((arguments, named))
-        key = (structure, tuple((jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves))
+        key = (structure, tuple(map(_kind, leaves)))
         if key not in compiled:
             exported = export.export(lowered)(*arguments, **named)
             smaller = rewrite(exported.mlir_module_serialized)
@@ -30,3 +30,9 @@ def split_jit(function: Callable[..., Any], rewrite: Callable[[bytes], bytes]) -
         return compiled[key](*arguments, **named)
 
     return call
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    """What a program depends on: shape, type, and over which devices the array is spread."""
+    sharding = leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None
+    return jax.numpy.shape(leaf), jax.numpy.result_type(leaf), sharding

@@ -7,6 +7,8 @@ dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must
 - `jaxlib.xla_client.CompileOptions`, `DeviceList`: flags of XLA for one compile.
 - `jax.experimental.topologies` and the client of its devices: compiles for a GPU that is not here.
 - the executable's `hlo_modules`: what of a GPU's time is estimated from.
+- `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
+  shardings and `GSPMDSharding`: which part of an argument or result each of them has.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
 """
@@ -18,6 +20,8 @@ from functools import cache
 from typing import Any
 
 import jax
+import numpy as np
+from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend
 from jaxlib import lapack, xla_client
@@ -39,28 +43,46 @@ def client(platform: str) -> Any:
     return backend.get_backend(platform)
 
 
-def compile_here(platform: str, module: str | bytes, flags: Flags) -> tuple[Any, Any]:
-    """Compile for the first device of this machine's `platform`; the executable and the device.
+def ask_for_cpus(count: int) -> None:
+    """Let this machine's CPU be `count` devices, from the first use of jax on; later it stays as it is."""
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:  # in use already
+        return
 
-    module: text, bytecode or portable artifact. Raises what `client` raises, and COMPILE_ERRORS.
+
+def compile_here(platform: str, module: str | bytes, flags: Flags, partitions: int = 1) -> tuple[Any, Sequence[Any]]:
+    """Compile for the first devices of this machine's `platform`, one a partition; the executable and the devices.
+
+    module: text, bytecode or portable artifact. Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
     """
     here = client(platform)
-    device = here.local_devices()[0]
-    return here.compile_and_load(module, [device], _options(flags)), device
+    devices = here.local_devices()[:partitions]
+    if len(devices) < partitions:
+        raise TooFewDevices(len(devices))
+    return here.compile_and_load(module, devices, _options(flags, partitions)), devices
 
 
-def compile_for(device: Any, module: ir.Module, flags: Flags) -> Any:
-    """Compile for a device of `described_device`; what comes out can be read, not run. Raises COMPILE_ERRORS."""
-    return device.client.compile(module, xla_client.DeviceList((device,)), _options(flags))
+class TooFewDevices(RuntimeError):
+    """The program is for more devices than there are; the first argument is how many there are."""
+
+
+def compile_for(devices: Sequence[Any], module: ir.Module, flags: Flags) -> Any:
+    """Compile for `described_devices`, one a partition; what comes out can be read, not run. Raises COMPILE_ERRORS."""
+    return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), _options(flags, len(devices)))
 
 
 @cache
-def described_device(description: str) -> Any:
-    """The device that stands for the GPU of a GpuTargetConfigProto, given as text.
+def described_devices(description: str, count: int = 1) -> Sequence[Any]:
+    """The devices that stand for so many GPUs of a GpuTargetConfigProto, given as text, in one host.
 
     Raises NotImplementedError without jax's CUDA plugin and XlaError when XLA cannot take the description.
     """
-    return topologies.get_topology_desc(platform="cuda", target_config=description, topology="1x1x1").devices[0]
+    topology = f"1x1x{count}"
+    found: Sequence[Any] = topologies.get_topology_desc(
+        platform="cuda", target_config=description, topology=topology
+    ).devices
+    return found[:count]
 
 
 def own_description() -> str:
@@ -84,7 +106,33 @@ def execute(executable: Any, buffers: Sequence[Any]) -> list[Any]:
     return [shards[0] for shards in executable.execute_sharded(buffers).disassemble_into_single_device_arrays()]
 
 
-def _options(flags: Flags) -> Any:
+def spread_over(executable: Any, arrays: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
+    """Arrays of this machine's memory on the devices of a program, each as the program wants it."""
+    wanted = [GSPMDSharding(devices, each) for each in executable.get_parameter_shardings()]
+    return [jax.device_put(array, one) for array, one in zip(arrays, wanted, strict=True)]
+
+
+def execute_on_all(
+    executable: Any, buffers: Sequence[Any], devices: Sequence[Any], shapes: Sequence[Sequence[int]]
+) -> list[Any]:
+    """Start a run of a program for several devices; its results, of `shapes`, put together. Raises XlaError."""
+    shards = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+    found = [GSPMDSharding(devices, each) for each in executable.get_output_shardings()]
+    return [
+        jax.make_array_from_single_device_arrays(tuple(shape), one, parts)
+        for shape, one, parts in zip(shapes, found, shards, strict=True)
+    ]
+
+
+def _options(flags: Flags, partitions: int = 1) -> Any:
     options = xla_client.CompileOptions()
     options.env_option_overrides = list(flags)
+    if partitions > 1:
+        options.num_partitions = partitions
+        built = options.executable_build_options
+        built.num_partitions = partitions
+        built.use_spmd_partitioning = True
+        built.use_shardy_partitioner = True
+        assignment = np.arange(partitions).reshape(1, partitions)
+        options.device_assignment = built.device_assignment = xla_client.DeviceAssignment.create(assignment)
     return options

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
 from exla_opt.memory.machine import Machine, machine_of
 from exla_opt.runtime import pjrt
-from exla_opt.runtime.compile import first_line
+from exla_opt.runtime.compile import compile_program, first_line
 from exla_opt.runtime.gpu_seconds import GpuTime, estimate
 from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
+from exla_opt.runtime.traffic import Traffic, traffic_of
 
 # With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
 # is asked, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
@@ -165,15 +168,15 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     """
     if not target.description:
         return Compiled(measure_memory(module, "cpu"))
-    device = _device(target)
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
+    devices = _devices(target, devices_of(parsed))
     choices: list[Memory] = []
     executable: Any = None
     refused: list[tuple[str, InputError]] = []
     for gemm in _GEMMS:
         try:
-            executable = _compile_for_gpu(parsed, target, device, gemm)
+            executable = _compile_for_gpu(parsed, target, devices, gemm)
             choices.append(memory_of(executable, gemm))
         except TargetError:
             raise
@@ -184,6 +187,19 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     note = "; ".join(f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused)
     # The last is cuBLAS's: its products are as fast as they get, while Triton's have tiles that nobody has tried.
     return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(executable, target))
+
+
+def compiled_traffic(module: bytes, target: Target) -> Traffic:
+    """What each device sends to the others by a module for several, as it is compiled for `target`.
+
+    Raises what `compiled_memory` raises.
+    """
+    if not target.description:
+        program = compile_program(module, "cpu", optimise=False)
+        return traffic_of(pjrt.optimised_hlo(program.executable))
+    parsed = parse_module(PARSER_FILE, module, new_context()).module
+    devices = _devices(target, devices_of(parsed))
+    return traffic_of(pjrt.optimised_hlo(_compile_for_gpu(parsed, target, devices, "cuBLAS")))
 
 
 def _time_of(executable: Any, target: Target) -> GpuTime | None:
@@ -197,9 +213,9 @@ def _time_of(executable: Any, target: Target) -> GpuTime | None:
         return None
 
 
-def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) -> Any:
+def _compile_for_gpu(module: ir.Module, target: Target, devices: Sequence[Any], gemm: str) -> Any:
     try:
-        return pjrt.compile_for(device, module, [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])])
+        return pjrt.compile_for(devices, module, [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])])
     except pjrt.COMPILE_ERRORS as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):
@@ -208,10 +224,10 @@ def _compile_for_gpu(module: ir.Module, target: Target, device: Any, gemm: str) 
         raise InputError(f"XLA cannot compile this module for {target.name}: {message}", help=help) from None
 
 
-def _device(target: Target) -> Any:
-    """The device that stands for the GPU; compiling is all it can do."""
+def _devices(target: Target, count: int) -> Sequence[Any]:
+    """The devices that stand for so many of the GPU; compiling is all they can do."""
     try:
-        return pjrt.described_device(target.description)
+        return pjrt.described_devices(target.description, count)
     except NotImplementedError:
         raise TargetError(target.name, f"compiling for a GPU needs jax's CUDA plugin: {_EXTRA}") from None
     except pjrt.XlaError as error:

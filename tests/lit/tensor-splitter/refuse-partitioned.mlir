@@ -1,13 +1,13 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter,normalise --size-threshold=64KB --split-size=32KB 2>&1 | filecheck %s
 
-// A slice of a tensor that is spread over devices would be spread as well.
+// Nothing says how the tensors are spread: there is no program of one device.
 
 // CHECK-NOT: stablehlo.while
 // CHECK: stablehlo.dot_general {{.*}} -> tensor<256x200xf32>
 // CHECK-NEXT: stablehlo.exponential {{.*}} : tensor<256x200xf32>
 // CHECK-NOT: stablehlo.while
-// CHECK: refuse-partitioned.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: the module is partitioned over 2 devices [tensor-splitter, EX311]
-// CHECK: refuse-partitioned.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: the module is partitioned over 2 devices [tensor-splitter, EX311]
+// CHECK: refuse-partitioned.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: it has 0 meshes of 2 devices [tensor-splitter, EX311]
+// CHECK: refuse-partitioned.mlir:{{[0-9]+}}:8: remark: 256x200xf32 (205KB) not split: it has 0 meshes of 2 devices [tensor-splitter, EX311]
 
 module attributes {mhlo.num_partitions = 2 : i32} {
 func.func @main(%a: tensor<256x4xf32>, %b: tensor<200x4xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {

@@ -1,0 +1,75 @@
+"""exla-opt for a module of several devices: what goes out in the end, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from exla_opt.cli.common import load_jax
+from exla_opt.cli.supervise import COMPILING, doing
+
+if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
+    from collections.abc import Sequence
+
+    from jaxlib.mlir import ir
+
+    from exla_opt.ir.read import Source
+    from exla_opt.remarks import Remark
+    from exla_opt.sharding.partition import Partition
+
+
+def as_it_came(source: Source) -> ir.Module:
+    """The module as it was read."""
+    from exla_opt.ir.read import parse_module
+
+    return parse_module(source.name, source.data, source.module.context).module
+
+
+def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
+    """The remarks on a module of which there is no program of one device. why: a clause."""
+    return tuple(
+        replace(remark, message=f"not split: {why}") if remark.code == "EX311" else remark for remark in remarks
+    )
+
+
+def joined(
+    partition: Partition, source: Source, remarks: Sequence[Remark], target: str | None
+) -> tuple[ir.Module, tuple[Remark, ...]]:
+    """The module of all devices around the rewritten program of one, or the one that came, and the remarks.
+
+    source: with the program of one device. Where a compiler can be asked, what the devices send to each other is what
+    it planned, for `target` or for a CPU; else it is counted on the ops.
+    """
+    from exla_opt.sharding.rewrite import MORE, joined_if_gained, too_much_sent
+
+    module, said = joined_if_gained(partition, source.module, remarks)
+    original = as_it_came(source)
+    if module is None:
+        return original, tuple(said)
+    sent = _sent(source.name, original, module, target)
+    if sent is not None and sent[1] > MORE * sent[0]:
+        return original, tuple(too_much_sent(said, *sent))
+    return module, tuple(said)
+
+
+def _sent(name: str, before: ir.Module, after: ir.Module, target: str | None) -> tuple[float, float] | None:
+    """The bytes that each device sends by two modules, as they are compiled; None where no compiler can be asked."""
+    try:
+        load_jax(uses_gpu=target == "cuda")
+    except click.ClickException:
+        return None
+    from exla_opt.ir.diagnostics import InputError
+    from exla_opt.ir.write import serialise
+    from exla_opt.runtime.target import compiled_traffic, parse_target
+
+    doing(COMPILING, name)
+    try:
+        machine = parse_target(target or "cpu")
+        one, other = (compiled_traffic(serialise(module, "bytecode"), machine) for module in (before, after))
+    except InputError:
+        return None
+    finally:
+        doing("working on it", name)
+    return one.bytes, other.bytes

@@ -1,0 +1,62 @@
+"""Shardy in a process of its own, for it aborts the process at some modules: python -m exla_opt.sharding.apart."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import PARSER_FILE, InputError
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+
+from .prepare import propagate
+
+# Of the processor; the largest module of the tests takes less than one.
+_SECONDS = 600
+
+
+class ShardyFailed(Exception):
+    """Shardy refuses the module, or does not survive it; the text says which, a clause."""
+
+
+def propagated(module: ir.Module) -> ir.Module:
+    """A copy of a module without calls, with what `propagate` writes on it. Raises ShardyFailed."""
+    try:
+        found = subprocess.run(
+            [sys.executable, "-m", "exla_opt.sharding.apart"],
+            input=serialise(module, "bytecode"),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ShardyFailed("Shardy finds no end of it") from None
+    if found.returncode < 0:
+        raise ShardyFailed(f"Shardy crashed on it ({signal.Signals(-found.returncode).name})")
+    if found.returncode:
+        last = found.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ShardyFailed(f"Shardy refuses it: {last[-1] if last else 'without a reason'}")
+    return parse_module(PARSER_FILE, found.stdout, module.context).module
+
+
+def main() -> int:
+    """Read a module from standard input, and write it with how its tensors are spread."""
+    try:
+        module = parse_module(PARSER_FILE, sys.stdin.buffer.read(), new_context()).module
+        propagate(module)
+    except ir.MLIRError as error:
+        print(error.error_diagnostics[0].message, file=sys.stderr)
+        return 1
+    except InputError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    sys.stdout.buffer.write(serialise(module, "bytecode"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

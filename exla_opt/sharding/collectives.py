@@ -1,0 +1,174 @@
+"""Shardy's collectives as those of StableHLO, on the part of a tensor that one device has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ops.sizes import elements
+
+from .mesh import Axes, Mesh, Sharding, parts
+
+_MOVE = re.compile(r"(\{[^{}]*\}): (\d+)->(\d+)")
+# What StableHLO calls a channel between the devices of a program.
+_DEVICE_TO_DEVICE = 1
+
+
+@dataclass(slots=True)
+class Collectives:
+    """Writes collectives at the current insertion point.
+
+    channel: the last one that is taken. top: an op at the head of the function, before which is written what all blocks
+    read.
+    """
+
+    mesh: Mesh
+    channel: int
+    top: ir.Operation = field(init=False)
+    _indices: dict[Axes, ir.Value] = field(default_factory=dict)
+
+    def index(self, axes: Axes) -> ir.Value:
+        """Which part this device has of what is cut along `axes`, a tensor<i32>."""
+        if axes not in self._indices:
+            with ir.InsertionPoint(self.top), ir.Location.unknown():
+                table = np.array(self.mesh.indices(axes), np.int32)
+                kind = ir.RankedTensorType.get([len(table)], ir.IntegerType.get_signless(32))
+                numbers = stablehlo.constant(elements(table, kind))
+                unsigned = ir.RankedTensorType.get([], ir.IntegerType.get_unsigned(32))
+                own = ir.Operation.create("stablehlo.partition_id", [unsigned]).results[0]
+                place = build.convert(own, kind.element_type)
+                one = build.slice_along(numbers, 0, place, 1)
+                self._indices[axes] = stablehlo.reshape(build.with_shape(kind, []), one)
+        return self._indices[axes]
+
+    def offset(self, axes: Axes, size: int) -> ir.Value:
+        """Where the part of this device begins, a tensor<i32>. size: of each part."""
+        return stablehlo.multiply(self.index(axes), build.scalar_i32(size))
+
+    def gather(self, value: ir.Value, dim: int, axes: Axes) -> ir.Value:
+        """All parts along a dimension, one behind the other."""
+        if parts(axes) == 1:
+            return value
+        shape = build.shape_of(value)
+        shape[dim] *= parts(axes)
+        attributes = {"all_gather_dim": _i64(dim), **self._between(axes)}
+        return _one(self._made("stablehlo.all_gather", value, shape, attributes))
+
+    def part(self, value: ir.Value, dim: int, axes: Axes) -> ir.Value:
+        """This device's part along a dimension of a tensor that it has all of."""
+        if parts(axes) == 1:
+            return value
+        size = build.shape_of(value)[dim] // parts(axes)
+        return build.slice_along(value, dim, self.offset(axes, size), size)
+
+    def reduce(self, value: ir.Value, axes: Axes, monoid: str) -> ir.Value:
+        """The same on all devices of a group: what their parts combine to."""
+        if parts(axes) == 1:
+            return value
+        made = self._made("stablehlo.all_reduce", value, build.shape_of(value), self._between(axes), regions=1)
+        return _with_body(made, value, monoid)
+
+    def reduce_scatter(self, value: ir.Value, dim: int, axes: Axes, monoid: str) -> ir.Value:
+        """This device's part along a dimension of what the parts of a group combine to."""
+        if parts(axes) == 1:
+            return value
+        shape = build.shape_of(value)
+        shape[dim] //= parts(axes)
+        attributes = {"scatter_dimension": _i64(dim), **self._between(axes)}
+        return _with_body(self._made("stablehlo.reduce_scatter", value, shape, attributes, regions=1), value, monoid)
+
+    def all_to_all(self, value: ir.Value, axes: Axes, source: int, target: int) -> ir.Value:
+        """Cut along `target` in the place of `source`."""
+        if parts(axes) == 1:
+            return value
+        shape, count = build.shape_of(value), parts(axes)
+        shape[source] *= count
+        shape[target] //= count
+        attributes = {
+            "split_dimension": _i64(target),
+            "concat_dimension": _i64(source),
+            "split_count": _i64(count),
+            **self._between(axes),
+        }
+        del attributes["use_global_device_ids"]
+        return _one(self._made("stablehlo.all_to_all", value, shape, attributes))
+
+    def permute(self, value: ir.Value, before: Sharding, after: Sharding) -> ir.Value:
+        """Each device gets the part that it has by `after`, from one that has it by `before`."""
+        pairs = np.array(sources_and_targets(self.mesh, before, after), np.int64)
+        attributes = {"source_target_pairs": _pairs(pairs), "channel_handle": self._channel()}
+        return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
+
+    def _between(self, axes: Axes) -> dict[str, ir.Attribute]:
+        groups = np.array(self.mesh.groups(axes), np.int64)
+        return {
+            "replica_groups": _pairs(groups),
+            "channel_handle": self._channel(),
+            "use_global_device_ids": ir.UnitAttr.get(),
+        }
+
+    def _channel(self) -> ir.Attribute:
+        self.channel += 1
+        return ir.Attribute.parse(f"#stablehlo.channel_handle<handle = {self.channel}, type = {_DEVICE_TO_DEVICE}>")
+
+    def _made(
+        self, name: str, value: ir.Value, shape: Sequence[int], attributes: dict[str, ir.Attribute], regions: int = 0
+    ) -> ir.Operation:
+        kind = build.with_shape(build.tensor_of(value), shape)
+        return ir.Operation.create(name, [kind], [value], attributes, regions=regions)
+
+
+def sources_and_targets(mesh: Mesh, before: Sharding, after: Sharding) -> list[tuple[int, int]]:
+    """Who sends to whom, so that each device has the part that it should have; itself where it has it already."""
+
+    def part_of(place: int, sharding: Sharding) -> tuple[int, ...]:
+        return tuple(mesh.index(place, axes) for axes in sharding)
+
+    places = range(mesh.count)
+    sources: dict[tuple[int, ...], list[int]] = {}
+    targets: dict[tuple[int, ...], list[int]] = {}
+    pairs = []
+    for place in places:
+        has, wants = part_of(place, before), part_of(place, after)
+        if has == wants:
+            pairs.append((place, place))
+            continue
+        sources.setdefault(has, []).append(place)
+        targets.setdefault(wants, []).append(place)
+    for part, wanting in targets.items():
+        pairs += list(zip(sources[part], wanting, strict=True))
+    return [(mesh.devices[source], mesh.devices[target]) for source, target in sorted(pairs)]
+
+
+def moves_of(mesh: Mesh, op: ir.Operation) -> list[tuple[Axes, int, int]]:
+    """The axes that an all_to_all of Shardy's moves, each with the dimensions from which and to which."""
+    found = _MOVE.findall(str(op.attributes["params"]))
+    return [(mesh.read_axes(axes), int(source), int(target)) for axes, source, target in found]
+
+
+def _pairs(numbers: np.typing.NDArray[np.int64]) -> ir.Attribute:
+    return elements(numbers, ir.RankedTensorType.get(list(numbers.shape), ir.IntegerType.get_signless(64)))
+
+
+def _i64(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def _with_body(op: ir.Operation, value: ir.Value, monoid: str) -> ir.Value:
+    scalar = build.with_shape(build.tensor_of(value), [])
+    block = op.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        made = ir.Operation.create(f"stablehlo.{monoid}", [scalar], list(block.arguments))
+        stablehlo.return_([made.results[0]])
+    return _one(op)
+
+
+def _one(op: ir.Operation) -> ir.Value:
+    result: ir.Value = op.results[0]
+    return result

@@ -1,0 +1,188 @@
+"""The forms on one device of ops that ask where its part begins, or combine the parts of several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integer, is_splat, splat_text
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
+
+from .communication import COMMUNICATION
+from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
+from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
+from .mesh import Axes, Sharding, is_replicated, parts
+from .prepare import TOP_K
+
+
+def _constant(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    kind = ir.RankedTensorType(localiser.local_type(op.results[0], shardings[0]))
+    value = op.attributes["value"]
+    if is_replicated(shardings[0]):
+        return [stablehlo.constant(value)]
+    if isinstance(kind.element_type, ir.ComplexType):
+        text = splat_text(op) if is_splat(op) else None
+        if text is not None:
+            return [build.splat_of_text(kind, text)]
+    elif is_splat(op):
+        one = ir.DenseElementsAttr(value).get_splat_value()
+        return [stablehlo.constant(ir.DenseElementsAttr.get_splat(kind, one))]
+    return [own_part(localiser, stablehlo.constant(value), shardings[0])]
+
+
+def _iota(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    kind = ir.RankedTensorType(localiser.local_type(op.results[0], shardings[0]))
+    dim = integer(op, "iota_dimension")
+    axes = shardings[0][dim] if shardings[0] else ()
+    if parts(axes) == 1:
+        return [stablehlo.iota(kind, dim)]
+    # Counted in integers: a narrow float could not hold the sum.
+    counted = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
+    begin = build.broadcast(localiser.collectives.offset(axes, kind.shape[dim]), kind.shape)
+    return [build.convert(stablehlo.add(stablehlo.iota(counted, dim), begin), kind.element_type)]
+
+
+def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """What it starts with counts once: where devices combine their results, each starts with what changes nothing."""
+    if not localiser.reduced_axes(op):
+        return plain(localiser, op, shardings)
+    monoid, init = monoid_of(op), op.operands[1]
+    if monoid is None:
+        raise NoLocalForm(f"{op.name} combines its elements in a way that devices cannot")
+    made = plain(localiser, op, shardings)
+    if not counts_once(init, monoid):
+        reduce = defining_op(made[0])
+        assert reduce is not None
+        with ir.InsertionPoint(reduce):
+            reduce.operands[1] = build.splat(init.type, IDENTITY[monoid])
+        localiser.start[op.results[0]] = build.broadcast(localiser.local[init], build.shape_of(made[0]))
+    return made
+
+
+def _gather(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Of rows that other devices have it gives zeros, which their sum leaves."""
+    cut = [dim for dim in indexed_dims(op) if parts(localiser.shardings[op.operands[0]][dim]) > 1]
+    if not cut:
+        return plain(localiser, op, shardings)
+    operand, indices = localiser.operands(op)
+    masks = []
+    for dim in cut:
+        size = build.shape_of(operand)[dim]
+        offset = localiser.collectives.offset(localiser.shardings[op.operands[0]][dim], size)
+        indices = in_own_rows(op, indices, dim, offset, build.shape_of(op.operands[0])[dim])
+        masks.append((dim, size))
+    before = localiser.local[op.operands[1]]
+    localiser.local[op.operands[1]] = indices
+    [found] = plain(localiser, op, shardings)
+    localiser.local[op.operands[1]] = before
+    for dim, size in masks:
+        mask = mask_of(op, indices, dim, size, build.shape_of(found))
+        found = stablehlo.select(mask, found, build.zeros(found.type))
+    return [found]
+
+
+def _scatter(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Indices of other devices' rows lie outside, where nothing is written. Where the updates are spread, each device
+    adds its own to zeros, and the operand comes in once."""
+    operand, given, *_ = op.operands
+    before = dict(localiser.local)
+    for dim in indexed_dims(op):
+        axes = localiser.shardings[operand][dim]
+        if parts(axes) > 1:
+            size = build.shape_of(localiser.local[operand])[dim]
+            offset = localiser.collectives.offset(axes, size)
+            localiser.local[given] = in_own_rows(op, localiser.local[given], dim, offset, build.shape_of(operand)[dim])
+    axes = _spread_updates(localiser, op)
+    if axes:
+        localiser.start[op.results[0]] = localiser.local[operand]
+        localiser.local[operand] = build.zeros(localiser.local[operand].type)
+    made = plain(localiser, op, shardings)
+    localiser.local[given], localiser.local[operand] = before[given], before[operand]
+    return made
+
+
+def _spread_updates(localiser: Localiser, op: ir.Operation) -> Axes:
+    kept = {axis for axes in localiser.shardings[op.operands[0]] for axis in axes}
+    spread = {axis: None for value in list(op.operands)[1:] for axes in localiser.shardings[value] for axis in axes}
+    return tuple(axis for axis in spread if axis not in kept)
+
+
+def _top_k(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """The best of every part, and the best of these: in the order of the devices, so that ties stay as they were."""
+    if op.attributes["call_target_name"] != ir.StringAttr.get(TOP_K):
+        return plain(localiser, op, shardings)
+    [operand] = localiser.operands(op)
+    last = len(build.shape_of(operand)) - 1
+    axes = localiser.shardings[op.operands[0]][last]
+    count, size = build.shape_of(op.results[0])[last], build.shape_of(operand)[last]
+    values, places = _largest(operand, min(count, size))
+    if parts(axes) == 1:
+        return [values, places]
+    offset = build.broadcast(localiser.collectives.offset(axes, size), build.shape_of(places))
+    moved = stablehlo.add(places, offset)
+    values, places = (localiser.collectives.gather(each, last, axes) for each in (values, moved))
+    best, at = _largest(values, count)
+    return [best, build.take_along_last(places, at)]
+
+
+def _largest(value: ir.Value, count: int) -> tuple[ir.Value, ir.Value]:
+    shape = [*build.shape_of(value)[:-1], count]
+    places = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+    kinds = [build.with_shape(build.tensor_of(value), shape), places]
+    k = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+    found = ir.Operation.create("chlo.top_k", kinds, [value], {"k": k})
+    return found.results[0], found.results[1]
+
+
+def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Control flow block by block. What a block gets and returns is spread as the results are."""
+    kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
+    made = ir.Operation.create(op.name, kinds, localiser.operands(op), regions=len(op.regions))
+    for old, new in zip(op.regions, made.regions, strict=True):
+        block = old.blocks[0]
+        types = kinds if block.arguments else []
+        inner = new.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
+        for argument, value, sharding in zip(block.arguments, inner.arguments, shardings, strict=False):
+            localiser.local[argument], localiser.shardings[argument] = value, sharding
+        with ir.InsertionPoint(inner):
+            localiser.block(block)
+            stablehlo.return_([localiser.local[value] for value in terminator(block).operands])
+    return list(made.results)
+
+
+def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """The body of a manual computation is written for one device already, as far as its axes go."""
+    manual = {axis.name for axis in localiser.mesh.read_axes(str(op.attributes["manual_axes"]))}
+    is_partial = any(size > 1 and name not in manual for name, size in localiser.mesh.axes)
+    block = op.regions[0].blocks[0]
+    if is_partial and any("replica_groups" in each.attributes for each in operations_of(block)):
+        raise NoLocalForm("a computation that is manual over some axes and talks to other devices")
+    for argument, operand in zip(block.arguments, op.operands, strict=True):
+        given = localiser.shardings[operand]
+        localiser.local[argument] = localiser.local[operand]
+        localiser.shardings[argument] = tuple(tuple(axis for axis in axes if axis.name not in manual) for axes in given)
+        if localiser.local[operand].type != localiser.local_type(argument, localiser.shardings[argument]):
+            raise NoLocalForm("a manual computation of tensors that are spread in another way")
+    localiser.block(block)
+    return [localiser.local[value] for value in terminator(block).operands]
+
+
+FORMS: dict[str, Form] = {
+    **COMMUNICATION,
+    "sdy.constant": _constant,
+    "stablehlo.constant": _constant,
+    "stablehlo.iota": _iota,
+    "stablehlo.reduce": _reduce,
+    GATHER: _gather,
+    SCATTER: _scatter,
+    "stablehlo.custom_call": _top_k,
+    "sdy.manual_computation": _manual,
+    "stablehlo.while": _control,
+    "stablehlo.case": _control,
+    "stablehlo.if": _control,
+}

@@ -1,0 +1,83 @@
+"""Gathers and scatters whose rows are spread over devices: each device looks at the indices of its own rows."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ops.index_numbers import GATHER, SCATTER, numbers_of
+from exla_opt.ops.reducers import body_of, componentwise
+
+__all__ = ["GATHER", "SCATTER", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
+
+
+def indexed_dims(op: ir.Operation) -> tuple[int, ...]:
+    """The dimensions of a gather's or a scatter's operand of which each index names one row."""
+    numbers = numbers_of(op)
+    if len(op.results) != 1:
+        return ()
+    if op.name == GATHER:
+        sizes = integers(op, "slice_sizes", [])
+        return tuple(dim for dim in numbers.named if sizes[dim] == 1)
+    return tuple(dim for dim in numbers.named if dim in numbers.single)
+
+
+def is_summing(op: ir.Operation) -> bool:
+    """Whether what a scatter writes may be put together from several scatters: it adds, and has one operand."""
+    return len(op.results) == 1 and componentwise(body_of(op)) == ("add",)
+
+
+def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value, size: int) -> ir.Value:
+    """The indices, counted from the device's first row of dimension `dim`; those of other rows lie outside.
+
+    offset: the first row, a tensor<i32>. size: of the dimension on all devices. A gather clamps an index before.
+    """
+    numbers = numbers_of(op)
+    component = numbers.named.index(dim)
+    kind = build.tensor_of(indices)
+    element = ir.IntegerType(kind.element_type)
+    wide = ir.IntegerType.get_signless(64 if element.width + element.is_unsigned > 32 else 32)
+    values = build.convert(indices, wide)
+    shape = build.shape_of(values)
+    if op.name == GATHER:
+        number = build.with_shape(build.tensor_of(values), [])
+        clamped = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
+        values = _in_component(values, clamped, numbers.vector, component)
+    moved = stablehlo.subtract(values, build.broadcast(build.convert(offset, wide), shape))
+    return _in_component(values, moved, numbers.vector, component)
+
+
+def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:
+    """Of which elements of a gather's result, of `shape`, this device has the row. indices: as above. size: rows."""
+    numbers = numbers_of(op)
+    component = numbers.named.index(dim)
+    rank = len(build.shape_of(indices))
+    one = indices
+    if numbers.vector < rank:
+        starts = [0] * rank
+        limits = build.shape_of(indices)
+        starts[numbers.vector], limits[numbers.vector] = component, component + 1
+        part = stablehlo.slice(indices, starts, limits, [1] * rank)
+        without = [size for place, size in enumerate(limits) if place != numbers.vector]
+        one = stablehlo.reshape(build.with_shape(build.tensor_of(part), without), part)
+    kind = build.tensor_of(one)
+    low = build.compare(one, build.zeros(kind), "GE", "SIGNED")
+    high = build.compare(one, build.splat(kind, size), "LT", "SIGNED")
+    inside = stablehlo.and_(low, high)
+    dims = [place for place in range(len(shape)) if place not in numbers.windows]
+    return stablehlo.broadcast_in_dim(
+        build.with_shape(build.tensor_of(inside), shape), inside, ir.DenseI64ArrayAttr.get(dims)
+    )
+
+
+def _in_component(values: ir.Value, changed: ir.Value, vector: int, component: int) -> ir.Value:
+    """One component of every index from `changed`, the others from `values`."""
+    shape = build.shape_of(values)
+    if vector == len(shape) or shape[vector] == 1:
+        return changed
+    kind = build.tensor_of(values)
+    counted = stablehlo.iota(kind, vector)
+    here = build.compare(counted, build.splat(kind, component), "EQ", "SIGNED")
+    return stablehlo.select(here, changed, values)

@@ -1,0 +1,150 @@
+"""The program of one device, made op by op from a module on whose ops Shardy wrote how their results are spread.
+
+Every op is made once more on the parts that one device has. For most that is the op itself with smaller types; what
+asks where its part begins, or combines the parts of several devices, has a form of its own (`forms.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir import build
+from exla_opt.ir.rewrite import remap
+from exla_opt.ir.walk import operations_of
+from exla_opt.ops.definition import NONE
+from exla_opt.ops.reducers import body_of, monoid_of, run_body
+from exla_opt.ops.rules import OPS
+from exla_opt.ops.shardy import RULE
+
+from .collectives import Collectives
+from .indexing import GATHER, SCATTER
+from .mesh import Axes, Mesh, Sharding, is_replicated, local_shape
+from .shardings import SHARDING, shardings_of_results
+
+Results = list[ir.Value]
+# Ops along whose factors devices have different parts of a sum.
+_REDUCING = ("stablehlo.reduce", GATHER, SCATTER)
+
+
+class NoLocalForm(Exception):
+    """An op has no form on the part of one device; the text names it."""
+
+
+@dataclass(slots=True)
+class Localiser:
+    """The ops of one device so far. local, shardings: by value of the module of all devices.
+
+    start: what is still to be combined with the sum of all devices' results, by result: a scatter's operand, or what a
+    reduce starts with.
+    """
+
+    mesh: Mesh
+    collectives: Collectives
+    forms: Mapping[str, Form]
+    local: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    shardings: dict[ir.Value, Sharding] = field(default_factory=dict)
+    start: dict[ir.Value, ir.Value] = field(default_factory=dict)
+
+    def block(self, block: ir.Block) -> None:
+        """Make the ops of a block at the current insertion point, its terminator left out."""
+        for op in operations_of(block)[:-1]:
+            with op.location:
+                self.op(op)
+
+    def op(self, op: ir.Operation) -> None:
+        """Make one op. Raises NoLocalForm."""
+        shardings = shardings_of_results(op, self.mesh)
+        make = self.forms.get(op.name, plain)
+        made = make(self, op, shardings)
+        if RULE in op.attributes and op.name in _REDUCING and (axes := self.reduced_axes(op)):
+            # Shardy leaves it to an op with a rule of its own to combine what its devices have.
+            made = [self.combined(op, self.collectives.reduce(made[0], axes, monoid_between(op)))]
+        for result, value, sharding in zip(op.results, made, shardings, strict=True):
+            expected = self.local_type(result, sharding)
+            if value.type != expected:
+                raise NoLocalForm(f"{op.name} of {result.type} on one device is {value.type}, not {expected}")
+            self.local[result] = value
+            self.shardings[result] = sharding
+
+    def combined(self, op: ir.Operation, value: ir.Value) -> ir.Value:
+        """What all devices' results of an op combine to, with what the op starts with."""
+        start = self.start.pop(op.results[0], None)
+        if start is None:
+            return value
+        found: ir.Value = run_body(body_of(op), [start, value])[0]
+        return found
+
+    def local_type(self, value: ir.Value, sharding: Sharding) -> ir.Type:
+        """The type of the part of one device. Raises NoLocalForm where a dimension does not divide."""
+        kind: ir.Type = value.type
+        if not isinstance(kind, ir.RankedTensorType):
+            return kind
+        tensor = build.tensor_of(value)
+        try:
+            return build.with_shape(tensor, local_shape(tensor.shape, sharding or ((),) * len(tensor.shape)))
+        except ValueError as error:
+            raise NoLocalForm(str(error)) from None
+
+    def operands(self, op: ir.Operation) -> list[ir.Value]:
+        """The parts of an op's operands."""
+        return [self.local[value] for value in op.operands]
+
+    def is_replicated(self, op: ir.Operation) -> bool:
+        """Whether all that the op reads is on every device."""
+        return all(is_replicated(self.shardings[value]) for value in op.operands)
+
+    def reduced_axes(self, op: ir.Operation) -> Axes:
+        """The axes along which devices have different parts of the operands, and no result is cut."""
+        given = {axis: None for value in op.operands for axes in self.shardings[value] for axis in axes}
+        for sharding in shardings_of_results(op, self.mesh):
+            for axes in sharding:
+                for axis in axes:
+                    given.pop(axis, None)
+        return tuple(given)
+
+
+Form = Callable[[Localiser, ir.Operation, Sequence[Sharding]], Results]
+
+
+def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """The op itself, with smaller types and the attributes that go with them."""
+    if op.name == "stablehlo.rng" or op.name.startswith("sdy."):
+        raise NoLocalForm(f"{op.name} has no form on one device")
+    before = [tuple(build.shape_of(v)) for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType)]
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    remap(made, localiser.local)
+    for result, own, sharding in zip(made.results, op.results, shardings, strict=True):
+        result.set_type(localiser.local_type(own, sharding))
+    for name in (SHARDING, RULE):
+        if name in made.attributes:
+            del made.attributes[name]
+    definition = OPS.get(op.name)
+    if definition is None:
+        if not (localiser.is_replicated(op) and all(map(is_replicated, shardings))):
+            raise NoLocalForm(f"nothing is known of {op.name}")
+    elif definition.resize is not NONE:
+        definition.resize(made, before)
+    return list(made.results)
+
+
+def own_part(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
+    """This device's part of a tensor that it has all of."""
+    for dim, axes in enumerate(sharding):
+        value = localiser.collectives.part(value, dim, axes)
+    return value
+
+
+def monoid_between(op: ir.Operation) -> str:
+    """How the results that several devices have of an op are combined. Raises NoLocalForm."""
+    if op.name == "stablehlo.reduce":
+        monoid = monoid_of(op)
+        if monoid is not None:
+            return monoid
+    if op.name == GATHER:
+        return "or" if build.tensor_of(op.results[0]).element_type == ir.IntegerType.get_signless(1) else "add"
+    if op.name in ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution", SCATTER):
+        return "add"
+    raise NoLocalForm(f"the results of {op.name} on several devices are combined")

@@ -1,0 +1,222 @@
+"""The program of one device, and back: partition first, then split.
+
+    @main(%x : 1024 rows)          @main(%x : 128 rows)        @main(%x : 1024 rows)
+      big ops on all rows     ->     the same on 128      ->     sdy.manual_computation(%x) in, out as before
+                                     collectives of 8              the rewritten program of one device
+
+Between the two the program is one like any other: what is big, where a slice fits and what memory is needed are asked
+of one device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import PARTITIONS, devices_of
+from exla_opt.ir.diagnostics import PARSER_FILE
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.rewrite import copy_of, remap
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import inside_out, main_function, operations_of, terminator
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.passes import normalise
+
+from .apart import ShardyFailed, propagated
+from .collectives import Collectives
+from .forms import FORMS
+from .localise import Localiser, NoLocalForm
+from .mesh import Mesh, Sharding
+from .meshes import merge_meshes
+from .shardings import SHARDING, read_meshes, shardings_of, text_of
+
+_CHANNEL = re.compile(r"handle = (\d+)")
+# What a module says of GSPMD, the partitioner before Shardy.
+_GSPMD = "mhlo.sharding"
+_GSPMD_TARGETS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+
+
+class CannotPartition(Exception):
+    """There is no program of one device; the text says why, a clause."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """A module for several devices, and what each of them does.
+
+    original: as it came, its calls inlined. local: the program of one device, as it is without a pass. mesh: the
+    devices.
+    arguments, results: how they are spread.
+    """
+
+    original: ir.Module
+    local: ir.Module
+    mesh: Mesh
+    arguments: Sequence[Sharding]
+    results: Sequence[Sharding]
+
+    def local_copy(self) -> ir.Module:
+        """The program of one device, to be rewritten."""
+        return copy_of(self.local)
+
+    def joined(self, local: ir.Module) -> ir.Module:
+        """The module of all devices around a program of one, which stays as it is."""
+        return _joined(self, local)
+
+
+def joined_bytes(partition: Partition, local: bytes) -> bytes:
+    """The module of all devices around a program of one, both as bytecode."""
+    module = parse_module(PARSER_FILE, local, partition.original.context).module
+    return serialise(partition.joined(module), "bytecode")
+
+
+def is_partitioned(module: ir.Module) -> bool:
+    """Whether the module's tensors are spread over several devices."""
+    return devices_of(module) > 1
+
+
+def partition(module: ir.Module) -> Partition:
+    """The program of one device of a module, which stays as it is.
+
+    Raises CannotPartition, and InputError for recursive calls.
+    """
+    original = copy_of(module)
+    normalise.run(original, Options())
+    merge_meshes(original)
+    _check(original)
+    try:
+        spread = propagated(original)
+    except ShardyFailed as error:
+        raise CannotPartition(str(error)) from None
+    meshes = [mesh for mesh in read_meshes(spread) if mesh.count == devices_of(module)]
+    if len(meshes) != 1:
+        raise CannotPartition(f"it has {len(meshes)} meshes of {devices_of(module)} devices")
+    [mesh] = meshes
+    function = main_function(spread)
+    block = function.regions[0].blocks[0]
+    arguments = shardings_of(function, "arg_attrs", [each.type for each in block.arguments], mesh)
+    returned = list(terminator(block).operands)
+    results = shardings_of(function, "res_attrs", [each.type for each in returned], mesh)
+    try:
+        local = _local(spread, mesh, arguments, results)
+    except NoLocalForm as error:
+        raise CannotPartition(str(error)) from None
+    return Partition(original, local, mesh, arguments, results)
+
+
+def _check(module: ir.Module) -> None:
+    functions = [op for op in operations_of(module.body) if op.name == "func.func"]
+    if len(functions) != 1:
+        raise CannotPartition("it has several functions")
+    attributes = [
+        each
+        for name in ("arg_attrs", "res_attrs")
+        if name in functions[0].attributes
+        for each in map(ir.DictAttr, ir.ArrayAttr(functions[0].attributes[name]))
+    ]
+    calls = inside_out(module, "stablehlo.custom_call")
+    targets = {ir.StringAttr(call.attributes["call_target_name"]).value for call in calls}
+    if any(_GSPMD in each for each in attributes) or targets & _GSPMD_TARGETS:
+        raise CannotPartition("its shardings are GSPMD's: export with the Shardy partitioner")
+
+
+def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results: Sequence[Sharding]) -> ir.Module:
+    function = main_function(spread)
+    old = function.regions[0].blocks[0]
+    made = ir.Module.create(spread.operation.location)
+    for place in range(len(spread.operation.attributes)):
+        named = spread.operation.attributes[place]
+        if named.name != PARTITIONS:
+            made.operation.attributes[named.name] = named.attr
+    with made.context, function.location:
+        localiser = Localiser(mesh, Collectives(mesh, _last_channel(spread)), FORMS)
+        kinds = [localiser.local_type(each, one) for each, one in zip(old.arguments, arguments, strict=True)]
+        returned = list(terminator(old).operands)
+        outputs = [localiser.local_type(each, one) for each, one in zip(returned, results, strict=True)]
+        with ir.InsertionPoint(made.body):
+            new = _function_like(function, ir.FunctionType.get(kinds, outputs))
+        block = new.regions[0].blocks.append(*kinds, arg_locs=[each.location for each in old.arguments])
+        for argument, value, sharding in zip(old.arguments, block.arguments, arguments, strict=True):
+            localiser.local[argument], localiser.shardings[argument] = value, sharding
+        with ir.InsertionPoint(block):
+            top = defining_op(build.scalar_i32(0))
+            assert top is not None
+            localiser.collectives.top = top
+            localiser.block(old)
+            values = [localiser.local[each] for each in returned]
+            ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
+        for value, sharding in zip(returned, results, strict=True):
+            if localiser.shardings[value] != sharding:
+                raise NoLocalForm("a result is spread in another way than it is made")
+    top.erase()
+    made.operation.verify()
+    return made
+
+
+def _function_like(function: ir.Operation, kind: ir.Type) -> ir.Operation:
+    """A function of another type, without a body; what its arguments share with results, and its shardings, go."""
+    attributes = {"sym_name": function.attributes["sym_name"], "function_type": ir.TypeAttr.get(kind)}
+    for name in ("sym_visibility", "arg_attrs", "res_attrs"):
+        if name in function.attributes:
+            attributes[name] = function.attributes[name]
+    for name in ("arg_attrs", "res_attrs"):
+        if name in attributes:
+            attributes[name] = ir.ArrayAttr.get([_without_sharding(each) for each in ir.ArrayAttr(attributes[name])])
+    return ir.Operation.create("func.func", attributes=attributes, regions=1)
+
+
+def _without_sharding(attributes: ir.Attribute) -> ir.Attribute:
+    given = ir.DictAttr(attributes)
+    return ir.DictAttr.get(
+        {given[place].name: given[place].attr for place in range(len(given)) if given[place].name != SHARDING}
+    )
+
+
+def _last_channel(module: ir.Module) -> int:
+    found = [0]
+    for op in inside_out(module):
+        if "channel_handle" in op.attributes:
+            found += map(int, _CHANNEL.findall(str(op.attributes["channel_handle"])))
+    return max(found)
+
+
+def _joined(partition: Partition, local: ir.Module) -> ir.Module:
+    made = copy_of(partition.original)
+    function = main_function(made)
+    block = function.regions[0].blocks[0]
+    kinds = [each.type for each in terminator(block).operands]
+    for op in reversed(operations_of(block)):
+        op.erase()
+    mesh = partition.mesh
+    body = main_function(local).regions[0].blocks[0]
+    axes = ", ".join(f'"{name}"' for name, _ in mesh.axes)
+    with made.context, function.location, ir.InsertionPoint(block):
+        attributes = {
+            "in_shardings": _per_value(mesh, partition.arguments),
+            "out_shardings": _per_value(mesh, partition.results),
+            "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>"),
+        }
+        computation = ir.Operation.create("sdy.manual_computation", kinds, list(block.arguments), attributes, regions=1)
+        ir.Operation.create("func.return", operands=list(computation.results))
+        inner = computation.regions[0].blocks.append(
+            *[each.type for each in body.arguments], arg_locs=[each.location for each in body.arguments]
+        )
+        values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, inner.arguments, strict=True))
+        with ir.InsertionPoint(inner):
+            for op in operations_of(body)[:-1]:
+                copy = op.clone(ip=ir.InsertionPoint.current).operation
+                remap(copy, values)
+                values.update(zip(op.results, copy.results, strict=True))
+            returned = [values[each] for each in terminator(body).operands]
+            ir.Operation.create("sdy.return", operands=returned)
+    made.operation.verify()
+    return made
+
+
+def _per_value(mesh: Mesh, shardings: Sequence[Sharding]) -> ir.Attribute:
+    return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(text_of(each, mesh) for each in shardings)}]>")

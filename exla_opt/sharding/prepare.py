@@ -1,0 +1,294 @@
+"""What Shardy is asked: how the tensors of a module are spread over its devices, with the communication written out.
+
+Shardy propagates the shardings and inserts collectives where an op and its operands disagree. Four things are done
+before, so that its answer is the one that XLA's own run of Shardy gives, and one that the local forms can do:
+
+- a broadcast that only adds dimensions of 1 becomes a reshape, as XLA has it by then: reshapes come first when
+  shardings are propagated, and others would be found;
+- positions are counted once for each reader, for each is spread in its own way;
+- a `chlo.top_k`, which Shardy does not know, becomes a call with a rule;
+- an op that has no local form along one of its factors gets a rule that says so: Shardy gathers the operand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import sdy, stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import inside_out, walk_functions
+from exla_opt.ops.factor import Factor, Kind
+from exla_opt.ops.reducers import monoid_of
+from exla_opt.ops.rules import OpRule, read_rules
+from exla_opt.ops.shardy import RULE, annotated_copy
+from exla_opt.ops.traits import Trait, traits_of
+
+from .indexing import GATHER, SCATTER, indexed_dims, is_summing
+from .mesh import Sharding
+from .shardings import Spread, read_meshes, reshard, set_shardings, sharding_of_value
+
+TOP_K = "exla_opt.top_k"
+_SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
+_COMMUNICATE = (
+    "builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",
+    "builtin.module(func.func(sdy-pad-for-divisibility))",
+)
+# What Shardy's rule says of these is true of the parts that devices have, along every factor.
+_TRUSTED = frozenset("stablehlo." + name for name in "broadcast_in_dim reshape transpose dot_general dot".split())
+# These have no rule of Shardy's that is needed: their shardings are those of the values that go in and out.
+_BY_VALUES = frozenset(
+    "stablehlo.while stablehlo.case stablehlo.if stablehlo.return stablehlo.constant stablehlo.iota "
+    "stablehlo.optimization_barrier func.return chlo.constant".split()
+)
+
+
+def propagate(module: ir.Module) -> None:
+    """Write on every op of `module`, in place, how its results are spread, and all communication as ops of Shardy's.
+
+    The module has neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses.
+    """
+    with module.context, ir.Location.unknown():
+        _separate_constants(module)
+        _reshape_broadcasts(module)
+        _call_top_k(module)
+        _state_rules(module)
+        _run(module, _SPREAD)
+        _replicate(module)
+        _run(module, _COMMUNICATE)
+
+
+def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
+    for pipeline in pipelines:
+        passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def _replicate(module: ir.Module) -> None:
+    """Gather what an op needs complete, and cut its results again.
+
+    Shardy does so only where an op's operands and results disagree; the partitioner behind it does the rest.
+    """
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module):
+        if RULE not in op.attributes:
+            continue
+        rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
+        complete = set(rule.need_replication_factors)
+        for index, mapping in enumerate(rule.operand_mappings):
+            before = sharding_of_value(op.operands[index], meshes)
+            after = _without(before, mapping, complete)
+            if before is not None and after != before.sharding:
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[index] = reshard(op.operands[index], after, before.mesh)
+        found = [sharding_of_value(result, meshes) for result in op.results]
+        wanted = [_without(one, each, complete) for one, each in zip(found, rule.result_mappings, strict=True)]
+        mesh = next((one.mesh for one in found if one is not None), None)
+        if mesh is None or all(one is None or one.sharding == two for one, two in zip(found, wanted, strict=True)):
+            continue
+        set_shardings(op, wanted, mesh)
+        with ir.InsertionPoint.after(op), op.location:
+            for result, one, two in zip(op.results, found, wanted, strict=True):
+                if one is not None and one.sharding != two:
+                    uses = list(result.uses)
+                    value = reshard(result, one.sharding, mesh)
+                    for use in uses:
+                        use.owner.operation.operands[use.operand_number] = value
+
+
+def _without(spread: Spread | None, mapping: ir.Attribute, complete: set[int]) -> Sharding:
+    """The sharding of a tensor without the axes of the dimensions that these factors stand in."""
+    if spread is None:
+        return ()
+    stands = {dim for factor, dim in _places(mapping).items() if factor in complete}
+    return tuple(() if dim in stands else axes for dim, axes in enumerate(spread.sharding))
+
+
+def _reshape_broadcasts(module: ir.Module) -> None:
+    for op in inside_out(module, "stablehlo.broadcast_in_dim"):
+        before, after = (build.shape_of(value) for value in (op.operands[0], op.results[0]))
+        dims = integers(op, "broadcast_dimensions", [])
+        if prod(before) != prod(after) or dims != sorted(dims) or not before or _is_constant(op.operands[0]):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            op.results[0].replace_all_uses_with(stablehlo.reshape(op.results[0].type, op.operands[0]))
+        op.erase()
+
+
+def _separate_constants(module: ir.Module) -> None:
+    """Count once for each reader: along rows and along columns, positions are spread in two ways.
+
+    Readers first: what is made for one of them is read once.
+    """
+    for op in reversed(inside_out(module)):
+        if len(op.results) != 1 or op.regions or not _counts(op):
+            continue
+        for use in list(op.results[0].uses)[1:]:
+            with ir.InsertionPoint(op):
+                use.owner.operation.operands[use.operand_number] = op.clone().operation.results[0]
+
+
+def _counts(op: ir.Operation) -> bool:
+    """Whether the op counts, or repeats or converts what does."""
+    found: ir.Operation | None = op
+    while found is not None and found.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
+        found = defining_op(found.operands[0])
+    return found is not None and found.name == "stablehlo.iota"
+
+
+def _is_constant(value: ir.Value) -> bool:
+    """Whether nothing is read to make the tensor: of such ones Shardy makes one for each way in which it is read."""
+    op = defining_op(value)
+    while op is not None and len(op.operands) == 1 and Trait.POINTWISE in traits_of(op.name):
+        op = defining_op(op.operands[0])
+    return op is not None and not op.operands
+
+
+def _call_top_k(module: ir.Module) -> None:
+    for op in inside_out(module, "chlo.top_k"):
+        rank = len(build.shape_of(op.operands[0]))
+        sizes = [*build.shape_of(op.operands[0]), build.shape_of(op.results[0])[-1]]
+        operand = _mapping(range(rank))
+        found = _mapping([*range(rank - 1), rank])
+        rule = sdy.OpShardingRuleAttr.get(
+            sizes, [operand], [found, found], need_replication_factors=[rank], is_custom=True, context=module.context
+        )
+        with ir.InsertionPoint(op), op.location:
+            attributes = {"call_target_name": ir.StringAttr.get(TOP_K), RULE: rule}
+            kinds = [result.type for result in op.results]
+            made = ir.Operation.create("stablehlo.custom_call", kinds, list(op.operands), attributes)
+        for old, new in zip(op.results, made.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def _is_top_k(op: ir.Operation) -> bool:
+    return "call_target_name" in op.attributes and op.attributes["call_target_name"] == ir.StringAttr.get(TOP_K)
+
+
+def _mapping(factors: Iterable[int]) -> ir.Attribute:
+    dims = [sdy.DimMappingAttr.get([factor]) for factor in factors]
+    return sdy.TensorMappingAttr.get(dims)
+
+
+def _state_rules(module: ir.Module) -> None:
+    """Give every op a rule that has no more factors than there are local forms for."""
+    ops = list(walk_functions(module.operation))
+    copy_of_all = annotated_copy(module)  # its ops live as long as it is held
+    annotated = list(walk_functions(copy_of_all))
+    own = read_rules(module)
+    for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
+        if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+            continue
+        if Trait.POINTWISE in traits_of(op.name):
+            continue
+        found = copy.attributes[RULE] if RULE in copy.attributes and op.name != "stablehlo.custom_call" else None
+        if found is None:
+            rule = _by_own_factors(op, own[number])
+        else:
+            rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number])
+        if rule is not None:
+            op.attributes[RULE] = rule
+
+
+def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
+    """A rule that says what our factors do, and that all else is needed complete; None where a type is no tensor."""
+    values = [*op.operands, *op.results]
+    if not all(isinstance(value.type, ir.RankedTensorType) for value in values):
+        return None
+    sizes: list[int] = []
+    letters = [[-1] * len(build.shape_of(value)) for value in values]
+    for factor in own.factors:
+        mappings = (*factor.operands, *factor.results)
+        dims = [None if each is None else each.dim for each in mappings]
+        if factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, dims):
+            for letter, dim in zip(letters, dims, strict=True):
+                if dim is not None:
+                    letter[dim] = len(sizes)
+            sizes.append(next(build.shape_of(v)[d] for v, d in zip(values, dims, strict=True) if d is not None))
+    complete = len(sizes)
+    for value, letter in zip(values, letters, strict=True):
+        for dim, size in enumerate(build.shape_of(value)):
+            if letter[dim] < 0:
+                letter[dim] = len(sizes)
+                sizes.append(size)
+    mappings_of = [_mapping(letter) for letter in letters]
+    split = len(op.operands)
+    return sdy.OpShardingRuleAttr.get(
+        sizes,
+        mappings_of[:split],
+        mappings_of[split:],
+        need_replication_factors=list(range(complete, len(sizes))),
+        is_custom=True,
+    )
+
+
+def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule) -> ir.Attribute | None:
+    """Shardy's rule of an op, with those factors complete that have no local form; None where all have one."""
+    places = [_places(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
+    count = len(rule.operand_mappings)
+    replicated = set(rule.need_replication_factors)
+    for factor in range(len(rule.factor_sizes)):
+        stands = [each.get(factor) for each in places]
+        if factor not in replicated and not _has_local_form(op, stands[:count], stands[count:], own):
+            replicated.add(factor)
+    if not replicated:
+        return None
+    return sdy.OpShardingRuleAttr.get(
+        list(rule.factor_sizes),
+        list(rule.operand_mappings),
+        list(rule.result_mappings),
+        reduction_factors=[each for each in rule.reduction_factors if each not in replicated],
+        need_replication_factors=sorted(replicated),
+        permutation_factors=[each for each in rule.permutation_factors if each not in replicated],
+        blocked_propagation_factors=[each for each in rule.blocked_propagation_factors if each not in replicated],
+        is_custom=True,
+    )
+
+
+def _places(tensor: ir.Attribute) -> dict[int, int]:
+    """The dimension that each factor stands in."""
+    return {
+        factor: dim
+        for dim, mapping in enumerate(sdy.TensorMappingAttr(tensor).dim_mappings)
+        for factor in sdy.DimMappingAttr(mapping).factor_indices
+    }
+
+
+def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[int | None], own: OpRule) -> bool:
+    """Whether the parts that devices have along a factor can be computed from the operands' parts.
+
+    operands, results: the dimension that the factor stands in, by tensor.
+    """
+    if op.name in (GATHER, SCATTER):
+        if operands[0] is not None and operands[0] in indexed_dims(op):
+            return True
+        if op.name == SCATTER and not any(each is not None for each in results):
+            return is_summing(op)
+    if op.name == "stablehlo.reduce" and not any(each is not None for each in results):
+        return monoid_of(op) is not None
+    if not any(each is not None for each in results):
+        return False
+    values = [*op.operands, *op.results]
+    return any(
+        factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, [*operands, *results])
+        for factor in own.factors
+    )
+
+
+def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None]) -> bool:
+    """Whether the factor fills these dimensions of the values, and stands in no others."""
+    for value, mapping, dim in zip(values, (*factor.operands, *factor.results), dims, strict=True):
+        if mapping is None or dim is None:
+            if mapping is not None or dim is not None:
+                return False
+        elif (mapping.dim, mapping.low, mapping.length) != (
+            dim,
+            0,
+            factor.size,
+        ) or factor.size * mapping.inner != build.shape_of(value)[dim]:
+            return False
+    return True

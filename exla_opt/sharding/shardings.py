@@ -1,0 +1,149 @@
+"""Shardings as Shardy writes them on ops and functions, read as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
+
+from exla_opt.ir import build
+from exla_opt.ir.walk import operations_of
+
+from .mesh import Axis, Mesh, Sharding
+
+SHARDING = "sdy.sharding"
+
+
+def read_meshes(module: ir.Module) -> list[Mesh]:
+    """The meshes of a module, in order."""
+    found = []
+    for op in operations_of(module.body):
+        if op.name == "sdy.mesh":
+            mesh = sdy.MeshAttr(op.attributes["mesh"])
+            axes = tuple((axis.name, axis.size) for axis in map(sdy.MeshAxisAttr, mesh.axes))
+            count = 1
+            for _, size in axes:
+                count *= size
+            devices = tuple(mesh.device_ids) or tuple(range(count))
+            found.append(Mesh(ir.StringAttr(op.attributes["sym_name"]).value, axes, devices))
+    return found
+
+
+def sharding_of_attribute(attribute: ir.Attribute, mesh: Mesh) -> Sharding:
+    """The axes of every dimension."""
+    found = sdy.TensorShardingAttr(attribute)
+    return tuple(
+        tuple(_axis(axis, mesh) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in found.dimension_shardings
+    )
+
+
+def _axis(attribute: ir.Attribute, mesh: Mesh) -> Axis:
+    axis = sdy.AxisRefAttr(attribute)
+    if axis.sub_axis_info is None:
+        return mesh.axis(axis.name)
+    part = sdy.SubAxisInfoAttr(axis.sub_axis_info)
+    return mesh.axis(axis.name, part.pre_size, part.size)
+
+
+def shardings_of_results(op: ir.Operation, mesh: Mesh) -> list[Sharding]:
+    """How the results of an op are spread; replicated where nothing is said."""
+    if "out_sharding" in op.attributes:
+        return [sharding_of_attribute(op.attributes["out_sharding"], mesh)]
+    name = "out_shardings" if op.name == "sdy.manual_computation" else SHARDING
+    if name not in op.attributes:
+        return [((),) * _rank(result) for result in op.results]
+    found = sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings
+    return [sharding_of_attribute(each, mesh) for each in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a value is spread, and over which mesh."""
+
+    sharding: Sharding
+    mesh: Mesh
+
+
+def sharding_of_value(value: ir.Value, meshes: Mapping[str, Mesh]) -> Spread | None:
+    """What was propagated to a value; None where nothing is said, or its axes do not matter."""
+    attribute = _attribute_of(value)
+    if attribute is None:
+        return None
+    name = ir.FlatSymbolRefAttr(sdy.TensorShardingAttr(attribute).mesh_or_ref).value
+    return Spread(sharding_of_attribute(attribute, meshes[name]), meshes[name])
+
+
+def _attribute_of(value: ir.Value) -> ir.Attribute | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        place, around = ir.BlockArgument(value).arg_number, owner.owner.operation
+        if around.name != "func.func":
+            name = "in_shardings" if around.name == "sdy.manual_computation" else SHARDING
+            return _nth(around, name, place)
+        if "arg_attrs" not in around.attributes:
+            return None
+        given = ir.DictAttr(ir.ArrayAttr(around.attributes["arg_attrs"])[place])
+        return _named(given, SHARDING)
+    op = owner.operation
+    for name in ("out_sharding", "sharding"):
+        if name in op.attributes:
+            return op.attributes[name]
+    name = "out_shardings" if op.name == "sdy.manual_computation" else SHARDING
+    return _nth(op, name, ir.OpResult(value).result_number)
+
+
+def _named(attributes: ir.DictAttr, name: str) -> ir.Attribute | None:
+    if name not in attributes:
+        return None
+    found: ir.Attribute = attributes[name]
+    return found
+
+
+def _nth(op: ir.Operation, name: str, place: int) -> ir.Attribute | None:
+    if name not in op.attributes:
+        return None
+    found: ir.Attribute = sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings[place]
+    return found
+
+
+def reshard(value: ir.Value, sharding: Sharding, mesh: Mesh) -> ir.Value:
+    """The value, spread in another way."""
+    attribute = ir.Attribute.parse(f"#sdy.sharding{text_of(sharding, mesh)}")
+    made: ir.Value = ir.Operation.create("sdy.reshard", [value.type], [value], {"sharding": attribute}).results[0]
+    return made
+
+
+def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh: Mesh) -> list[Sharding]:
+    """How the arguments (`arg_attrs`) or results (`res_attrs`) of a function are spread."""
+    if name not in function.attributes:
+        return [((),) * len(ir.RankedTensorType(kind).shape) for kind in values]
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes[name])]
+    return [
+        sharding_of_attribute(each[SHARDING], mesh)
+        if SHARDING in each
+        else ((),) * len(ir.RankedTensorType(kind).shape)
+        for each, kind in zip(attributes, values, strict=True)
+    ]
+
+
+def text_of(sharding: Sharding, mesh: Mesh) -> str:
+    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`."""
+    dims = ["{" + ", ".join(_axis_text(axis, mesh) for axis in axes) + "}" for axes in sharding]
+    return f"<@{mesh.name}, [{', '.join(dims)}]>"
+
+
+def _axis_text(axis: Axis, mesh: Mesh) -> str:
+    is_all = axis.size == dict(mesh.axes)[axis.name]
+    return f'"{axis.name}"' if is_all else f'"{axis.name}":({axis.pre}){axis.size}'
+
+
+def set_shardings(op: ir.Operation, shardings: Sequence[Sharding], mesh: Mesh) -> None:
+    """Write on an op how its results are spread."""
+    listed = ", ".join(text_of(each, mesh) for each in shardings)
+    op.attributes[SHARDING] = ir.Attribute.parse(f"#sdy.sharding_per_value<[{listed}]>", op.context)
+
+
+def _rank(value: ir.Value) -> int:
+    return len(build.shape_of(value)) if isinstance(value.type, ir.RankedTensorType) else 0

@@ -1,0 +1,29 @@
+// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB 2>%t.err | filecheck %s
+// RUN: filecheck %s --check-prefix=REMARK --input-file=%t.err
+// RUN: %exla-opt %s --size-threshold=1MB --split-size=1MB | filecheck %s --check-prefix=KEPT
+
+// Each of four devices has 256 rows of the product, and makes them in slices; the signature stays.
+
+// CHECK: sdy.mesh @mesh = <["d"=4]>
+// CHECK: func.func public @main(%[[X:.*]]: tensor<1024x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}, %[[Y:.*]]: tensor<64x1024xf32>)
+// CHECK: sdy.manual_computation(%[[X]], %[[Y]]) in_shardings=[<@mesh, [{"d"}, {}]>, <@mesh, [{}, {}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={"d"}
+// CHECK: stablehlo.while
+// CHECK-NOT: tensor<256x1024xf32>
+// CHECK: sdy.return
+
+// REMARK-NOT: error
+
+// KEPT-NOT: sdy.manual_computation
+// KEPT: tensor<1024x1024xf32>
+// KEPT-NOT: sdy.manual_computation
+
+module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=4]>
+  func.func public @main(%x: tensor<1024x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}, %y: tensor<64x1024xf32>) -> tensor<1024xf32> {
+    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<1024x64xf32>, tensor<64x1024xf32>) -> tensor<1024x1024xf32>
+    %1 = stablehlo.tanh %0 : tensor<1024x1024xf32>
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.maximum across dimensions = [1] : (tensor<1024x1024xf32>, tensor<f32>) -> tensor<1024xf32>
+    return %2 : tensor<1024xf32>
+  }
+}

@@ -1,0 +1,97 @@
+"""Rewrites programs for eight devices and runs them before and after: python -m tests.sharded [NAME ...].
+
+Prints a line of JSON for each program. The parts of the CPU that stand for devices are made here, once in a process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.runtime import pjrt
+from exla_opt.runtime.check import compare_results
+from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.runtime.memory import memory_of
+from exla_opt.runtime.traffic import traffic_of
+from exla_opt.sharding.partition import partition
+from exla_opt.sharding.rewrite import MORE, joined_if_gained
+
+from .programs import DEVICES, Program, made
+
+_OPTIONS = Options(size_threshold=65_536, split_size=32_768)
+
+
+def main(names: Sequence[str]) -> None:
+    """Rewrite, run and compare the programs of these names, or all."""
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    programs = made()
+    for name in names or programs:
+        print(json.dumps({"name": name, "gain": programs[name].gain, **check(programs[name])}), flush=True)
+
+
+def check(program: Program) -> dict[str, Any]:
+    """What came of a program: how it compares, what each device needs and sends, before and after.
+
+    local: whether the program of one device alone gives the same. kept: whether the module goes out as it came.
+    """
+    jitted = jax.jit(program.function, **program.options)
+    exported = jax.export.export(jitted)(*program.arguments)
+    arrays = [_array(number, each) for number, each in enumerate(jax.tree.leaves(program.arguments))]
+    with new_context() as context:
+        found = partition(parse_module("module", exported.mlir_module_serialized, context).module)
+        unsplit = serialise(found.joined(found.local), "portable")
+        local = found.local_copy()
+        remarks = run_pipeline(local, DEFAULT_PASSES, _OPTIONS).remarks
+        module, said = joined_if_gained(found, local, remarks)
+        split = exported.mlir_module_serialized if module is None else serialise(module, "portable")
+    before, middle, after = (_run(each, arrays) for each in (exported.mlir_module_serialized, unsplit, split))
+    kept = module is None or after["sent"] > MORE * before["sent"]
+
+    def run(inputs: Sequence[Any]) -> Sequence[Any]:
+        return run_program(before["program"], inputs)
+
+    return {
+        "local": all(one.passed for one in compare_results(before["results"], middle["results"], run, arrays)),
+        "equal": all(one.passed for one in compare_results(before["results"], after["results"], run, arrays)),
+        "kept": kept,
+        "codes": sorted({remark.code for remark in said}),
+        "devices": sorted({remark.devices for remark in said}),
+        "temp": [before["temp"], after["temp"]],
+        "sent": [before["sent"], after["sent"]],
+        "in_loops": [before["in_loops"], after["in_loops"]],
+    }
+
+
+def _run(module: bytes, arrays: Sequence[Any]) -> dict[str, Any]:
+    # As memory is measured: without the fusions that hide scratch memory.
+    program = compile_program(module, count_all_memory=True)
+    traffic = traffic_of(pjrt.optimised_hlo(program.executable))
+    return {
+        "program": program,
+        "results": run_program(program, arrays),
+        "temp": memory_of(program.executable).temp,
+        "sent": traffic.bytes,
+        "in_loops": traffic.in_loops,
+    }
+
+
+def _array(number: int, kind: Any) -> Any:
+    rng = np.random.default_rng(number)
+    if np.issubdtype(kind.dtype, np.integer):
+        return rng.integers(0, 1000, kind.shape).astype(kind.dtype)
+    is_square = len(kind.shape) == 2 and len(set(kind.shape)) == 1
+    return (rng.normal(size=kind.shape) / (8 if is_square else 1)).astype(kind.dtype)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

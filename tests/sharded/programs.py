@@ -1,0 +1,277 @@
+"""Programs for eight devices, as people write them with jax.jit and jax.shard_map; small enough to run on a CPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+Array = Any
+DEVICES = 8
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function and the shapes, types and shardings of its arguments.
+
+    gain: how many times less temporary memory each device should need at the least when it is split; 0 where the
+    program goes out as it came. options: of jax.jit.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    gain: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def line(kind: AxisType = AxisType.Auto) -> Mesh:
+    return jax.make_mesh((8,), ("d",), axis_types=(kind,))
+
+
+def grid(rows: int = 2) -> Mesh:
+    return jax.make_mesh((rows, 8 // rows), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
+
+
+def shuffled() -> Mesh:
+    return Mesh(np.array(jax.devices())[[0, 2, 4, 6, 1, 3, 5, 7]].reshape(2, 4), ("d", "m"))
+
+
+def spec(mesh: Mesh, shape: tuple[int, ...], *axes: str | None, dtype: Any = jnp.float32) -> Array:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P(*axes)))
+
+
+def attention(q: Array, k: Array, v: Array) -> Array:
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) / 8
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores), v)
+
+
+def heads(weights: list[Array], x: Array) -> Array:
+    q, k, v = (jnp.einsum("bsd,dhe->bhse", x, each) for each in weights[:3])
+    mixed = jax.nn.softmax(q @ k.swapaxes(-1, -2) / 8) @ v
+    return jnp.einsum("bhse,hed->bsd", mixed, weights[3])
+
+
+def block(weights: list[Any], x: Array) -> Array:
+    x = x + heads(weights[0], x)
+    return x + jax.nn.gelu(x @ weights[1]) @ weights[2]
+
+
+def mean_square(function: Callable[..., Array], *arguments: Array) -> Array:
+    return (function(*arguments) ** 2).mean()
+
+
+def layers(weights: list[Array], x: Array) -> Array:
+    for each in weights:
+        x = jnp.tanh(x @ each)
+    return (x**2).mean()
+
+
+def scanned(weights: Array, x: Array) -> Array:
+    return (lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)[0] ** 2).mean()
+
+
+def squared(x: Array, y: Array) -> Array:
+    return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+def cross_entropy(weights: Array, x: Array, labels: Array) -> Array:
+    return -jnp.take_along_axis(jax.nn.log_softmax(x @ weights), labels[:, None], -1).mean()
+
+
+def sparse_process(inducing: Array, x: Array, y: Array) -> Array:
+    def kernel(a: Array, b: Array) -> Array:
+        return jnp.exp(-0.5 * squared(a, b))
+
+    one = jnp.eye(inducing.shape[0])
+    factor = jnp.linalg.cholesky(kernel(inducing, inducing) + 1e-2 * one)
+    a = jax.scipy.linalg.solve_triangular(factor, kernel(inducing, x), lower=True)
+    other = jnp.linalg.cholesky(a @ a.T + one)
+    c = jax.scipy.linalg.solve_triangular(other, a @ y, lower=True)
+    return -jnp.log(jnp.diagonal(other)).sum() + 0.5 * (c**2).sum()
+
+
+def ring_attention(q: Array, k: Array, v: Array) -> Array:
+    def body(q: Array, k: Array, v: Array) -> Array:
+        def step(carry: Any, _: None) -> Any:
+            k, v, total, out = carry
+            e = jnp.exp(q @ k.T / 8)
+            around = [(i, (i + 1) % DEVICES) for i in range(DEVICES)]
+            return (lax.ppermute(k, "d", around), lax.ppermute(v, "d", around), total + e.sum(-1), out + e @ v), None
+
+        zero = 0 * q
+        (_, _, total, out), _ = lax.scan(step, (k, v, zero[:, 0], zero), None, length=DEVICES)
+        return out / total[:, None]
+
+    return jax.shard_map(body, mesh=line(), in_specs=(P("d"),) * 3, out_specs=P("d"))(q, k, v)
+
+
+def gathered(w: Array, x: Array) -> Array:
+    def body(w: Array, x: Array) -> Array:
+        h = jnp.tanh(x @ lax.all_gather(w, "d", axis=0, tiled=True))
+        return lax.psum_scatter((h[:, :, None] * h[:, None, :]).sum(0), "d", scatter_dimension=0, tiled=True)
+
+    return jax.shard_map(body, mesh=line(), in_specs=(P("d"), P("d")), out_specs=P("d"))(w, x)
+
+
+def constrained(weights: list[Array], x: Array) -> list[Array]:
+    fixed = partial(lax.with_sharding_constraint)
+
+    def loss(weights: list[Array], x: Array) -> Array:
+        for each in weights:
+            x = fixed(jnp.tanh(x @ fixed(each, NamedSharding(line(), P()))), NamedSharding(line(), P("d")))
+        return (x**2).mean()
+
+    gradients = jax.grad(loss)(weights, x)
+    cut = NamedSharding(line(), P("d"))
+    return [fixed(w - 0.1 * fixed(d, cut), cut) for w, d in zip(weights, gradients, strict=True)]
+
+
+def made() -> dict[str, Program]:
+    """All programs by name. Called where there are eight devices."""
+    one, two = line(), grid()
+    on = partial(spec, one)
+    queries = on((4, 512, 64), None, "d")
+    all_of = on((4, 512, 64))
+    attended = [on((64, 4, 16))] * 3 + [on((4, 16, 64))]
+    tensor_parallel = [
+        [spec(two, (64, 4, 16), None, "m")] * 3 + [spec(two, (4, 16, 64), "m")],
+        spec(two, (64, 256), None, "m"),
+        spec(two, (256, 64), "m"),
+    ]
+    points = on((2048, 3), "d")
+    whole = on((2048, 3))
+    labels = on((512,), dtype=jnp.int32)
+    rows = on((1024, 64), "d")
+    matrices = [on((256, 256), "d")] * 3
+    square_loss = jax.value_and_grad(partial(mean_square, block))
+
+    def attention_loss(q: Array, k: Array, v: Array) -> Array:
+        return (attention(q, k, v) ** 2).sum()
+
+    def ring_loss(q: Array, k: Array, v: Array) -> Array:
+        return (ring_attention(q, k, v) ** 2).sum()
+
+    return {
+        "batch": Program(jax.grad(partial(mean_square, heads)), (attended, on((16, 256, 64), "d")), 8),
+        "megatron": Program(square_loss, (tensor_parallel, spec(two, (4, 256, 64), "d")), 2),
+        "device_ids": Program(
+            square_loss,
+            (
+                [
+                    [spec(shuffled(), (64, 4, 16), None, "m")] * 3 + [spec(shuffled(), (4, 16, 64), "m")],
+                    spec(shuffled(), (64, 256), None, "m"),
+                    spec(shuffled(), (256, 64), "m"),
+                ],
+                spec(shuffled(), (4, 256, 64), "d"),
+            ),
+            2,
+        ),
+        "queries": Program(jax.grad(attention_loss, (0, 1, 2)), (queries, all_of, all_of)),
+        "keys": Program(attention, (on((4, 2048, 64)), on((4, 2048, 64), None, "d"), on((4, 2048, 64), None, "d")), 2),
+        "fsdp": Program(constrained, (matrices, on((1024, 256), "d")), 0, {"donate_argnums": 0}),
+        "fsdp without constraints": Program(
+            lambda ws, x: [w - 0.1 * d for w, d in zip(ws, jax.grad(layers)(ws, x), strict=True)],
+            (matrices, on((1024, 256), "d")),
+            0,
+        ),
+        "kernel times vector": Program(lambda x, y, v: jnp.exp(-squared(x, y)) @ v, (points, whole, on((2048,))), 8),
+        "neighbours of points": Program(
+            lambda p, q: lax.top_k(-squared(q, p), 5), (on((4096, 8), "d"), on((100, 8))), 8
+        ),
+        "neighbours of queries": Program(
+            lambda p, q: lax.top_k(-squared(q, p), 5), (on((2048, 8)), on((1024, 8), "d")), 8
+        ),
+        "sparse process": Program(
+            jax.value_and_grad(sparse_process, (0, 1)), (on((32, 3)), on((4096, 3), "d"), on((4096,), "d")), 2
+        ),
+        "cross entropy, batch": Program(
+            jax.value_and_grad(cross_entropy, (0, 1)),
+            (on((64, 2000)), on((1024, 64), "d"), on((1024,), "d", dtype=jnp.int32)),
+            4,
+        ),
+        "cross entropy, vocabulary": Program(
+            jax.value_and_grad(cross_entropy, (0, 1)), (on((64, 8000), None, "d"), on((512, 64)), labels), 8
+        ),
+        "ring": Program(ring_attention, (on((2048, 64), "d"),) * 3),
+        "ring, gradient": Program(jax.grad(ring_loss, (0, 1, 2)), (on((2048, 64), "d"),) * 3, 2),
+        "shard_map": Program(
+            jax.grad(lambda w, x: (gathered(w, x) ** 2).sum()), (on((64, 64), "d"), on((2048, 64), "d")), 8
+        ),
+        "shard_map over some axes": Program(
+            lambda x: jax.shard_map(
+                lambda x: jnp.tanh(x[:, :, None] - x[:, None, :]).sum(-1),
+                mesh=two,
+                in_specs=P("d"),
+                out_specs=P("d"),
+                axis_names={"d"},
+            )(x),
+            (spec(two, (64, 256), "d", "m"),),
+        ),
+        "pmap": Program(
+            lambda x: jax.pmap(lambda x: jnp.exp(jnp.sin(x[:, None]) - jnp.cos(x[None])).max(1))(x),
+            (on((8, 512), "d"),),
+            8,
+        ),
+        "scan, batch": Program(jax.grad(scanned), (on((6, 128, 128)), on((1024, 128), "d"))),
+        "scan, weights": Program(jax.grad(scanned), (on((6, 128, 128), None, None, "d"), on((1024, 128)))),
+        "explicit axes": Program(
+            lambda x, y: jnp.exp(-squared(x, y)) @ jnp.ones(y.shape[0]),
+            (spec(line(AxisType.Explicit), (2048, 3), "d"), spec(line(AxisType.Explicit), (2048, 3))),
+            8,
+        ),
+        "an axis of one": Program(
+            jax.grad(partial(mean_square, heads)),
+            ([spec(grid(8), (64, 4, 16))] * 3 + [spec(grid(8), (4, 16, 64))], spec(grid(8), (16, 256, 64), "d")),
+            8,
+        ),
+        "no even parts": Program(
+            lambda x, w: jnp.exp(lax.with_sharding_constraint(x @ w, NamedSharding(one, P(None, "d")))).sum(0),
+            (on((512, 64)), on((64, 1001))),
+            2,
+        ),
+        "dropout": Program(
+            lambda k, x: jnp.where(jax.random.bernoulli(jax.random.wrap_key_data(k), 0.9, x.shape), x, 0).sum(0),
+            (on((2,), dtype=jnp.uint32), on((1024, 512), "d")),
+            4,
+        ),
+        "causal mask": Program(
+            lambda q, k: jnp.where(jnp.arange(1024)[:, None] >= jnp.arange(1024)[None], q @ k.T, -1e9).max(1),
+            (rows, on((1024, 64))),
+            4,
+        ),
+        "maximum from a start": Program(lambda x: lax.reduce(x, np.float32(1), lax.max, (0,)), (rows,), 0),
+        "place of the largest": Program(lambda x: jnp.argmax(jnp.sin(x), 0), (rows,), 0),
+        "embedding, batch": Program(
+            jax.grad(lambda e, i: (e[i] ** 2).sum()), (on((1000, 64)), on((512,), "d", dtype=jnp.int32)), 0
+        ),
+        "embedding, rows": Program(jax.value_and_grad(lambda e, i: (e[i] ** 2).sum()), (on((8000, 64), "d"), labels)),
+        "sorted": Program(lambda x: jnp.sort(jnp.sin(x), 0), (rows,), 0),
+        "running sums": Program(lambda x: jnp.cumsum(x, 0), (rows,), 0),
+        "convolution along space": Program(
+            lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+            (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8))),
+            0,
+        ),
+        "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
+        "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),
+        "joined and padded": Program(lambda x: jnp.pad(jnp.concatenate([x, 2 * x]), ((1, 7), (0, 0))), (rows,), 0),
+        "branches": Program(
+            lambda p, x: lax.cond(p > 0, jnp.sin, lambda x: 2 * x, x).sum(0), (on((), dtype=jnp.int32), rows), 0
+        ),
+        "moved between devices": Program(
+            lambda x: lax.with_sharding_constraint(jnp.sin(x), NamedSharding(two, P("m", "d"))) * 2,
+            (spec(two, (64, 64), "d", "m"),),
+            0,
+        ),
+        "bfloat16": Program(
+            jax.grad(layers), ([on((128, 128), dtype=jnp.bfloat16)] * 2, on((1024, 128), "d", dtype=jnp.bfloat16)), 0
+        ),
+    }

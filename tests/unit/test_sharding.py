@@ -1,0 +1,135 @@
+"""Modules for several devices: the program of one is equal, smaller, and sends no more; each of them is run.
+
+The programs stand in tests/sharded. They run in processes of their own, in which the CPU is eight devices.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt import optimize
+from exla_opt.ir.context import new_context
+from exla_opt.sharding.partition import CannotPartition, partition
+from exla_opt.sharding.rewrite import MORE
+from exla_opt.sharding.sent import bytes_sent
+
+ROOT = Path(__file__).parents[2]
+GROUPS = [
+    ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
+    ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
+    ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
+    ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
+    ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
+    [
+        "maximum from a start",
+        "place of the largest",
+        "sorted",
+        "running sums",
+        "convolution along space",
+        "differences",
+        "turned round",
+        "joined and padded",
+    ],
+]
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=[group[0] for group in GROUPS])
+def test_programs_on_eight_devices(names: list[str]) -> None:
+    command = [sys.executable, "-m", "tests.sharded", *names]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["name"] for each in found] == names
+    for each in found:
+        name, (before, after), (sent, sends) = each["name"], each["temp"], each["sent"]
+        assert each["local"] and each["equal"], name
+        assert each["kept"] == (each["gain"] == 0), name
+        if not each["kept"]:
+            assert before >= each["gain"] * after, f"{name}: {before} -> {after}"
+            assert sends <= MORE * sent and each["in_loops"][1] <= MORE * each["in_loops"][0], name
+            assert each["devices"] == [8], name
+
+
+# A product of rows that are spread with all of a matrix; 32 KB of it on each device.
+SPREAD = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=8]>
+  func.func public @main(%x: tensor<1024x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>},
+                         %y: tensor<64x1024xf32>) -> tensor<1024xf32> {
+    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<1024x64xf32>, tensor<64x1024xf32>) -> tensor<1024x1024xf32>
+    %1 = stablehlo.tanh %0 : tensor<1024x1024xf32>
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<1024x1024xf32>, tensor<f32>) -> tensor<1024xf32>
+    return %2 : tensor<1024xf32>
+  }
+}"""
+GSPMD = SPREAD.replace('sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>', 'mhlo.sharding = "{devices=[8,1]<=[8]}"')
+
+
+def parse(text: str) -> ir.Module:
+    return ir.Module.parse(text, new_context())
+
+
+def test_the_program_of_one_device_has_its_part() -> None:
+    found = partition(parse(SPREAD))
+    assert "tensor<128x1024xf32>" in str(found.local)
+    assert "mhlo.num_partitions" not in str(found.local)
+    assert 'manual_axes={"d"}' in str(found.joined(found.local))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (GSPMD, "its shardings are GSPMD's: export with the Shardy partitioner"),
+        (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
+        (
+            SPREAD.replace(
+                "%z = stablehlo.constant dense<0.0> : tensor<f32>",
+                "%z = stablehlo.rng %a, %a, %s, distribution = NORMAL : (tensor<f32>, tensor<f32>, tensor<0xi64>) -> tensor<f32>",
+            ).replace(
+                "%1 = stablehlo.tanh",
+                "%a = stablehlo.constant dense<1.0> : tensor<f32>\n %s = stablehlo.constant dense<> : tensor<0xi64>\n %1 = stablehlo.tanh",
+            ),
+            "stablehlo.rng",
+        ),
+    ],
+    ids=["GSPMD", "another mesh", "random numbers with a state"],
+)
+def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
+    with pytest.raises(CannotPartition, match=why):
+        partition(parse(text))
+    assert "manual_computation" not in optimize(text)
+
+
+def test_a_crash_of_shardy_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    crashed = subprocess.CompletedProcess([], -6, b"", b"Check failed")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: crashed)
+    with pytest.raises(CannotPartition, match=r"Shardy crashed on it \(SIGABRT\)"):
+        partition(parse(SPREAD))
+
+
+def test_collectives_count_as_often_as_they_run() -> None:
+    text = """
+    func.func @main(%x: tensor<8xf32>) -> (tensor<i32>, tensor<8xf32>) {
+      %n = stablehlo.constant dense<5> : tensor<i32>
+      %0 = stablehlo.constant dense<0> : tensor<i32>
+      %1 = stablehlo.constant dense<1> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %0, %c = %x) : tensor<i32>, tensor<8xf32>
+      cond { %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+             stablehlo.return %p : tensor<i1> }
+      do { %s = "stablehlo.all_reduce"(%c) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({
+             ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+               %t = stablehlo.add %a, %b : tensor<f32>
+               stablehlo.return %t : tensor<f32>
+           }) : (tensor<8xf32>) -> tensor<8xf32>
+           %j = stablehlo.add %i, %1 : tensor<i32>
+           stablehlo.return %j, %s : tensor<i32>, tensor<8xf32> }
+      return %r#0, %r#1 : tensor<i32>, tensor<8xf32>
+    }"""
+    assert bytes_sent(parse(text)) == 5 * 8 * 4
