@@ -177,15 +177,15 @@ def test_a_small_number_is_not_rounded_to_nothing_unless_an_ulp_moves_it() -> No
         return [arrays[0] * np.float32(0.5)]
 
     def noise(arrays: Any) -> list[Array]:
-        total = arrays[0] + np.float32([0, 0, 300])
-        return [total - np.float32([0, 0, 300])]
+        total = arrays[0] + np.array([0, 0, 300], np.float32)
+        return [total - np.array([0, 0, 300], np.float32)]
 
     [expected] = known(inputs)
-    close, gone = expected * np.float32([1, 1, 0.5]), expected * np.float32([1, 1, 0])
+    close, gone = expected * np.array([1, 1, 0.5], np.float32), expected * np.array([1, 1, 0], np.float32)
     assert compare_results([expected], [close], known, inputs)[0].passed
     [wrong] = compare_results([expected], [gone], known, inputs)
     assert "1 number is missing, first at [2]: 0 instead of 2.5e-05" in wrong.problem
-    tiny = [expected * np.float32([1, 1, 1e-4])]
+    tiny = [expected * np.array([1, 1, 1e-4], np.float32)]
     assert compare_results(tiny, [gone], known, inputs)[0].passed
     rounded = [np.array([1, 2, 3e-5], np.float32)]
     assert compare_results(rounded, [np.array([1, 2, 0], np.float32)], noise, inputs)[0].passed

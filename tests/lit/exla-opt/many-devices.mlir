@@ -1,4 +1,4 @@
-// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB 2>%t.err | filecheck %s
+// RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --remarks=passed 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.err
 // RUN: %exla-opt %s --size-threshold=1MB --split-size=1MB | filecheck %s --check-prefix=KEPT
 
@@ -11,7 +11,7 @@
 // CHECK-NOT: tensor<256x1024xf32>
 // CHECK: sdy.return
 
-// REMARK-NOT: error
+// REMARK: remark: 256x1024xf32 (1.05MB) on each of 4 devices split over dimension
 
 // KEPT-NOT: sdy.manual_computation
 // KEPT: tensor<1024x1024xf32>
