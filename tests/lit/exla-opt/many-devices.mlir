@@ -1,6 +1,6 @@
 // RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --remarks=passed 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.err
-// RUN: %exla-opt %s --size-threshold=1MB --split-size=1MB | filecheck %s --check-prefix=KEPT
+// RUN: %exla-opt %s --size-threshold=2MB --split-size=2MB | filecheck %s --check-prefix=KEPT
 
 // Each of four devices has 256 rows of the product, and makes them in slices; the signature stays.
 
