@@ -23,6 +23,8 @@ class Options:
     machine: what the program is meant for: its memory and its time are those that count.
     calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
     memory_limit: bytes; as long as a program is predicted to need more, tensors are recomputed. None: nothing is.
+    slices_at: the most that one slice may take in regions with an op at some place of the program, as (place, bytes)
+    pairs, in the place of split_size. Only the search for a limit asks for them.
     """
 
     size_threshold: int = 10**9
@@ -33,6 +35,7 @@ class Options:
     machine: Machine = CPU
     calls_in_loops: bool = False
     memory_limit: int | None = None
+    slices_at: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:
@@ -44,3 +47,8 @@ class Options:
     def slice_bytes(self) -> int:
         """The bytes that one slice may take."""
         return self.size_threshold if self.split_size is None else self.split_size
+
+    @property
+    def least_slice_bytes(self) -> int:
+        """The bytes of the smallest slices that are asked for anywhere."""
+        return min((size for _, size in self.slices_at), default=self.slice_bytes)

@@ -76,7 +76,7 @@ def random_module(seed: int) -> ir.Module:
             matrices.append(drawn.choice(STEPS)(drawn.choice(matrices[-2:]), drawn))
         return matrices[-1].sum(0), (drawn.choice(matrices) ** 2).sum(1)
 
-    def gradient(a: Matrix, b: Matrix) -> tuple[Matrix, ...]:
+    def gradient(a: Matrix, b: Matrix) -> Matrix:
         return jax.grad(lambda a, b: sum((each**2).sum() for each in function(a, b)), (0, 1))(a, b)
 
     arguments = [jax.ShapeDtypeStruct((size, features), jnp.float32) for size in (rows, columns)]
