@@ -24,6 +24,8 @@ class Options:
     calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
     slices_a_trip: how many slices a trip of a loop may compute.
     memory_limit: bytes; as long as a program is predicted to need more, tensors are recomputed. None: nothing is.
+    slices_at: the most that one slice may take in regions with an op at some place of the program, as (place, bytes)
+    pairs, in the place of split_size. Only the search for a limit asks for them.
     """
 
     size_threshold: int = 10**9
@@ -35,6 +37,7 @@ class Options:
     calls_in_loops: bool = False
     slices_a_trip: int = 1
     memory_limit: int | None = None
+    slices_at: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.size_threshold < 1:
@@ -46,3 +49,8 @@ class Options:
     def slice_bytes(self) -> int:
         """The bytes that one slice may take."""
         return self.size_threshold if self.split_size is None else self.split_size
+
+    @property
+    def least_slice_bytes(self) -> int:
+        """The bytes of the smallest slices that are asked for anywhere."""
+        return min((size for _, size in self.slices_at), default=self.slice_bytes)

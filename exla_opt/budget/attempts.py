@@ -41,7 +41,7 @@ class CannotCompile(Exception):
     """There is no compiler here, or it refuses the module; the text says why."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """What one pair of sizes gives.
 
@@ -141,6 +141,12 @@ class Search:
         if sum(other.measured is not None for other in self.attempts) >= COMPILED:
             return found.predicted_with(self.ratio) <= self.limit
         return found.predicted_with(self.ratio) <= _ACCURACY * self.limit
+
+    def seems_to_fit(self, found: Attempt) -> bool:
+        """Whether it should be within the limit, as far as that is known without one more compile."""
+        if found.measured is None and self.measure is not None:
+            return found.predicted_with(self.ratio) <= self.limit
+        return found.peak <= self.limit
 
     def fits(self, found: Attempt) -> bool:
         """Whether it is within the limit, as the compiler says where there is one."""

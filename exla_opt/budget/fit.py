@@ -16,6 +16,7 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest_that_fits, much_faster, near_miss
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, ways
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.timeline import read_larger_timeline
@@ -112,6 +113,10 @@ def fit(
     if chosen is None and _SPLITTER in names:
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
+        is_quick = options.machine.kind == "cpu" and _ops_of(search.module) <= _SMALL
+        if is_quick or fastest_that_fits(search) is None:
+            for found in try_refined(search, until_one_fits=not is_quick):
+                tried(found.options, found.peak)
     found = chosen or fastest_that_fits(search) or near_miss(search)
     fits = found.peak <= limit
     if fits and found is not chosen and JOINS in names:
@@ -146,6 +151,10 @@ def unsplit_options(options: Options) -> Options:
     return replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None, memory_limit=None)
 
 
+def _ops_of(module: ir.Module) -> int:
+    return sum(1 for _ in walk_functions(module.operation))
+
+
 def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool = False) -> Iterator[Attempt]:
     """One attempt after another, and each once more for the other place of a library's calls if there are any.
 
@@ -153,7 +162,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     seconds; slices for which the limit leaves no room come last. For a CPU, a module so large that not all ways are
     tried begins with the coarse ones, and ends with the first that fits: of these others have seldom been faster.
     """
-    ops = sum(1 for _ in walk_functions(search.module.operation))
+    ops = _ops_of(search.module)
     first = search.attempts[0]
     is_ordered = first.options.machine.kind != "cpu"
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from exla_opt.memory.peak import Memory
 from exla_opt.options import Options
 
-# Slices below this are not worth a loop's trip.
-_SMALLEST_SLICE = 2**16
+# Slices below this, the smallest for a CPU, are not worth a loop's trip.
+SMALLEST_SLICE = 62_500
 # Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between.
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 1 / 2, 1 / 8, 1 / 32)
 # What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
@@ -34,7 +34,7 @@ def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
     unsplit: what the program needs without any split. largest: the bytes of its largest temporary tensor.
     """
     if options.machine.kind == "cpu":
-        pairs = _cached(unsplit.temp, options.machine.slices[1])
+        pairs = _cached(unsplit.temp, largest, options.machine.slices[1])
     else:
         pairs = _falling(min(unsplit.temp, 2 * largest), options.machine.slices[1])
     over = [(threshold, size) for threshold, size in dict.fromkeys(pairs) if threshold < largest]
@@ -58,19 +58,21 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
     return first + [way for way in sizes if way not in first]
 
 
-def _cached(temp: int, cached: int) -> list[tuple[int, int]]:
+def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:
     """Thresholds and slices for a CPU, in bytes."""
-    first = min(cached, max(temp // 2, _SMALLEST_SLICE))
+    first = min(cached, max(temp // 2, SMALLEST_SLICE))
     sizes = [int(first * part) for part in _OF_CACHE]
-    pairs = [(size, size) for size in sizes if _SMALLEST_SLICE <= size <= max(temp // 2, first)]
+    pairs = [(size, size) for size in sizes if SMALLEST_SLICE <= size <= max(temp // 2, first)]
     # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large, and
     # what waits of the others is computed a second time.
     coarse = [(temp // part, first) for part in _PARTS if temp // part > 2 * first]
+    if not coarse and largest > 2 * first:  # no large network, but one tensor may be far larger than the others
+        coarse = [(largest - 1, first)]
     return [*pairs[:1], *coarse[:2], *pairs[1:4], *coarse[2:], *pairs[4:]]
 
 
 def _falling(most_of: int, most: int) -> list[tuple[int, int]]:
     """Thresholds and slices for a GPU, in bytes: with large slices, what is no larger than two stays unsplit."""
     halves = [most_of >> times for times in range(1, _HALVINGS)]
-    sizes = [size for half in halves for size in (half, 3 * half // 4) if size >= _SMALLEST_SLICE]
+    sizes = [size for half in halves for size in (half, 3 * half // 4) if size >= SMALLEST_SLICE]
     return [(threshold, min(size, most)) for size in sizes for threshold in (2 * size, size)]

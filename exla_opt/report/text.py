@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from exla_opt.budget.bound import Bound
     from exla_opt.budget.fit import Figures, Fit
     from exla_opt.budget.pareto import Choice
+    from exla_opt.options import Options
 
 # What a remark's location calls an input that has no locations of its own, whatever file it came from.
 _INPUT = "<stdin>:"
@@ -107,9 +108,7 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     if found.compiled:
         who = f"as XLA compiles it for {machine}"
     if found.fits:
-        sizes = found.options
-        how = f"in slices of {format_size(sizes.slice_bytes)}" if sizes.split_size else "without a split"
-        how += f", up to {sizes.slices_a_trip} in a trip" if sizes.slices_a_trip > 1 else ""
+        how = _slices(found.options)
         lines = [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
     else:
         lines = [
@@ -122,6 +121,15 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     if found.faster is not None:
         lines.append(f"{name}: note: {much_faster(found.faster, found.seconds)}")
     return lines
+
+
+def _slices(options: Options) -> str:
+    """A clause for how a program is split; some of its regions may have smaller slices than the others."""
+    if options.split_size is None:
+        return "without a split"
+    least, most = format_size(options.least_slice_bytes), format_size(options.slice_bytes)
+    how = f"in slices of {most}" if least == most else f"in slices of {least} to {most}"
+    return f"{how}, up to {options.slices_a_trip} in a trip" if options.slices_a_trip > 1 else how
 
 
 def least_of_all(bound: Bound) -> str:

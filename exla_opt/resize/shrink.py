@@ -102,8 +102,12 @@ def _settings(dimensions: Dimensions, sizes: Sizes, options: Options) -> Options
     before, after = max(others)
     above = max(options.size_threshold * after // before, *(after for _, after in others))
     threshold = max(min(above, min(big) - 1), 1)
-    split = max(threshold * options.slice_bytes // options.size_threshold, 1)
-    return replace(options, size_threshold=threshold, split_size=split)
+
+    def shrunk(size: int) -> int:
+        return max(threshold * size // options.size_threshold, 1)
+
+    at = tuple((place, shrunk(size)) for place, size in options.slices_at)
+    return replace(options, size_threshold=threshold, split_size=shrunk(options.slice_bytes), slices_at=at)
 
 
 def _rescale_counts(module: ir.Module, dimensions: Dimensions, sizes: Sizes) -> None:

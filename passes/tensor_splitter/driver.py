@@ -178,7 +178,7 @@ def _run_rounds(
             done += _build(graph, choice)
         if not any(choice.plans for choice in choices):
             break
-        least = min(options.size_threshold, options.slice_bytes)
+        least = min(options.size_threshold, options.slice_bytes, options.least_slice_bytes)
         graphs = _read(module, options, least)
         # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
         # Once: what a loop makes of it may be captured by the next loop, and so on without an end.

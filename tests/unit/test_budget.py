@@ -208,3 +208,8 @@ def test_no_recomputing_is_tried_alone_where_a_tensor_is_over_the_limit(limit: i
     fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda options, peak: tried.append(options))
     alone = [options for options in tried if options.split_size is None and options.memory_limit is not None]
     assert bool(alone) == is_tried
+
+
+def test_a_large_tensor_may_be_split_alone() -> None:
+    found = ways(Memory(1, 1, 0, 80 * 10**6), 38 * 10**6, Options())
+    assert [way.size_threshold for way in found if is_coarse(way)] == [38 * 10**6 - 1]

@@ -25,6 +25,7 @@ from .body import MOST_SLICES_ALIVE, WorkOf, written_tensors
 from .overlapping import OverlappingPlans
 from .plan import Plan, make_plan
 from .selection import Selection, candidate_mappings, join_plans
+from .slices import slice_bytes_of
 from .twins import find_twins
 
 # A split must promise at least this much less memory: the prediction misses small harms.
@@ -58,7 +59,9 @@ class _Chooser:
         self.allowance = allowance
         self.options = options
         self.slice_bytes = options.slice_bytes
-        self.threshold = options.slice_bytes if graph.tile else options.size_threshold
+        if graph.tile:  # what still is too large is cut again
+            self.slice_bytes = slice_bytes_of(graph, range(len(graph.nodes)), options)
+        self.threshold = self.slice_bytes if graph.tile else options.size_threshold
         self.allowed = _may_cut(options)
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
@@ -113,11 +116,14 @@ class _Chooser:
     def planned(self, region: Region, loops: Loops) -> Plan | Refusal:
         """The plan for the loops, or for fewer of them with a running maximum: whichever is better."""
         ways = [loops] if loops.online is None else [loops, replace(loops, stages=loops.online)]
-        found = [
-            make_plan(self.graph, region, way, self.slice_bytes, self.is_big, self.options.machine) for way in ways
-        ]
+        found = [self.make_plan(region, way) for way in ways]
         plans = [plan for plan in found if isinstance(plan, Plan)]
         return min(plans, key=lambda plan: plan.rank(self.slice_bytes)) if plans else found[0]
+
+    def make_plan(self, region: Region, loops: Loops) -> Plan | Refusal:
+        """The plan for the loops of a region, in slices of its own size."""
+        size = slice_bytes_of(self.graph, region.tiled, self.options)
+        return make_plan(self.graph, region, loops, size, self.is_big, self.options.machine)
 
     def give_up(self, region: Region, reason: Reason) -> None:
         """What takes too many loops takes them from wherever in the region it is looked at."""
@@ -268,7 +274,7 @@ class _Chooser:
                 loops = find_loops(graph, region, self.is_big, self.work)
                 if isinstance(loops, Refusal) or value not in loops.vanished:
                     continue
-                plan = make_plan(graph, region, loops, self.slice_bytes, self.is_big, self.options.machine)
+                plan = self.make_plan(region, loops)
                 if isinstance(plan, Refusal):
                     continue
                 wide_peak = self.run([plan]).peak

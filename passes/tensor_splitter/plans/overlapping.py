@@ -14,6 +14,7 @@ from ..regions.growth import grow, is_seam
 from ..regions.loops import Refusal, find_loops
 from ..regions.region import Region
 from .plan import Plan, make_plan
+from .slices import slice_bytes_of
 
 # A network that goes down to a 32nd of an image's rows is cut in steps of 32.
 _MOST_DOUBLED = 6
@@ -98,7 +99,8 @@ class OverlappingPlans:
         loops = find_loops(self.graph, region, self.is_big, self.work)
         if isinstance(loops, Refusal) or not loops.vanished:
             return None
-        plan = make_plan(self.graph, region, loops, self.options.slice_bytes, self.is_big, self.options.machine)
+        size = slice_bytes_of(self.graph, region.tiled, self.options)
+        plan = make_plan(self.graph, region, loops, size, self.is_big, self.options.machine)
         if isinstance(plan, Refusal):
             return None
         self.plans[id(region)] = plan

@@ -1,0 +1,19 @@
+"""How large the slices of a region may be: as all, or as the search for a limit asks for where its ops stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exla_opt.ir.locations import describe
+from exla_opt.options import Options
+
+from ..graph import Graph
+
+
+def slice_bytes_of(graph: Graph, positions: Iterable[int], options: Options) -> int:
+    """The most bytes of one slice of a region of the ops at these positions: the least that one of them asks for."""
+    if not options.slices_at:
+        return options.slice_bytes
+    asked = dict(options.slices_at)
+    places = (describe(graph.nodes[position].op) for position in positions)
+    return min((asked[place] for place in places if place in asked), default=options.slice_bytes)

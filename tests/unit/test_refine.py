@@ -1,0 +1,106 @@
+"""Regions with slices of their own: the splitter makes them, and the search asks for them where that gains."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget.attempts import Search
+from exla_opt.budget.choose import steps
+from exla_opt.budget.fit import Fit, fit
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.memory.timeline import read_timeline
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.remarks import Kind
+from tests.execute import assert_equal_results
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def outer_products(alignment: Any, left: Any, right: Any, out: Any) -> Any:
+    a, b = alignment @ left, alignment @ right
+    return jnp.einsum("sic,sjd->ijcd", a, b).reshape(a.shape[1], b.shape[1], -1) @ out
+
+
+def two_kernels(x: Any, y: Any) -> Any:
+    return jnp.exp(-(x @ x.T)) @ x, jnp.tanh(y @ y.T) @ y
+
+
+PROGRAMS: dict[str, tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]] = {
+    "outer_products": (outer_products, (f32(64, 128, 64), f32(64, 32), f32(64, 32), f32(1024, 64))),
+    "two_kernels": (two_kernels, (f32(1024, 4), f32(1536, 4))),
+    "two_large_kernels": (two_kernels, (f32(2048, 4), f32(3072, 4))),
+}
+
+
+def module_of(name: str) -> ir.Module:
+    function, arguments = PROGRAMS[name]
+    text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
+    return parse_module(name, text.encode(), new_context()).module
+
+
+def tiles_of(module: ir.Module, options: Options) -> dict[str, str]:
+    """What was split, by place: how, and into which tiles."""
+    remarks = run_pipeline(module, DEFAULT_PASSES, options).remarks
+    return {each.location: each.text for each in remarks if each.kind is Kind.PASSED and each.code == "EX001"}
+
+
+def test_one_region_has_smaller_slices_than_the_other() -> None:
+    alike = tiles_of(module_of("two_kernels"), Options(10**6, 10**6))
+    assert len(alike) == 2
+    place, other = alike
+    module = module_of("two_kernels")
+    finer = tiles_of(module, Options(10**6, 10**6, slices_at=((place, 250_000),)))
+    assert finer[other] == alike[other]
+    assert ": 12 tiles of 128" in alike[place] and ": 48 tiles of 32" in finer[place]
+    assert_equal_results(module_of("two_kernels"), module)
+
+
+def test_a_place_that_is_nowhere_changes_nothing() -> None:
+    alike = tiles_of(module_of("two_kernels"), Options(10**6, 10**6))
+    assert tiles_of(module_of("two_kernels"), Options(10**6, 10**6, slices_at=(("nowhere.py:1:1", 1),))) == alike
+
+
+def within(part: int) -> tuple[Fit, int]:
+    """What is found for a limit of a part of the temporary memory, and the limit."""
+    memory = read_timeline(module_of("outer_products")).memory
+    limit = memory.peak - memory.temp + memory.temp // part
+    return fit(module_of("outer_products"), DEFAULT_PASSES, Options(), limit, verify_each=False), limit
+
+
+def test_the_region_at_the_peak_gets_smaller_slices_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, limit = within(32)
+    assert found.peak <= limit and found.options.slices_at
+    assert found.options.least_slice_bytes < found.options.slice_bytes
+    monkeypatch.setattr(fit_of_budget, "try_refined", lambda search, until_one_fits: iter(()))
+    plain, _ = within(32)
+    assert not plain.options.slices_at
+    assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
+
+
+def test_no_sizes_for_each_of_two_regions_are_clearly_better() -> None:
+    """Brute force: all pairs of sizes for two regions."""
+    name, sizes = "two_large_kernels", (4_000_000, 1_000_000, 250_000, 62_500)
+    places = tiles_of(module_of(name), Options(4_000_000, 4_000_000))
+    search = Search(module_of(name), DEFAULT_PASSES, Options(), 1, None, False, None)
+    others = [
+        search.attempt(Options(4_000_000, 4_000_000, slices_at=tuple(zip(places, pair, strict=True))))
+        for pair in product(sizes, repeat=2)
+    ]
+    memory = read_timeline(module_of(name)).memory
+    for part in (30, 100):
+        limit = memory.peak - memory.temp + memory.temp // part
+        found = fit(module_of(name), DEFAULT_PASSES, Options(), limit, verify_each=False)
+        within = [other for other in others if other.peak <= limit]
+        assert within and found.fits
+        assert all(found.seconds <= 1.25 * other.seconds for other in within)
