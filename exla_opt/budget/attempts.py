@@ -31,8 +31,10 @@ _ACCURACY_WITH_CALLS = 1.5
 _MANY_SLICES = 16
 # A peak that falls by less has not fallen.
 _GAIN = 1.02
-# After so many compiles only what should fit by what the compiler said so far is worth another one.
+# So many compiles are what a search may take. One of them is left to the program that should need the least of all:
+# after so many others only what should fit by what the compiler said so far is worth one.
 COMPILED = 3
+_COMPILED_ON_TRIAL = COMPILED - 1
 # More than any program needs, of one that XLA refuses although it took others.
 _NEVER = 2**62
 
@@ -136,10 +138,10 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
+        if len(self.known) >= _COMPILED_ON_TRIAL:
+            return found.predicted_with(self.ratio) <= self.limit
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
-        if sum(other.measured is not None for other in self.attempts) >= COMPILED:
-            return found.predicted_with(self.ratio) <= self.limit
         return found.predicted_with(self.ratio) <= _ACCURACY * self.limit
 
     def seems_to_fit(self, found: Attempt) -> bool:

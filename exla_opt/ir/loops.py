@@ -94,10 +94,12 @@ def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:
 
 def _moved(loop: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
     """A loop before `loop` with its condition and its body, which carries these operands."""
+    named = [loop.attributes[place] for place in range(len(loop.attributes))]
     made = ir.Operation.create(
         loop.name,
         results=[value.type for value in operands],
         operands=list(operands),
+        attributes={each.name: each.attr for each in named},
         regions=2,
         loc=loop.location,
         ip=ir.InsertionPoint(loop),
@@ -175,6 +177,26 @@ def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Valu
     number = op.operands[0] if len(op.operands) else build.zeros(build.with_shape(kind, []))
     other = build.splat(number.type, 1)
     return build.broadcast(stablehlo.select(_never(after), other, number), kind.shape)
+
+
+def starts_with_zeros(initial: ir.Value) -> bool:
+    """Whether a tensor is zero everywhere, be it as `after_input` has it."""
+    if splat_value(initial) == 0:
+        return True
+    spread = defining_op(initial, "stablehlo.broadcast_in_dim")
+    chosen = spread and defining_op(spread.operands[0], "stablehlo.select")
+    return chosen is not None and splat_value(chosen.operands[2]) == 0 and _is_never(chosen.operands[0])
+
+
+def _is_never(value: ir.Value) -> bool:
+    """Whether a value is what `_never` makes."""
+    both = defining_op(value, "stablehlo.and")
+    tests = [] if both is None else [defining_op(operand, "stablehlo.compare") for operand in both.operands]
+    known = [test for test in tests if test is not None]
+    if len(known) != 2 or list(known[0].operands) != list(known[1].operands):
+        return False
+    directions = {str(stablehlo.ComparisonDirectionAttr(test.attributes["comparison_direction"])) for test in known}
+    return all(any(name in direction for direction in directions) for name in ("LT", "GT"))
 
 
 def _never(value: ir.Value) -> ir.Value:

@@ -16,7 +16,6 @@ from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import terminator, walk_functions
 from exla_opt.memory.loop_kernels import needs_separate_kernels
-from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
@@ -31,7 +30,9 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .distribute import distribute_sums
 from .draws import expand_draws
 from .emit import build_plans
+from .gain import lowers_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from .merge_sums import merge_sums
 from .plans.allowance import Allowance, around
 from .plans.choices import Choices
 from .plans.choose import Choice
@@ -45,8 +46,6 @@ _MOST_ROUNDS = 64
 _EQUALITY = "EX309"
 # What is computed twice must save this much.
 _LEAST_GAIN = 1.1
-# A program of so few bytes is not asked whether it has gained anything.
-_NO_MATTER = 2**24
 
 
 # What was done, and what was not.
@@ -69,7 +68,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         restore(module, original)
         reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
         return _all_missed(module, options, reason)
-    if not done or _lowers_peak(original, module, options.machine):
+    if not done or lowers_peak(original, module, options):
         return done + missed
     restore(module, original)
     return _nothing_gained(module, options, done, missed)
@@ -142,12 +141,6 @@ def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tupl
     return (done, missed), choices.shifted
 
 
-def _lowers_peak(original: ir.Module, module: ir.Module, machine: Machine) -> bool:
-    """Whether all splits together lower the predicted peak: what one gains another may lose."""
-    after = predict(module, machine).peak
-    return after < _NO_MATTER or after < predict(original, machine).peak
-
-
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:
     """The remarks on a module that is left as it came, for those of its tensors that the splits were asked for."""
     reason = Reason("EX305", "all splits together would not lower the memory that the program needs")
@@ -165,6 +158,7 @@ def _run_rounds(
     done: list[Remark] = []
     missed: list[Remark] = []
     first = True
+    least = min(options.size_threshold, options.slice_bytes, options.least_slice_bytes)
     for _ in rounds:
         known.allowance.start(graphs)
         choices = known.of(graphs, thorough=first)
@@ -175,10 +169,9 @@ def _run_rounds(
         ]
         choices = _leave_inside(graphs, choices)
         for graph, choice in zip(graphs, choices, strict=True):
-            done += _build(graph, choice)
+            done += _build(graph, choice, least)
         if not any(choice.plans for choice in choices):
             break
-        least = min(options.size_threshold, options.slice_bytes, options.least_slice_bytes)
         graphs = _read(module, options, least)
         # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
         # Once: what a loop makes of it may be captured by the next loop, and so on without an end.
@@ -221,11 +214,12 @@ def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Rem
     ]
 
 
-def _build(graph: Graph, choice: Choice) -> list[Remark]:
+def _build(graph: Graph, choice: Choice, least: int) -> list[Remark]:
     remarks = [_passed(graph, plan) for plan in choice.plans]
     if choice.plans:
         build_plans(graph, choice.plans)
         restore_order(graph.block, has_order)
+        merge_sums(graph.block, lambda value: graph.types.of(value).bytes > least)
     return remarks
 
 

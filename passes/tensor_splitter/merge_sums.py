@@ -1,0 +1,192 @@
+"""Sums that loops of ours make only to be added to one another: one carry for all of them.
+
+    %s:2 = while (%a = 0, %b = 0) {                     %s = while (%a = 0) {
+      return %a + x(%i), %b + y(%i)             ->        return %a + x(%i) + y(%i)
+    }                                                   }
+    %t = add %s#0, %s#1                                 %t is %s
+
+    %s = while (%a = 0) { return %a + x(%i) }           %s = while (%a = 0) { return %a + x(%i) }
+    %t = while (%b = 0) { return %b + y(%i) }   ->      %t = while (%b = %s) { return %b + y(%i) }
+    %u = add %s, %t                                     %u is %t
+
+Weights that a network uses more than once have such gradients: those of two views, of real and of made images, of a
+slope that is itself a gradient. Each of the sums is as large as the weights, and all would be alive at once.
+
+Legal: addition in another order, which sums in tiles are already. A sum is only merged where nothing else reads it, on
+the way to the common addition or in the loop, and where it starts from zero. Worthwhile: of big tensors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir.loops import drop_carries, starts_with_zeros
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import terminator
+from exla_opt.ops.traits import Trait, traits_of
+
+from .graph import TILE_MARK
+
+_ADD, _LOOP = "stablehlo.add", "stablehlo.while"
+# What has no buffer of its own: it is made where it is read.
+_MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
+# What may lie between a sum and the addition: a sum of two is moved, or rounded, as each of them is.
+_BETWEEN = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.convert"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A sum that a loop makes and one addition reads.
+
+    carry: its number in the loop. additions: to it, in the loop's body, in order. leaf: what the addition outside
+    reads. between: what is done to the sum before that. reader: the addition outside.
+    """
+
+    loop: ir.Operation
+    carry: int
+    additions: tuple[ir.Operation, ...]
+    leaf: ir.Value
+    between: tuple[tuple[str, str], ...]
+    reader: ir.Operation
+
+    @property
+    def kind(self) -> tuple[ir.Type, tuple[tuple[str, str], ...]]:
+        """What two sums that are merged have in common."""
+        return self.loop.results[self.carry].type, self.between
+
+
+def merge_sums(block: ir.Block, is_big: Callable[[ir.Value], bool]) -> bool:
+    """Merge the sums of the block's loops of tiles; returns whether there were any. is_big: whether one is worth it."""
+    merged = False
+    while merge := next(_merges(block, is_big), None):
+        merge()
+        merged = True
+    return merged
+
+
+def _merges(block: ir.Block, is_big: Callable[[ir.Value], bool]) -> Iterator[Callable[[], None]]:
+    """What can be merged, and how: two sums of one loop, or one with what is there before its loop."""
+    ops = [view.operation for view in block.operations]
+    place: dict[ir.Value, int] = {value: number for number, op in enumerate(ops) for value in op.results}
+    totals: dict[ir.Value, list[_Sum]] = {}
+    for loop in ops:
+        if TILE_MARK not in loop.attributes:
+            continue
+        for carry, value in enumerate(loop.results):
+            if is_big(value) and (found := _sum_of(loop, carry)) is not None:
+                totals.setdefault(_total(found.reader), []).append(found)
+    pairs = [pair for sums in totals.values() for pair in combinations(sums, 2) if pair[0].kind == pair[1].kind]
+    # First those of one loop: one that begins with another sum is not known to be a sum any more.
+    for first, second in sorted(pairs, key=lambda pair: pair[0].loop != pair[1].loop):
+        yield partial(_add_in_loop if first.loop == second.loop else _start_from_sum, first, second)
+    for total, sums in totals.items():
+        for found in sums:
+            for leaf in _leaves(total):
+                if _may_begin(leaf, found) and place[leaf] < place[found.loop.results[0]]:
+                    yield partial(_start_from, leaf, found)
+
+
+def _leaves(total: ir.Value) -> Iterator[ir.Value]:
+    """What is added up to a sum, one after the other."""
+    queue = [total]
+    while queue:
+        value = queue.pop()
+        addition = defining_op(value, _ADD)
+        if addition is None or (value != total and _only_reader(value) is None):
+            yield value
+        else:
+            queue += addition.operands
+
+
+def _may_begin(leaf: ir.Value, found: _Sum) -> bool:
+    """Whether a loop may begin with a term of the sum: one with a buffer of its own, which nobody else reads."""
+    if leaf == found.leaf or found.between or _only_reader(leaf) is None:
+        return False
+    op = source = defining_op(leaf)
+    while source is not None and Trait.REARRANGES in traits_of(source.name):
+        source = defining_op(source.operands[0])
+    if op is None or source is None or op.block != found.loop.block:
+        return False
+    return not traits_of(source.name) & _MADE_BY_READERS
+
+
+def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
+    """A carry as a sum that can be merged with others."""
+    if not starts_with_zeros(loop.operands[carry]):
+        return None
+    body = loop.regions[1].blocks[0]
+    total, additions = body.arguments[carry], []
+    while (addition := _only_reader(total)) is not None and addition.name == _ADD and addition.block == body:
+        additions.append(addition)
+        total = addition.results[0]
+    if not additions or addition != terminator(body) or addition.operands[carry] != total:
+        return None
+    leaf, between = loop.results[carry], []
+    while (reader := _only_reader(leaf)) is not None and reader.name in _BETWEEN:
+        between.append((reader.name, str(reader.attributes) + str(reader.results[0].type)))
+        leaf = reader.results[0]
+    if reader is None or reader.name != _ADD or reader.block != loop.block:
+        return None
+    return _Sum(loop, carry, tuple(additions), leaf, tuple(between), reader)
+
+
+def _only_reader(value: ir.Value) -> ir.Operation | None:
+    uses = list(value.uses)
+    return uses[0].owner.operation if len(uses) == 1 else None
+
+
+def _total(addition: ir.Operation) -> ir.Value:
+    """The sum of all that is added one after the other, and read by nobody in between."""
+    while (reader := _only_reader(addition.results[0])) is not None and reader.name == _ADD:
+        if reader.block != addition.block:
+            break
+        addition = reader
+    total: ir.Value = addition.results[0]
+    return total
+
+
+def _other(addition: ir.Operation, value: ir.Value) -> ir.Value:
+    left, right = addition.operands
+    return right if left == value else left
+
+
+def _leave_out(leaf: ir.Value) -> None:
+    """Let a term no longer be added: the sum is what it is added to."""
+    addition = _only_reader(leaf)
+    assert addition is not None
+    addition.results[0].replace_all_uses_with(_other(addition, leaf))
+    addition.erase()
+
+
+def _add_in_loop(first: _Sum, second: _Sum) -> None:
+    """Add what the second sum adds in a trip to the first one."""
+    body = first.loop.regions[1].blocks[0]
+    last = terminator(body)
+    total: ir.Value = body.arguments[second.carry]
+    for addition in second.additions:
+        with ir.InsertionPoint(last), addition.location:
+            last.operands[first.carry] = stablehlo.add(last.operands[first.carry], _other(addition, total))
+        total = addition.results[0]
+    last.operands[second.carry] = body.arguments[second.carry]
+    for addition in reversed(second.additions):
+        addition.erase()
+    _leave_out(second.leaf)
+    drop_carries(first.loop, [second.carry])
+
+
+def _start_from_sum(first: _Sum, second: _Sum) -> None:
+    """Let the second loop begin with the sum of the first one."""
+    _leave_out(first.leaf)
+    second.loop.operands[second.carry] = first.loop.results[first.carry]
+
+
+def _start_from(leaf: ir.Value, found: _Sum) -> None:
+    """Let a loop begin with a term of the sum."""
+    _leave_out(leaf)
+    found.loop.operands[found.carry] = leaf
