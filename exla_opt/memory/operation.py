@@ -218,6 +218,14 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
     return repeated or _is_constant(spread.operands[0])
 
 
+def is_constant_everywhere(value: ir.Value) -> bool:
+    """Whether a tensor is a constant that is one number, or such a number repeated."""
+    op = defining_op(value)
+    if op is not None and op.name == "stablehlo.broadcast_in_dim":
+        op = defining_op(op.operands[0], "stablehlo.constant")
+    return op is not None and op.name == "stablehlo.constant" and is_splat(op)
+
+
 def _is_constant(value: ir.Value, depth: int = 8) -> bool:
     """Whether a number is computed from constants alone, so that XLA computes it beforehand."""
     op = defining_op(value)

@@ -40,6 +40,7 @@ from .machine import Machine
 from .operation import (
     collapses,
     identity_side,
+    is_constant_everywhere,
     is_window_padding,
     merge_key,
     part_sliced,
@@ -105,6 +106,9 @@ class _Reader:
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
         made = builder.block
+        if self.is_cpu and not self.is_function:  # XLA repeats a number where a loop inside of this block reads it
+            outside = self.types.captured(block.owner.operation)
+            self.repeated.update((builder.of(value), ()) for value in outside if is_constant_everywhere(value))
         made.arguments = list(builder.all_of(block.arguments))
         for view in block.operations:
             op = view.operation
@@ -213,7 +217,8 @@ class _Reader:
             made = replace(made, captures=builder.all_of(self.types.captured(op)))
         if (number := self.uniform(made)) is not None:
             made = replace(made, name="broadcast_in_dim", traits=_BROADCAST, operands=number)
-        if self.is_cpu and made.name == "broadcast_in_dim" and self.is_uniform(made):
+        one_number = made.name == "broadcast_in_dim" and not any(builder.block.shapes[each] for each in made.operands)
+        if self.is_cpu and one_number:
             scalars = (self.repeated.get(value, (value,)) for value in made.operands)
             self.repeated[results[0]] = tuple(number for found in scalars for number in found)
         if made.name == "splat":
@@ -242,11 +247,6 @@ class _Reader:
         if any(value not in self.repeated for value in made.operands):
             return None
         return tuple(dict.fromkeys(number for value in made.operands for number in self.repeated[value]))
-
-    def is_uniform(self, made: Operation) -> bool:
-        """Whether a broadcast repeats one number."""
-        shapes = self.builder.block.shapes
-        return all(not shapes[value] for value in made.operands)
 
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
         """Which operands the op reads in their own shape, and which it reads in another."""

@@ -114,6 +114,7 @@ def _chain(
 ) -> tuple[list[ir.Operation], list[ir.Value]]:
     """The ops to repeat for a segment, in order, and the values that they read of others."""
     stored = set(segment.inputs)
+    given = set(schedule.arguments.values())
     wanted = {schedule.value_of(value) for value in segment.made if value not in stored}
     inputs = {schedule.value_of(value): None for value in segment.made if value in stored}
     chain = []
@@ -123,9 +124,10 @@ def _chain(
         chain.append(op)
         for operand in read_by(op, types):
             definer = defining_op(operand)
-            if definer is not None and definer.name == "stablehlo.constant" and schedule.number.get(operand) in stored:
+            is_there = operand in given or schedule.number.get(operand) in stored
+            if definer is not None and definer.name == "stablehlo.constant" and is_there:
                 continue  # read where it is: the body of a sort may name constants alone, and none behind a barrier
-            if definer is None or schedule.number.get(operand) in stored or not may_repeat(definer):
+            if definer is None or is_there or not may_repeat(definer):
                 inputs[operand] = None
             else:
                 wanted.add(operand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
@@ -12,7 +13,7 @@ from exla_opt.ir.order import CannotOrder
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import main_function
+from exla_opt.ir.walk import main_function, operations_of
 from exla_opt.memory.machine import compiles_of
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
@@ -20,7 +21,7 @@ from exla_opt.sizes import format_size
 
 from .build import build_plan
 from .choose import choose_plan, find_problem
-from .kernels import Schedule, place_schedule, read_schedule
+from .kernels import Schedule, place_schedule, read_body, read_schedule
 from .segments import Problem, Segment
 
 _PASS = "recompute"
@@ -36,81 +37,132 @@ _NEXT_ROUND = 0.98
 _CLOSER = 0.97
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A block that runs at the peak, and its schedule.
+
+    path: for each loop around it the place of its op in the block that it stands in; none for the function's own.
+    """
+
+    path: tuple[int, ...]
+    schedule: Schedule
+
+    @property
+    def own(self) -> int:
+        """The bytes at the peak that are not of a loop inside of this block."""
+        peak, loop = _loop_at_peak(self.schedule)
+        if peak is None:
+            return 0
+        return self.schedule.alive[peak] - (0 if loop is None else self.schedule.kernels[peak].scratch)
+
+
+class _Snapshot:
+    """A module and its places as they are: the model need not be asked again about what is restored."""
+
+    def __init__(self, module: ir.Module, places: Sequence[_Place]):
+        self.module = copy_of(module)
+        self.places = [(place.path, place_schedule(place.schedule, _block(module, place.path))) for place in places]
+
+    def restore(self, module: ir.Module) -> list[_Place]:
+        """Let `module` be this one again, once: its places then."""
+        for view in list(module.body.operations):
+            view.operation.erase()
+        for view in list(self.module.body.operations):
+            module.body.append(view.operation.detach_from_parent())
+        return [_Place(path, placed.of(_block(module, path))) for path, placed in self.places]
+
+
 def recompute(module: ir.Module, options: Options) -> list[Remark]:
     """Recompute what the module holds for long, as long as it is predicted to need more than the limit."""
     limit = options.memory_limit
     if limit is None or devices_of(module) > 1:
         return []
     remarks: list[Remark] = []
-    now = _read(module, options)
+    places = _read(module, options)
     for _ in range(_MOST_ROUNDS):
-        if now.memory.peak <= limit:
+        memory = places[0].schedule.memory
+        if memory.peak <= limit:
             break
-        before = now.memory.temp
-        now, found = _round(module, now, options, limit)
+        found: list[Remark] = []
+        for number in sorted(range(len(places)), key=lambda number: -places[number].own):
+            places, found = _round(module, places, number, options, limit)
+            if found:
+                break
         remarks += found
-        if now.memory.temp > _NEXT_ROUND * before:
+        if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
     return remarks
 
 
-def _read(module: ir.Module, options: Options) -> Schedule:
-    """The schedule of the compile that needs most."""
-    function = main_function(module)
-    found = (read_schedule(function, Types(), each) for each in compiles_of(options.machine))
-    return max(found, key=lambda schedule: schedule.memory.temp)
+def _read(module: ir.Module, options: Options) -> list[_Place]:
+    """The blocks that run at the peak, from the function's own inwards, by the compile that needs most."""
+    function, types = main_function(module), Types()
+    machines = compiles_of(options.machine)
+    found = [read_schedule(function, Types(), each) for each in machines]
+    most = max(range(len(found)), key=lambda number: found[number].memory.temp)
+    places = [_Place((), found[most])]
+    block = function.regions[0].blocks[0]
+    while (loop := _loop_at_peak(places[-1].schedule)[1]) is not None:
+        path = (*places[-1].path, operations_of(block).index(loop))
+        block = loop.regions[1].blocks[0]
+        places.append(_Place(path, read_body(block, types, machines[most], found[most].memory)))
+    return places
 
 
-def _round(module: ir.Module, now: Schedule, options: Options, limit: int) -> tuple[Schedule, list[Remark]]:
-    """One peak lowered: the schedule of the module then, and what was done; nothing where that is not worthwhile.
+def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
+    """The step of the peak, and the loop that runs then, if one does that has a body of its own."""
+    if not schedule.alive:
+        return None, None
+    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
+    values = [schedule.values[value] for value in schedule.kernels[peak].made if value in schedule.values]
+    op = defining_op(values[0]) if values else None
+    return peak, op if op is not None and op.name == "stablehlo.while" else None
+
+
+def _round(
+    module: ir.Module, places: list[_Place], number: int, options: Options, limit: int
+) -> tuple[list[_Place], list[Remark]]:
+    """One peak lowered in one place: the module's places then, and what was done; nothing where it is not worthwhile.
 
     Of several plans none of which is within the limit when it is written, the one that needs least.
     """
-    before = now.memory
-    room = aim = limit - (before.peak - before.temp)
+    before = places[0].schedule.memory
+    room = limit - (before.peak - before.temp)
+    around = before.temp - max(places[number].schedule.alive, default=0)  # what others hold, of a loop's body
+    aim = room - around
     least, best, said = int(_WORTHWHILE * before.temp), None, []
     for _ in range(_MOST_TRIES):
         types = Types()
-        block = _block(module)
+        now, block = places[number].schedule, _block(module, places[number].path)
         problem = find_problem(now, block, types, options)
         plan = choose_plan(problem, options, aim) if problem is not None else None
         if problem is None or plan is None or not plan.segments or plan.peak > _WORTHWHILE * max(now.alive):
             break
-        original, placed = copy_of(module), place_schedule(now, block)
+        original = _Snapshot(module, places)
         try:
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
-            _restore(module, original)
-            now = placed.of(_block(module))
+            places = original.restore(module)
             break
         made = _read(module, options)
-        if made.memory.temp <= min(room, least):
-            return made, _remarks(built, problem, types)
-        if made.memory.temp <= least:
-            least, said = made.memory.temp, _remarks(built, problem, types)
-            best = copy_of(module), place_schedule(made, _block(module))
-        _restore(module, original)
-        now = placed.of(_block(module))
-        if plan.peak > aim or made.memory.temp <= room:
+        temp = made[0].schedule.memory.temp
+        if temp <= least:
+            said = _remarks(built, problem, types)
+            if temp <= room:
+                return made, said
+            least, best = temp, _Snapshot(module, made)
+        places = original.restore(module)
+        if plan.peak > aim or temp <= room:
             break
-        aim = int(aim * min(room / made.memory.temp, _CLOSER))
-    if best is None:
-        return now, []
-    _restore(module, best[0])
-    return best[1].of(_block(module)), said
+        aim = int(aim * min((room - around) / max(temp - around, 1), _CLOSER))
+    return (places, []) if best is None else (best.restore(module), said)
 
 
-def _block(module: ir.Module) -> ir.Block:
+def _block(module: ir.Module, path: Sequence[int]) -> ir.Block:
     block: ir.Block = main_function(module).regions[0].blocks[0]
+    for place in path:
+        block = operations_of(block)[place].regions[1].blocks[0]
     return block
-
-
-def _restore(module: ir.Module, other: ir.Module) -> None:
-    """Let the module be another."""
-    for view in list(module.body.operations):
-        view.operation.erase()
-    for view in list(other.body.operations):
-        module.body.append(view.operation.detach_from_parent())
 
 
 def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[Remark]:

@@ -1,4 +1,7 @@
-"""A block as the memory model runs it: kernels in order, what each reads, makes and takes, and what may run twice."""
+"""A block as the memory model runs it: kernels in order, what each reads, makes and takes, and what may run twice.
+
+The block of a function, or of the body of a loop: what that captures is as an argument to it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import captured_values
+from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
@@ -43,9 +48,10 @@ class Schedule:
     """The kernels of a block in order: a step is a place in `kernels`.
 
     alive: the bytes taken at each step. sizes: bytes, of every tensor, by number. number: of every tensor of IR.
-    values, written: what of IR is written by a kernel, by number and not. arguments: the block's. producer: the step
-    that writes a tensor. readers: the steps that read it, in order. used: those that are made of it. held: the tensors
-    that lie in somebody else's memory, as a function's results do. memory: of the function.
+    values, written: what of IR is written by a kernel, by number and not. arguments: the block's, and what a body
+    captures. producer: the step that writes a tensor. readers: the steps that read it, in order. used: those that are
+    made of it. held: the tensors that lie in somebody else's memory, as a function's results do. memory: of the
+    function, whichever block of it this is.
     """
 
     kernels: tuple[Kernel, ...]
@@ -72,6 +78,7 @@ class Schedule:
     def written_behind(self, value: ir.Value, types: Types) -> Iterator[int]:
         """The written tensors from which a value is computed by the kernels that read it, and arguments."""
         seen: set[ir.Value] = set()
+        given = set(self.arguments.values())
         stack = [value]
         while stack:
             current = stack.pop()
@@ -79,7 +86,7 @@ class Schedule:
                 continue
             seen.add(current)
             op = defining_op(current)
-            if op is None or self.is_written(current):
+            if op is None or current in given or self.is_written(current):
                 if current in self.number:
                     yield self.number[current]
                 continue
@@ -91,6 +98,16 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Sch
     block = function.regions[0].blocks[0]
     read, number = read_numbered(block, types, machine)
     run = run_block(read, machine, held=read.returned)
+    return _schedule(block, run, number, memory_of(function, run, types))
+
+
+def read_body(block: ir.Block, types: Types, machine: Machine, memory: Memory) -> Schedule:
+    """What the memory model makes of the body of a loop. memory: of the function around it."""
+    read, number = read_numbered(block, types, machine)
+    return _schedule(block, run_block(read, machine), number, memory)
+
+
+def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Memory) -> Schedule:
     seconds = seconds_of_kernels(run.fusion)
     producer = {value: step for step, kernel in enumerate(run.order) for value in run.block.ops[kernel].results}
     values: dict[int, ir.Value] = {}
@@ -121,10 +138,9 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Sch
         kernels.append(Kernel(inputs, tuple(sources), tuple(op.results), time, scratch, repeats))
     alive = tuple(live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True))
     held = frozenset(value for value in producer if value not in run.born)
-    memory = memory_of(function, run, types)
     written = frozenset(values.values())
     sizes = run.block.sizes
-    given = {number[value]: value for value in block.arguments if value in number}
+    given = {number[value]: value for value in _given_to(block) if value in number}
     return Schedule(tuple(kernels), alive, sizes, number, values, written, given, producer, readers, used, held, memory)
 
 
@@ -160,8 +176,13 @@ def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
 
 
 def _tensors_of(block: ir.Block) -> list[ir.Value]:
-    """The arguments of a block and the results of its ops, in order."""
-    return [*block.arguments, *(value for view in block.operations for value in view.operation.results)]
+    """The arguments of a block, what it captures, and the results of its ops, in order."""
+    return [*_given_to(block), *(value for view in block.operations for value in view.operation.results)]
+
+
+def _given_to(block: ir.Block) -> list[ir.Value]:
+    """The arguments of a block and what the op that it stands in captures."""
+    return [*block.arguments, *captured_values(block.owner.operation)]
 
 
 def may_repeat(op: ir.Operation) -> bool:

@@ -12,6 +12,10 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.memory.peak import predict
+from exla_opt.runtime.memory import measure_memory
 from tests.predictions import cpu_memories
 
 SIZE = 320
@@ -276,3 +280,38 @@ def test_idiom(name: str) -> None:
     assert not memory.unknown
     assert (memory.arguments, memory.results) == (true.arguments, true.results)
     assert abs(memory.temp - true.temp) <= EXCEPTIONS.get(name, NEAR) * true.peak + 4096, (memory.temp, true.temp)
+
+
+NUMBERS = """
+func.func @main(%x: tensor<320x320xf32>) -> tensor<320x320xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %most = stablehlo.constant dense<5> : tensor<i32>
+  %half = stablehlo.constant dense<0.5> : tensor<f32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<320x320xf32>
+  cond { %p = stablehlo.compare LT, %i, %most : (tensor<i32>, tensor<i32>) -> tensor<i1> stablehlo.return %p : tensor<i1> }
+  do {
+    %halves = stablehlo.broadcast_in_dim %half, dims = [] : (tensor<f32>) -> tensor<320x320xf32>
+    %s:2 = stablehlo.while(%j = %zero, %b = %a) : tensor<i32>, tensor<320x320xf32>
+    cond { %q = stablehlo.compare LT, %j, %i : (tensor<i32>, tensor<i32>) -> tensor<i1> stablehlo.return %q : tensor<i1> }
+    do {
+      %c = stablehlo.cosine %b : tensor<320x320xf32>
+      %d = stablehlo.multiply %c, %halves : tensor<320x320xf32>
+      %k = stablehlo.add %j, %one : tensor<i32>
+      stablehlo.return %k, %d : tensor<i32>, tensor<320x320xf32>
+    }
+    %m = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %m, %s#1 : tensor<i32>, tensor<320x320xf32>
+  }
+  return %r#1 : tensor<320x320xf32>
+}
+"""
+
+
+def test_a_number_of_the_program_is_repeated_in_the_innermost_loop_that_reads_it() -> None:
+    # Its broadcast stands between two loops, and the number outside of both.
+    with new_context() as context:
+        predicted = predict(parse_module("numbers", NUMBERS.encode(), context).module)
+    planned = measure_memory(NUMBERS)
+    assert predicted.temp < 0.1 * 4 * SIZE * SIZE
+    assert planned.temp < 0.1 * 4 * SIZE * SIZE
