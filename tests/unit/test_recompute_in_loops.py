@@ -90,7 +90,8 @@ def test_a_second_run_changes_nothing() -> None:
 def test_a_loop_in_a_loop() -> None:
     def step(v: jax.Array, x: jax.Array) -> jax.Array:
         inner = in_tiles(network)
-        return lax.map(lambda batch: inner(v, batch), x)
+        mapped: jax.Array = lax.map(lambda batch: inner(v, batch), x)
+        return mapped
 
     before, module, remarks = rewritten(exported(step, (WIDTH, WIDTH), (2, TILES, ROWS, WIDTH)), 0.6)
     assert remarks
@@ -102,9 +103,11 @@ def test_what_a_step_writes_over_is_not_read_again() -> None:
     # The next state lies where this one did, and the segments begin with it.
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         def move(_: jax.Array, place: jax.Array) -> jax.Array:
-            return place - 0.1 * jax.grad(network)(place, w)
+            moved: jax.Array = place - 0.1 * jax.grad(network)(place, w)
+            return moved
 
-        return lax.fori_loop(0, TILES, move, x)
+        last: jax.Array = lax.fori_loop(0, TILES, move, x)
+        return last
 
     before, module, remarks = rewritten(exported(step, (WIDTH, WIDTH), (ROWS, WIDTH)), 0.6)
     assert remarks
