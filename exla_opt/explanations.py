@@ -204,6 +204,13 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A slice of a sharded tensor would be sharded as well.",
         "Split the module of one device.",
     ),
+    "EX312": Explanation(
+        "random numbers of jax.random, not split: another reason",
+        "The tensor holds words that threefry, the generator of jax.random, has mixed. Each slice could be drawn "
+        "alone; the reason behind the colon keeps them whole. What reads them wants all at once, as a sort for a "
+        "permutation does, or something else is as big.",
+        "Draw in slices, or fewer at a time: a key for each part, by jax.random.split or fold_in.",
+    ),
     "EX401": Explanation(
         "not multiplied out: it is no plain sum",
         "Only sums that start from zero become dots: no maximum, no product, no other start.",

@@ -29,7 +29,7 @@ from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .distribute import distribute_sums
-from .draws import expand_draws
+from .draws import expand_draws, why_not_split
 from .emit import build_plans
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
 from .plans.allowance import Allowance, around
@@ -46,7 +46,7 @@ _EQUALITY = "EX309"
 # What is computed twice must save this much.
 _LEAST_GAIN = 1.1
 # A program of so few bytes is not asked whether it has gained anything.
-_NO_MATTER = 2**24
+_NO_MATTER = 2**20
 
 
 # What was done, and what was not.
@@ -239,7 +239,9 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
-    remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    tensor = graph.tensors[value]
+    made = graph.nodes[tensor.producer].op.results[tensor.result_index]
+    remark = _remark(graph, value, Kind.MISSED, why_not_split(made, refusal.reason))
     if refusal.reason.stopped_by:
         return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
     if refusal.node is None or refusal.node == graph.tensors[value].producer:
