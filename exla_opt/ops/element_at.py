@@ -210,6 +210,27 @@ def _join_made(op: ir.Operation, asked: Asked, sources: Sequence[ir.Value], fram
     return chosen
 
 
+def read_part(op: ir.Operation) -> ir.Value | None:
+    """The operand of a join that a slice takes, all of it and nothing else; None for any other op."""
+    if op.name != "stablehlo.slice" or has_discardable_attributes(op):
+        return None
+    join = defining_op(op.operands[0], "stablehlo.concatenate")
+    if join is None:
+        return None
+    dim, end = ir.IntegerAttr(join.attributes["dimension"]).value, 0
+    starts = list(ir.DenseI64ArrayAttr(op.attributes["start_indices"]))
+    for part in join.operands:
+        place = [end if other == dim else 0 for other in range(len(starts))]
+        if (
+            part.type == op.results[0].type
+            and starts == place
+            and set(ir.DenseI64ArrayAttr(op.attributes["strides"])) == {1}
+        ):
+            return part
+        end += build.shape_of(part)[dim]
+    return None
+
+
 def _same(op: ir.Operation, asked: Asked, sources: Sequence[ir.Value], frame: Frame, places: ir.Value) -> ir.Value:
     return sources[0]
 

@@ -85,12 +85,10 @@ def halves_of(op: ir.Operation) -> Halves | None:
 def _end_of(op: ir.Operation, dim: int) -> tuple[Frame, ir.Value]:
     """Follow the join through a slice that drops its last elements and a reshape that takes the dimension apart."""
     last = op.results[0]
-    dropped = _only_reader(last, "stablehlo.slice")
-    if dropped is not None and _keeps_the_start(dropped, dim):
+    if (dropped := _only_reader(last, "stablehlo.slice")) is not None and _keeps_the_start(dropped, dim):
         last = dropped.results[0]
     shape = build.shape_of(last)
-    taken = _only_reader(last, "stablehlo.reshape")
-    if taken is not None:
+    if (taken := _only_reader(last, "stablehlo.reshape")) is not None:
         found = build.shape_of(taken.results[0])
         parts = len(found) - len(shape) + 1
         if parts > 0 and [*found[:dim], prod(found[dim : dim + parts]), *found[dim + parts :]] == shape:

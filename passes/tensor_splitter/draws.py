@@ -12,6 +12,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ops.draw_bits import draw
+from exla_opt.ops.element_at import read_part
 from exla_opt.ops.joined_halves import Halves, halves_of, write_halves
 from exla_opt.ops.random import is_drawn
 from exla_opt.ops.traits import Trait, has_trait
@@ -59,7 +60,14 @@ def _expand_halves(module: ir.Module, options: Options) -> bool:
     for op in joins:
         if types.of(op.results[0]).bytes <= options.size_threshold:
             continue
-        halves = halves_of(op)
+        for use in list(op.results[0].uses):
+            # Numbers of 64 bits are joined of one half each: there is nothing to compute twice.
+            reader = use.owner.operation
+            if (part := read_part(reader)) is not None:
+                reader.results[0].replace_all_uses_with(part)
+                reader.erase()
+                found = True
+        halves = halves_of(op) if any(True for _ in op.results[0].uses) else None
         if halves is None or not _is_worthwhile(halves, types.of(op.results[0]).bytes, options):
             continue
         with ir.InsertionPoint(op), op.location:
