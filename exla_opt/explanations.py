@@ -204,7 +204,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A slice of a sharded tensor would be sharded as well.",
         "Split the module of one device.",
     ),
-    "EX312": Explanation(
+    "EX313": Explanation(
         "random numbers of jax.random, not split: another reason",
         "The tensor holds words that threefry, the generator of jax.random, has mixed. Each slice could be drawn "
         "alone; the reason behind the colon keeps them whole. What reads them wants all at once, as a sort for a "

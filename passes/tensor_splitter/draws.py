@@ -88,5 +88,5 @@ def _is_worthwhile(halves: Halves, size: int, options: Options) -> bool:
 def why_not_split(value: ir.Value, reason: Reason) -> Reason:
     """The sentence of a remark, which says of the words of a draw what they are."""
     if reason.code.startswith(_KEPT) and reason.code not in _OF_ANY and is_drawn(value):
-        return replace(reason, code="EX312", text=f"random numbers of jax.random, not split: {reason.text}")
+        return replace(reason, code="EX313", text=f"random numbers of jax.random, not split: {reason.text}")
     return replace(reason, text=f"not split: {reason.text}")

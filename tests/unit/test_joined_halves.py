@@ -212,6 +212,6 @@ def test_a_draw_that_stays_is_called_random_numbers() -> None:
         mixed, other = [op.results[0] for op in walk_functions(module.operation) if op.name == "stablehlo.xor"]
         reason = Reason("EX201", "a sort needs it whole")
         said = why_not_split(mixed, reason)
-        assert (said.code, said.text) == ("EX312", f"random numbers of jax.random, not split: {reason.text}")
+        assert (said.code, said.text) == ("EX313", f"random numbers of jax.random, not split: {reason.text}")
         assert why_not_split(other, reason) == Reason("EX201", f"not split: {reason.text}")
         assert why_not_split(mixed, Reason("EX101", "fused")).code == "EX101"
