@@ -1,6 +1,6 @@
 """Programs with jax.random, exported for a CPU and for a GPU: does exla-opt leave both the same memory?
 
-    python -m benchmarks.random_numbers
+    python -m benchmarks.random_numbers [--old-threefry] [PROGRAM ...]
 
 JAX writes threefry as a loop of five rounds for a CPU and unrolled for a GPU. Both modules are compiled for this
 machine's CPU. The limit is arguments + results + the given part of temporary memory. Prints a Markdown table.
@@ -101,9 +101,15 @@ def main() -> None:
     """Print one row for each program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", type=float, default=1 / 16, help="of temporary memory, which the limit leaves [1/16]")
-    part = parser.parse_args().part
+    parser.add_argument("--old-threefry", action="store_true", help="draw as with jax_threefry_partitionable=False")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="those alone, by their functions' names")
+    options = parser.parse_args()
+    part = options.part
+    jax.config.update("jax_threefry_partitionable", not options.old_threefry)
     print("| program | limit | for a CPU | after | for a GPU | after |\n" + "| --- " * 6 + "|")
     for function, sizes in PROGRAMS.items():
+        if options.programs and function.__name__ not in options.programs:
+            continue
         texts = [_export(function, sizes, platform) for platform in ("cpu", "cuda")]
         memories = [measure_memory(text) for text in texts]
         limit = memories[0].peak - int((1 - part) * memories[0].temp)

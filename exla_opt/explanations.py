@@ -210,6 +210,13 @@ EXPLANATIONS: dict[str, Explanation] = {
         "The rewritten program would move more bytes between devices than the one that came. So that one is kept.",
         "Fix the shardings in the middle of the program with jax.lax.with_sharding_constraint.",
     ),
+    "EX313": Explanation(
+        "random numbers of jax.random, not split: another reason",
+        "The tensor holds words that threefry, the generator of jax.random, has mixed. Each slice could be drawn "
+        "alone; the reason behind the colon keeps them whole. What reads them wants all at once, as a sort for a "
+        "permutation does, or something else is as big.",
+        "Draw in slices, or fewer at a time: a key for each part, by jax.random.split or fold_in.",
+    ),
     "EX401": Explanation(
         "not multiplied out: it is no plain sum",
         "Only sums that start from zero become dots: no maximum, no product, no other start.",

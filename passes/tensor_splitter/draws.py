@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 from jaxlib.mlir import ir
 
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ops.draw_bits import draw
+from exla_opt.ops.element_at import read_part
+from exla_opt.ops.joined_halves import Halves, halves_of, write_halves
+from exla_opt.ops.random import is_drawn
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
+from exla_opt.remarks import Reason
 
 # Those whose compilers expand the op in the same way.
 _EXPANDING = ("cpu", "gpu")
+# Why a big tensor stays; the second are said of all tensors alike.
+_KEPT = ("EX2", "EX3")
+_OF_ANY = ("EX203", "EX309", "EX311")
 
 
 def expand_draws(module: ir.Module, options: Options) -> bool:
-    """Replace draws of big tensors of bits by elementwise ops that compute the same bits; whether there was one."""
+    """Replace draws of big tensors of bits by elementwise ops that compute the same bits; whether there was one.
+
+    So are draws that are written as two halves of words, which no slice of their result has whole.
+    """
+    found = _expand_generators(module, options)
+    return _expand_halves(module, options) or found
+
+
+def _expand_generators(module: ir.Module, options: Options) -> bool:
     if options.machine.kind not in _EXPANDING:
         return False
     types, found = Types(), False
@@ -33,3 +52,41 @@ def expand_draws(module: ir.Module, options: Options) -> bool:
         op.erase()
         found = True
     return found
+
+
+def _expand_halves(module: ir.Module, options: Options) -> bool:
+    types, found = Types(), False
+    joins = [op for op in walk_functions(module.operation) if has_trait(op, Trait.NEW_BLOCK | Trait.MOVES)]
+    for op in joins:
+        if types.of(op.results[0]).bytes <= options.size_threshold:
+            continue
+        for use in list(op.results[0].uses):
+            # Numbers of 64 bits are joined of one half each: there is nothing to compute twice.
+            reader = use.owner.operation
+            if (part := read_part(reader)) is not None:
+                reader.results[0].replace_all_uses_with(part)
+                reader.erase()
+                found = True
+        halves = halves_of(op) if any(True for _ in op.results[0].uses) else None
+        if halves is None or not _is_worthwhile(halves, types.of(op.results[0]).bytes, options):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            halves.last.replace_all_uses_with(write_halves(halves))
+        found = True
+    if found:
+        clean_up(module)
+    return found
+
+
+def _is_worthwhile(halves: Halves, size: int, options: Options) -> bool:
+    """Whether the other dimensions, in which the halves are as they were, leave more than a slice. size: in bytes."""
+    shape, first = halves.frame.shape, halves.frame.dim
+    others = prod(shape[:first]) * prod(shape[first + halves.frame.parts :])
+    return size // others > options.slice_bytes
+
+
+def why_not_split(value: ir.Value, reason: Reason) -> Reason:
+    """The sentence of a remark, which says of the words of a draw what they are."""
+    if reason.code.startswith(_KEPT) and reason.code not in _OF_ANY and is_drawn(value):
+        return replace(reason, code="EX313", text=f"random numbers of jax.random, not split: {reason.text}")
+    return replace(reason, text=f"not split: {reason.text}")

@@ -28,7 +28,7 @@ from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .distribute import distribute_sums
-from .draws import expand_draws
+from .draws import expand_draws, why_not_split
 from .emit import build_plans
 from .gain import lowers_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
@@ -233,7 +233,9 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
 
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
-    remark = _remark(graph, value, Kind.MISSED, Reason(refusal.reason.code, f"not split: {refusal.reason.text}"))
+    tensor = graph.tensors[value]
+    made = graph.nodes[tensor.producer].op.results[tensor.result_index]
+    remark = _remark(graph, value, Kind.MISSED, why_not_split(made, refusal.reason))
     if refusal.reason.stopped_by:
         return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
     if refusal.node is None or refusal.node == graph.tensors[value].producer:

@@ -921,7 +921,7 @@ REFUSALS = [
     (Row("stablehlo.rng", "f32 f32 2xi64", "6x4xf32", "", "rng_distribution = #stablehlo<rng_distribution UNIFORM>"), "position"),
     (
         Row("stablehlo.rng_bit_generator", "2xui64", "2xui64 6x4xui32", "", "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"),
-        "stablehlo.rng_bit_generator draws numbers that depend on their position",
+        "stablehlo.rng_bit_generator draws random numbers, those of jax.random say, that depend on their position",
     ),
     (
         Row(
