@@ -252,7 +252,7 @@ def _read(tile: Tile, part: Part, made: DimMapping, place: tuple[int, int]) -> i
     if tile.op.name == _SLICE:
         starts, limits = (integers(tile.op, name, []) for name in ("start_indices", "limit_indices"))
         starts, limits = replaced(starts, dim, first), replaced(limits, dim, first + length)
-        if not any(starts) and limits == shape:
+        if not any(starts) and limits == shape and all(step == 1 for step in integers(tile.op, "strides", [])):
             return value
         return _cloned(tile, [value], {"start_indices": starts, "limit_indices": limits})
     if (first, first + length) != (0, shape[dim]):

@@ -46,14 +46,15 @@ def _op(name: str, operands: Sequence[str], result: str, attributes: str = "", i
     return f"func.func @main({arguments}) -> tensor<{result}> {{\n{starts}\n{made}\n  return %r : tensor<{result}>\n}}"
 
 
-def _slice(start: int, limit: int, other: tuple[int, int] = (0, 5)) -> str:
-    return f"start_indices = array<i64: {start}, {other[0]}>, limit_indices = array<i64: {limit}, {other[1]}>, strides = array<i64: 1, 1>"
+def _slice(start: int, limit: int, other: tuple[int, int] = (0, 5), step: int = 1) -> str:
+    return f"start_indices = array<i64: {start}, {other[0]}>, limit_indices = array<i64: {limit}, {other[1]}>, strides = array<i64: 1, {step}>"
 
 
 # With each op: where its first operand lies, where its result and its other operands do then, reaches, and the period.
 _ROWS: list[tuple[str, str, dict[int, int], int, list[tuple[int, int]], int]] = [
     ("a slice without the first", _op("stablehlo.slice", ["40x5xf32"], "39x5xf32", _slice(1, 40)), {0: 0}, 0, [(-1, 1)], 0),
     ("a slice without ends", _op("stablehlo.slice", ["40x5xf32"], "36x3xf32", _slice(2, 38, (1, 4))), {0: 7}, 7, [(-2, 2)], 0),
+    ("a slice of every second column", _op("stablehlo.slice", ["40x5xf32"], "39x3xf32", _slice(1, 40, (0, 5), 2)), {0: 0}, 0, [(-1, 1)], 0),
     ("the last two", _op("stablehlo.slice", ["40x5xf32"], "2x5xf32", _slice(38, 40)), {0: 0}, 38, [(0, 0)], 0),
     ("all but the last", _op("stablehlo.slice", ["40x5xf32"], "39x5xf32", _slice(0, 39)), {0: 3}, 3, [(0, 0)], 0),
     ("a pad", _op("stablehlo.pad", ["40x5xf32", "f32"], "42x8xf32", _PAD.format(1, 1, 1, 2)), {0: 0}, 0, [(1, -1), (0, 0)], 0),
