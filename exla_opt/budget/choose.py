@@ -13,6 +13,9 @@ from exla_opt.budget.attempts import COMPILED, Attempt, Search
 
 # What is predicted to take this much longer is slower.
 _SLOWER = 1.1
+# So many times faster than the program as it came another must be by prediction, where both fit. Above 1.1 none of the
+# programs of benchmarks/wild that were run was slower; the rest is for what was not.
+CLEARLY_FASTER = 1.25
 # Where nothing fits, so much more memory is as good.
 _ABOUT = 1.05
 # A program that takes so many times as long as one that needs more memory gets a note.
@@ -27,6 +30,11 @@ def steps(seconds: float) -> int:
 def fastest(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempts, the fastest first; of equally fast ones, in their order."""
     return sorted(attempts, key=lambda found: steps(found.seconds))
+
+
+def is_clearly_faster(found: Attempt, unsplit: Attempt) -> bool:
+    """Whether it should be worth it to split what fits as it came, whatever a prediction is off."""
+    return found.seconds * CLEARLY_FASTER < unsplit.seconds
 
 
 def fastest_that_fits(search: Search) -> Attempt | None:
@@ -67,6 +75,12 @@ def near_miss(search: Search) -> Attempt:
 def _about_the_least(attempts: Sequence[Attempt]) -> Attempt:
     most = _ABOUT * min(found.peak for found in attempts)
     return fastest([found for found in attempts if found.peak <= most])[0]
+
+
+def smallest(search: Search) -> Attempt:
+    """The attempt that needs the least, by the compiler where there is one."""
+    measured = [found for found in search.attempts if found.measured is not None]
+    return min(measured or search.attempts, key=lambda found: found.peak)
 
 
 def much_faster(found: Attempt, attempts: Sequence[Attempt]) -> Attempt | None:

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.bound import Bound, lower_bound
-from exla_opt.budget.choose import fastest_that_fits, much_faster, near_miss
+from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.refine import try_refined
@@ -37,6 +37,8 @@ _NOTHING_IS_BIG = 2**62
 # in the fewer ways the more ops it has: each attempt takes a time linear in them.
 _SMALL, _OPS_OF_ALL = 150, 6_000
 _ABOUT_AS_FAST = 1.25
+# Above so many ops what fits as it came is not tried in slices. So many ways say whether slices are faster.
+_VERY_LARGE, _FIRST_WAYS = 800, 2
 # But in no fewer.
 _LEAST_WAYS = 3
 
@@ -58,6 +60,8 @@ class Fit:
     predicted and a margin. seconds: what it takes, predicted. before: the figures of the module without any split.
     fits: whether the peak is within the limit. held_by: what holds the memory at the peak when it is not.
     bound: what every program with these results needs, where the peak is not within the limit.
+    fitted: whether it was within the limit as it came, and what was taken should be far faster.
+    smallest: the figures of the program that needs the least, where that is not met and not what was taken.
     faster: the figures of a program that takes less than half the time and more memory, if there is one.
     why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory a prediction
     leaves out, in order; with any, the peak is "at least".
@@ -73,6 +77,8 @@ class Fit:
     compiled: bool = False
     held_by: str = ""
     bound: Bound | None = None
+    fitted: bool = False
+    smallest: Figures | None = None
     faster: Figures | None = None
     why_predicted: str = ""
     unknown: tuple[str, ...] = ()
@@ -110,6 +116,11 @@ def fit(
             tried(found.options, found.peak)
         else:
             search.attempts.pop()  # as it came
+    if chosen is not None and _SPLITTER in names and may_be_faster(search):
+        for found in try_faster(search, ways(unsplit.predicted, unsplit.largest, options)):
+            tried(found.options, found.peak)
+        faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
+        chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and _SPLITTER in names:
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
@@ -121,7 +132,7 @@ def fit(
     fits = found.peak <= limit
     if fits and found is not chosen and JOINS in names:
         found = with_joined_trips(search, found, tried)
-    faster = much_faster(found, search.attempts)
+    faster, least = much_faster(found, search.attempts), smallest(search)
     said = [remark for attempt in search.attempts for remark in attempt.outcome.remarks]
     return Fit(
         module=found.module,
@@ -134,10 +145,32 @@ def fit(
         compiled=found.measured is not None,
         held_by="" if fits else _holder(found, names, said, limit),
         bound=None if fits else _bound(search, found, options),
-        faster=None if faster is None else Figures(faster.peak, faster.measured is not None, faster.seconds),
+        fitted=found is chosen and found is not unsplit,
+        smallest=None if fits or least.peak >= found.peak else _figures(least),
+        faster=None if faster is None else _figures(faster),
         why_predicted=search.refusal,
         unknown=() if found.measured is not None else tuple(sorted(found.predicted.unknown)),
     )
+
+
+def _figures(found: Attempt) -> Figures:
+    return Figures(found.peak, found.measured is not None, found.seconds)
+
+
+def may_be_faster(search: Search) -> bool:
+    """Whether slices may be faster than a program that fits as it came: they stay in a CPU's cache.
+
+    For a GPU they are no faster; of a long module each attempt takes seconds.
+    """
+    return search.attempts[0].options.machine.kind == "cpu" and _ops_of(search.module) <= _VERY_LARGE
+
+
+def try_faster(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
+    """The first ways, and the others where one of these is clearly faster than the program as it came."""
+    first = list(try_ways(search, sizes[:_FIRST_WAYS]))
+    yield from first
+    if any(is_clearly_faster(found, search.attempts[0]) for found in first):
+        yield from try_ways(search, sizes[_FIRST_WAYS:])
 
 
 def _bound(search: Search, found: Attempt, options: Options) -> Bound:

@@ -40,7 +40,7 @@ def pareto(
     verify_each: bool = True,
     tried: Callable[[Options, int], None] | None = None,
 ) -> list[Choice]:
-    """The module as it came, then up to nine programs of which each needs less memory and more time than the last.
+    """Up to ten programs, the module as it came among them: each needs less memory and more time than the last.
 
     module: as it was read; the passes that come before all sizes change it. measure: a compiler, which has the last
     word on memory. tried: is called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
@@ -53,8 +53,7 @@ def pareto(
     shown = _thinned([found for found in front(search.attempts[1:]) if found.peak < unsplit.peak])
     for found in [unsplit, *shown]:
         search.compile(found)
-    best = [found for found in front(shown) if found.peak < unsplit.peak]
-    return [_choice(found, unsplit) for found in [unsplit, *best]]
+    return [_choice(found, unsplit) for found in front([unsplit, *shown])]
 
 
 def _thinned(attempts: Sequence[Attempt]) -> list[Attempt]:

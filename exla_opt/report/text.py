@@ -110,14 +110,24 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
     if found.fits:
         how = _slices(found.options)
         lines = [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
+        if found.fitted:
+            times = _times(found.before.seconds / found.seconds)
+            lines.append(f"{name}: note: it fits as it came; in slices it is predicted to be {times} times faster")
     else:
+        reached = f"{at_least}{format_size(round_up(found.peak))}"
+        if found.smallest is not None:
+            reached = (
+                f"{at_least}{format_size(round_up(found.smallest.peak))} for "
+                f"{_times(found.smallest.seconds / found.seconds)} times the time (predicted) of the program that is "
+                f"written, which needs {reached}"
+            )
         lines = [
             f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-            f"{at_least}{format_size(round_up(found.peak))} ({who}), held up by "
-            f"{found.held_by.replace(_INPUT, f'{name}:')}"
+            f"{reached} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
         ]
         if found.bound is not None:
-            lines.append(f"{name}: note: {least_of_all(found.bound).replace(_INPUT, f'{name}:')}")
+            least = found.peak if found.smallest is None else found.smallest.peak
+            lines.append(f"{name}: note: {least_of_all(found.bound, least).replace(_INPUT, f'{name}:')}")
     if found.faster is not None:
         lines.append(f"{name}: note: {much_faster(found.faster, found.seconds)}")
     return lines
@@ -132,9 +142,10 @@ def _slices(options: Options) -> str:
     return f"{how}, up to {options.slices_a_trip} in a trip" if options.slices_a_trip > 1 else how
 
 
-def least_of_all(bound: Bound) -> str:
-    """A clause for what every program with the same results needs."""
-    return f"no split leaves less than {format_size(bound.bytes)}: {bound.reason}"
+def least_of_all(bound: Bound, reached: int) -> str:
+    """A clause for what every program with the same results needs, and how far the bytes that were reached are."""
+    gap = f"; what was reached is within {reached / bound.bytes + 0.005:.2f} of that" if bound.bytes else ""
+    return f"no split leaves less than {format_size(bound.bytes)}: {bound.reason}{gap}"
 
 
 def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
@@ -147,14 +158,17 @@ def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
         rows.append((format_size(round_up(choice.peak)), peak, f"{choice.time:.2g} x", how))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]:{widths[2]}}  {row[3]}".rstrip() for row in rows]
-    return [*lines, f"time: predicted for {machine}, as multiples of the first"]
+    return [*lines, f"time: predicted for {machine}, as multiples of that of the program as it came"]
 
 
 def much_faster(other: Figures, seconds: float) -> str:
     """A clause for a program that needs more memory and takes less than half of `seconds`."""
-    times = seconds / other.seconds
-    many = f"{times:.1f}" if times < 10 else f"{times:.0f}"
+    many = _times(seconds / other.seconds)
     return f"with --memory-limit={format_size(round_up(other.peak))} {many} times faster (predicted)"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def not_known(unknown: Sequence[str]) -> str:

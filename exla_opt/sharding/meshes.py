@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import inside_out, operations_of
 
 from .mesh import Mesh
 from .shardings import read_meshes
 
 # The attributes that name a mesh or its axes.
-_NAMING = ("sdy.sharding", "in_shardings", "out_shardings", "manual_axes", "sharding", "arg_attrs", "res_attrs")
+_NAMING = (
+    *("sdy.sharding", "in_shardings", "out_shardings", "manual_axes", "sharding", "arg_attrs", "res_attrs"),
+    "replica_groups",  # of collectives from jax 0.12 on
+)
 
 
 def merge_meshes(module: ir.Module) -> None:
@@ -28,6 +31,20 @@ def merge_meshes(module: ir.Module) -> None:
             _rename(op, f"@{mesh.name}", names)
             if op.name == "sdy.mesh" and ir.StringAttr(op.attributes["sym_name"]).value == mesh.name:
                 op.erase()
+
+
+def keep_meshes(module: ir.Module, meshes: Sequence[ir.Operation]) -> None:
+    """Put copies of those meshes at the head of a module that it lacks: collectives may name them."""
+    named = {str(op.attributes["sym_name"]) for op in operations_of(module.body) if op.name == "sdy.mesh"}
+    with ir.InsertionPoint.at_block_begin(module.body):
+        for mesh in meshes:
+            if str(mesh.attributes["sym_name"]) not in named:
+                mesh.clone()
+
+
+def mesh_ops(module: ir.Module) -> list[ir.Operation]:
+    """The ops that define a module's meshes."""
+    return [op for op in operations_of(module.body) if op.name == "sdy.mesh"]
 
 
 def _is_alike(one: Mesh, other: Mesh) -> bool:

@@ -32,7 +32,7 @@ from .collectives import Collectives
 from .forms import FORMS
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
-from .meshes import merge_meshes
+from .meshes import keep_meshes, merge_meshes, mesh_ops
 from .shardings import SHARDING, read_meshes, shardings_of, text_of
 
 _CHANNEL = re.compile(r"handle = (\d+)")
@@ -93,7 +93,8 @@ def partition(module: ir.Module) -> Partition:
         spread = propagated(original)
     except ShardyFailed as error:
         raise CannotPartition(str(error)) from None
-    meshes = [mesh for mesh in read_meshes(spread) if mesh.count == devices_of(module)]
+    # Those of the module as it came: from jaxlib 0.12 on, Shardy writes the mesh itself where it is named.
+    meshes = [mesh for mesh in read_meshes(original) if mesh.count == devices_of(module)]
     if len(meshes) != 1:
         raise CannotPartition(f"it has {len(meshes)} meshes of {devices_of(module)} devices")
     [mesh] = meshes
@@ -134,6 +135,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
         if named.name != PARTITIONS:
             made.operation.attributes[named.name] = named.attr
     with made.context, function.location:
+        keep_meshes(made, mesh_ops(spread))
         localiser = Localiser(mesh, Collectives(mesh, _last_channel(spread)), FORMS)
         kinds = [localiser.local_type(each, one) for each, one in zip(old.arguments, arguments, strict=True)]
         returned = list(terminator(old).operands)

@@ -30,14 +30,14 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
 from .mesh import Sharding
+from .meshes import keep_meshes, mesh_ops
 from .shardings import Spread, read_meshes, reshard, set_shardings, sharding_of_value
 
 TOP_K = "exla_opt.top_k"
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
-_COMMUNICATE = (
-    "builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",
-    "builtin.module(func.func(sdy-pad-for-divisibility))",
-)
+_COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
+# A pass of functions up to jaxlib 0.11, and of modules since.
+_PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
 # What Shardy's rule says of these is true of the parts that devices have, along every factor.
 _TRUSTED = frozenset("stablehlo." + name for name in "broadcast_in_dim reshape transpose dot_general dot".split())
 # These have no rule of Shardy's that is needed: their shardings are those of the values that go in and out.
@@ -59,7 +59,20 @@ def propagate(module: ir.Module) -> None:
         _state_rules(module)
         _run(module, _SPREAD)
         _replicate(module)
-        _run(module, _COMMUNICATE)
+        meshes = [mesh.clone(ip=False).operation for mesh in mesh_ops(module)]
+        _run(module, (*_COMMUNICATE, _that_parses(_PAD)))
+        keep_meshes(module, meshes)
+
+
+def _that_parses(pipelines: Sequence[str]) -> str:
+    """The first of some pipelines that this release knows. Raises ValueError where it knows none."""
+    for pipeline in pipelines[:-1]:
+        try:
+            passmanager.PassManager.parse(pipeline)
+        except ValueError:
+            continue
+        return pipeline
+    return pipelines[-1]
 
 
 def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
