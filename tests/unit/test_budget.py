@@ -102,7 +102,9 @@ def test_the_choice_is_monotone_in_the_limit(name: str, machine: Machine) -> Non
         assert found[-1].peak <= limit or not found[-1].fits
     assert found[-1].fits, "the last limit leaves room for all that there was"
     for smaller, larger in zip(found, found[1:], strict=False):
-        assert smaller.peak <= larger.peak or not larger.fits
+        # Where nothing fits, of those that need about the least the fastest is written; both figures are named.
+        least = smaller.peak if smaller.smallest is None else smaller.smallest.peak
+        assert least <= larger.peak or not larger.fits
         assert smaller.fits <= larger.fits
         assert not smaller.fits or is_no_slower(larger, smaller, machine)
 
