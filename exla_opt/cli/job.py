@@ -15,6 +15,7 @@ import click
 from exla_opt.cli.check import check
 from exla_opt.cli.common import is_terminal, naming, read_source
 from exla_opt.cli.judge import Judge, judge_of
+from exla_opt.cli.partitioned import as_it_came, joined, refused
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
@@ -115,8 +116,6 @@ class Job:
         self.written = self.source.module
         if self.partition is None and not self.refusal:
             return
-        from exla_opt.cli.partitioned import as_it_came, joined, refused
-
         if self.partition is None:
             self.written = as_it_came(self.source)
             self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))

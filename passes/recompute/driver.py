@@ -86,7 +86,8 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         found: list[Remark] = []
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
             places, found = _round(module, places, number, options, limit)
-            if found:
+            # What only holds arguments back says nothing.
+            if found or places[0].schedule.memory.temp < memory.temp:
                 break
         remarks += found
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:

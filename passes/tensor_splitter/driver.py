@@ -23,6 +23,7 @@ from exla_opt.ops.shifts import may_shift
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
+from exla_opt.passes.algebra.merged_sums import merge_sums
 from exla_opt.passes.loop_residuals.origin import origin_of
 from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
@@ -32,7 +33,6 @@ from .draws import expand_draws, why_not_split
 from .emit import build_plans
 from .gain import lowers_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
-from .merge_sums import merge_sums
 from .plans.allowance import Allowance, around
 from .plans.choices import Choices
 from .plans.choose import Choice
@@ -219,7 +219,7 @@ def _build(graph: Graph, choice: Choice, least: int) -> list[Remark]:
     if choice.plans:
         build_plans(graph, choice.plans)
         restore_order(graph.block, has_order)
-        merge_sums(graph.block, lambda value: graph.types.of(value).bytes > least)
+        merge_sums(graph.block, TILE_MARK, lambda value: graph.types.of(value).bytes > least)
     return remarks
 
 

@@ -10,7 +10,7 @@ from exla_opt.options import Options
 from exla_opt.passes import narrow_slices
 
 # A program of so few bytes is not asked whether it has gained anything.
-_NO_MATTER = 2**20
+_NO_MATTER = 2**22
 
 
 def lowers_peak(original: ir.Module, module: ir.Module, options: Options) -> bool:

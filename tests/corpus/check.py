@@ -143,7 +143,7 @@ def _compile(text: str, *, simplify: bool) -> Program:
     options.env_option_overrides = [("xla_backend_optimization_level", 0)]
     if not simplify:
         options.env_option_overrides += [("xla_disable_hlo_passes", "algsimp")]
-    return Program(client.compile_and_load(text, [device], options), device)
+    return Program(client.compile_and_load(text, [device], options), [device])
 
 
 def _is_compiled(text: str) -> bool:

@@ -37,9 +37,11 @@ NOT_RUN = {
     "euclidean-distance/tokens-and-tuples.mlir": "a token is no array",
     "exla-opt/error-types-do-not-match.mlir": "the input is wrong on purpose",
     "exla-opt/error-undeclared-value.mlir": "the input is wrong on purpose",
+    "exla-opt/many-devices.mlir": "it is for four devices; tests/sharded runs such modules",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
     "normalise/refuses-recursion.mlir": CRASHES,
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
+    "tensor-splitter/refuse-partitioned.mlir": "it is for two devices; tests/sharded runs such modules",
     "tensor-splitter/refuse-unknown-custom-call.mlir": "no kernel is registered for its custom call",
 }
 # Passes that do not report what they leave alone: nothing is wrong with it.

@@ -21,7 +21,11 @@ SORTED = ROOT / "tests/lit/tensor-splitter/refuse-sort-dimension.mlir"
 
 
 def sources() -> str:
-    return "".join(path.read_text() for folder in ("passes", "exla_opt/ops") for path in ROOT.glob(f"{folder}/**/*.py"))
+    return "".join(
+        path.read_text()
+        for folder in ("passes", "exla_opt/ops", "exla_opt/sharding")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+    )
 
 
 def test_every_code_is_used_and_explained() -> None:

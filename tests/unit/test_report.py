@@ -129,6 +129,7 @@ def test_data_of_remarks_and_times(tmp_path: Path) -> None:
         "pass": "tensor-splitter",
         "tensor": "1000x1000xf32",
         "bytes": 4_000_000,
+        "devices": 1,
         "count": 1,
         "location": f"{source}:3:10",
         "message": "split over dimension 0 (1000): 8 tiles of 125, with 1 more big tensor",

@@ -190,10 +190,10 @@ def test_wrong_usage_exits_with_two(transpose: str, arguments: list[str]) -> Non
 
 
 def test_what_is_missing_is_one_sentence(transpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_plugin(description: str) -> Any:
+    def without_plugin(description: str, count: int) -> Any:
         raise NotImplementedError("topology not implemented for cuda")
 
-    monkeypatch.setattr(pjrt, "described_device", without_plugin)
+    monkeypatch.setattr(pjrt, "described_devices", without_plugin)
     result = run(transpose, "--target=cuda:h200")
     assert result.exit_code == 2
     expected = "--target=cuda:h200: error: compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'\n"
@@ -229,7 +229,7 @@ def compile_as(
             raise pjrt.XlaError(found)
         return found
 
-    monkeypatch.setattr(pjrt, "described_device", lambda description: None)
+    monkeypatch.setattr(pjrt, "described_devices", lambda description, count: [None])
     monkeypatch.setattr(pjrt, "compile_for", compile_for)
     monkeypatch.setattr(pjrt, "optimised_hlo", lambda temp: (hlo or {}).get(temp, ""))
     monkeypatch.setattr("exla_opt.runtime.target.memory_of", lambda temp, gemm: Memory(0, 0, 0, temp, gemm))

@@ -31,8 +31,6 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, traits_of
 
-from .graph import TILE_MARK
-
 _ADD, _LOOP = "stablehlo.add", "stablehlo.while"
 # What has no buffer of its own: it is made where it is read.
 _MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
@@ -61,22 +59,22 @@ class _Sum:
         return self.loop.results[self.carry].type, self.between
 
 
-def merge_sums(block: ir.Block, is_big: Callable[[ir.Value], bool]) -> bool:
+def merge_sums(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> bool:
     """Merge the sums of the block's loops of tiles; returns whether there were any. is_big: whether one is worth it."""
     merged = False
-    while merge := next(_merges(block, is_big), None):
+    while merge := next(_merges(block, mark, is_big), None):
         merge()
         merged = True
     return merged
 
 
-def _merges(block: ir.Block, is_big: Callable[[ir.Value], bool]) -> Iterator[Callable[[], None]]:
+def _merges(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> Iterator[Callable[[], None]]:
     """What can be merged, and how: two sums of one loop, or one with what is there before its loop."""
     ops = [view.operation for view in block.operations]
     place: dict[ir.Value, int] = {value: number for number, op in enumerate(ops) for value in op.results}
     totals: dict[ir.Value, list[_Sum]] = {}
     for loop in ops:
-        if TILE_MARK not in loop.attributes:
+        if mark not in loop.attributes:
             continue
         for carry, value in enumerate(loop.results):
             if is_big(value) and (found := _sum_of(loop, carry)) is not None:
