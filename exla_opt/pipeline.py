@@ -58,11 +58,11 @@ PASSES: dict[str, PassFunction] = {
     "pooling-gradients": pooling_gradients.run,
     "blocked-top-k": blocked_top_k.run,
     "convolution-layout": convolution_layout.run,
+    "dot-order": dot_order.run,
     "half-powers": half_powers.run,
     "joined-trips": joined_trips.run,
     "narrow-slices": narrow_slices.run,
     "wide-sums": wide_sums.run,
-    "dot-order": dot_order.run,
 }
 
 DEFAULT_PASSES = (
@@ -83,12 +83,12 @@ DEFAULT_PASSES = (
     "pooling-gradients",  # behind the splitter, which cuts windows, and recompute, for the rows that are cheap
     "blocked-top-k",  # of the rows that a tile has
     "convolution-layout",
+    "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
     "half-powers",  # behind all that knows powers
     "joined-trips",  # with the loops as they will be
     "narrow-slices",
     "wide-sums",
     "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
-    "dot-order",  # behind all that makes loops, and all that moves reshapes through its products
     "normalise",
 )
 
