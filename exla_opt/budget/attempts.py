@@ -138,10 +138,11 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        if len(self.known) >= _COMPILED_ON_TRIAL:
-            return found.predicted_with(self.ratio) <= self.limit
+        # Of these the model knows least: they are compiled however many were before.
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
+        if len(self.known) >= _COMPILED_ON_TRIAL:
+            return found.predicted_with(self.ratio) <= self.limit
         return found.predicted_with(self.ratio) <= _ACCURACY * self.limit
 
     def seems_to_fit(self, found: Attempt) -> bool:

@@ -63,8 +63,7 @@ def near_miss(search: Search) -> Attempt:
         asked = {found.predicted.peak for found in measured}
         others = [found for found in search.attempts if found.predicted.peak not in asked]
         others = [found for found in others if found.predicted.peak < most]
-        # One more for a module that calls a library: what is copied for that in loops, predictions do not know.
-        if others and len(asked) < COMPILED + search.has_calls:
+        if others and len(asked) < COMPILED:
             search.compile(fastest(others)[0])
     unsplit = search.attempts[0]
     measured = [found for found in search.attempts if found.measured is not None]
