@@ -81,7 +81,7 @@ def _slices_a_trip(loop: ir.Operation, counted: Counting, most: int) -> int:
 
 
 def _is_worthwhile(loop: ir.Operation, counted: Counting, machine: Machine) -> bool:
-    """Whether a trip itself, the count, its slices and its updates cost enough, beside what it computes."""
+    """Whether a trip itself, the count, its slices and its updates cost enough, next to what it computes."""
     body = loop.regions[1].blocks[0]
     ops = operations_of(body)
     made = {result for op in ops for result in op.results}

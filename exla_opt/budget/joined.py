@@ -25,7 +25,7 @@ _MOST_OPS = 1_000
 def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, int], None]) -> Attempt:
     """The attempt, which fits, with several slices in a trip where that fits too and is faster; else as it is.
 
-    Only for a GPU: the tiles of a CPU are meant for its cache, and their trips cost little beside them.
+    Only for a GPU: the tiles of a CPU are meant for its cache, and their trips cost little next to them.
 
     tried: is called with the sizes and the bytes of each program that is tried.
     """

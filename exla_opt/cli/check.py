@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import load_jax
+from exla_opt.cli.common import as_it_came, load_jax
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
@@ -48,7 +48,7 @@ def check(
     from exla_opt.resize.shrink import CannotShrink, needed_bytes
     from exla_opt.runtime.check import CannotRun, compare_modules
 
-    before, after, how = _original(read), read.module, "at the real size"
+    before, after, how = as_it_came(read), read.module, "at the real size"
     bound = free_memory() if limit is None else limit
     needed = needed_bytes(before)
     try:
@@ -70,13 +70,6 @@ def check(
     return checked.seconds if after is read.module else None
 
 
-def _original(read: Source) -> ir.Module:
-    """The module as it was read."""
-    from exla_opt.ir.read import parse_module
-
-    return parse_module(read.name, read.data, read.module.context).module
-
-
 def _at_a_smaller_size(
     read: Source, names: Sequence[str], options: Options, remarks: Sequence[Remark], limit: int
 ) -> tuple[ir.Module, ir.Module, str]:
@@ -90,7 +83,7 @@ def _at_a_smaller_size(
 
     wanted = _splits(remarks)
     found: list[tuple[int, ir.Module, ir.Module, str]] = []
-    for small in shrink(lambda: _original(read), options, limit):
+    for small in shrink(lambda: as_it_came(read), options, limit):
         rewritten = copy_of(small.module)
         splits = _splits(run_pipeline(rewritten, names, small.options).remarks)
         found.append((len(wanted ^ splits), small.module, rewritten, f"with {_dimensions(small.sizes)}"))

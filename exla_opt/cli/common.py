@@ -21,6 +21,8 @@ from exla_opt.cli.supervise import INTERRUPTED, bounded_reading, doing, supervis
 from exla_opt.sizes import parse_size
 
 if TYPE_CHECKING:  # at run time this would load MLIR
+    from jaxlib.mlir import ir
+
     from exla_opt.ir.read import Source
 
 
@@ -54,6 +56,13 @@ def read_source(name: str) -> Source:
         source = parse_module(shown, data, new_context())
     doing("working on it", source.name)
     return source
+
+
+def as_it_came(source: Source) -> ir.Module:
+    """The module as it was read."""
+    from exla_opt.ir.read import parse_module
+
+    return parse_module(source.name, source.data, source.module.context).module
 
 
 @contextmanager

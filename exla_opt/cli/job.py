@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from exla_opt.cli.check import check
-from exla_opt.cli.common import is_terminal, naming, read_source
+from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
 from exla_opt.cli.judge import Judge, judge_of
-from exla_opt.cli.partitioned import as_it_came, joined, refused
+from exla_opt.cli.partitioned import joined, refused
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import load_jax
+from exla_opt.cli.common import as_it_came, load_jax
 from exla_opt.cli.supervise import COMPILING, doing
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
@@ -18,13 +18,6 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.ir.read import Source
     from exla_opt.remarks import Remark
     from exla_opt.sharding.partition import Partition
-
-
-def as_it_came(source: Source) -> ir.Module:
-    """The module as it was read."""
-    from exla_opt.ir.read import parse_module
-
-    return parse_module(source.name, source.data, source.module.context).module
 
 
 def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:

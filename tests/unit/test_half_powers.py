@@ -24,7 +24,7 @@ from tests.programs.model import Program, export_program, gradient
 Tensor = Any
 POWER = "stablehlo.power"
 EXPONENTS = [number / 2 for number in range(-8, 9) if number]
-# Beside these: numbers whose powers are of all magnitudes.
+# Besides these: numbers whose powers are of all magnitudes.
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -2.5, 3e-39, 3e38, 2e-26, 5e25]
 
 
