@@ -15,9 +15,11 @@ from exla_opt.ir import build
 from exla_opt.ir.rewrite import remap
 from exla_opt.ir.walk import operations_of
 from exla_opt.ops.definition import NONE
+from exla_opt.ops.effects import has_side_effect
 from exla_opt.ops.reducers import body_of, monoid_of, run_body
 from exla_opt.ops.rules import OPS
 from exla_opt.ops.shardy import RULE
+from exla_opt.ops.traits import Trait, has_trait
 
 from .collectives import Collectives
 from .indexing import GATHER, SCATTER
@@ -25,6 +27,8 @@ from .mesh import Axes, Mesh, Sharding, is_replicated, local_shape
 from .shardings import SHARDING, shardings_of_results
 
 Results = list[ir.Value]
+# Its state goes in and out, so that all devices draw the same.
+_DRAWS_FROM_OPERAND = "stablehlo.rng_bit_generator"
 # Ops along whose factors devices have different parts of a sum.
 _REDUCING = ("stablehlo.reduce", GATHER, SCATTER)
 
@@ -111,8 +115,10 @@ Form = Callable[[Localiser, ir.Operation, Sequence[Sharding]], Results]
 
 def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The op itself, with smaller types and the attributes that go with them."""
-    if op.name == "stablehlo.rng" or op.name.startswith("sdy."):
+    if op.name.startswith("sdy."):
         raise NoLocalForm(f"{op.name} has no form on one device")
+    if has_side_effect(op) and op.name != _DRAWS_FROM_OPERAND and not has_trait(op, Trait.COLLECTIVE):
+        raise NoLocalForm(f"{op.name} has an effect, which it would have on each device")
     before = [tuple(build.shape_of(v)) for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType)]
     made = op.clone(ip=ir.InsertionPoint.current).operation
     remap(made, localiser.local)

@@ -208,8 +208,10 @@ def _state_rules(module: ir.Module) -> None:
 
 
 def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
-    """A rule that says what our factors do, and that all else is needed complete; None where a type is no tensor."""
+    """A rule that says what our factors do, and that all else is needed complete; None where there can be none."""
     values = [*op.operands, *op.results]
+    if not len(op.operands) or not len(op.results):  # Shardy has no rules for these
+        return None
     if not all(isinstance(value.type, ir.RankedTensorType) for value in values):
         return None
     sizes: list[int] = []

@@ -98,8 +98,16 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
             "stablehlo.rng",
         ),
+        (SPREAD.replace("mhlo.num_replicas = 1", "mhlo.num_replicas = 2"), "it runs in several replicas"),
+        (
+            SPREAD.replace(
+                "return %2",
+                "stablehlo.custom_call @print(%2) {has_side_effect = true} : (tensor<1024xf32>) -> ()\n return %2",
+            ),
+            "stablehlo.custom_call has an effect",
+        ),
     ],
-    ids=["GSPMD", "another mesh", "random numbers with a state"],
+    ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
