@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
 import numpy as np
 import pytest
 from jax import export, lax
@@ -20,7 +21,7 @@ from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from tests.execute import random_arguments, run_module
+from tests.execute import assert_equal_results, random_arguments, run_module
 
 
 def softmax_attention(q: Any, k: Any, v: Any) -> Any:
@@ -190,7 +191,9 @@ def fitted(limit: int, machine: Any = GPU) -> tuple[str, int]:
 def test_a_limit_decides_how_many() -> None:
     found, slices = fitted(9_000_000)
     assert slices > 1
-    assert_same_bits(exported(softmax_attention, *[(16, 512, 16)] * 3), found)
+    # From jaxlib 0.12 on XLA:CPU rounds products of other shapes otherwise.
+    same = assert_same_bits if jaxlib.version.__version_info__ < (0, 12) else assert_equal_results
+    same(exported(softmax_attention, *[(16, 512, 16)] * 3), found)
 
 
 def test_the_loops_of_a_cpu_stay() -> None:

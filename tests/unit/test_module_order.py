@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
 import pytest
 from jaxlib.mlir import ir
 
@@ -84,7 +85,9 @@ def test_the_order_in_a_module_changes_nothing(seed: int) -> None:
 
 def test_chains_run_at_once_on_a_cpu_unless_they_wait_by_data() -> None:
     before = temp_of(module_of(at_once))
-    assert temp_of(module_of(behind_a_barrier)) == before
+    behind = temp_of(module_of(behind_a_barrier))
+    # From jaxlib 0.12 on a barrier holds them back.
+    assert behind == before if jaxlib.version.__version_info__ < (0, 12) else 3 * behind < before
     assert 3 * temp_of(module_of(behind_the_last_result)) < before
 
 

@@ -20,6 +20,7 @@ from exla_opt.ops import tiling
 from exla_opt.ops.factor import DimMapping, Factor
 from exla_opt.ops.shifts import lay_shift
 from exla_opt.options import Options
+from exla_opt.passes import normalise
 from exla_opt.passes.tensor_splitter.emit import build_plans
 from exla_opt.passes.tensor_splitter.graph import Graph
 from exla_opt.passes.tensor_splitter.plans.plan import Plan
@@ -319,5 +320,6 @@ def test_what_a_loop_carries_is_overwritten(function: Stencil, rows: int, built:
     assert any(loop.windows for plan in built for loop in plan.loops), "nothing is overwritten"
     assert_equal_results(text, written)
     with new_context() as context:
-        before, after = (predict(ir.Module.parse(each, context), CPU).temp for each in (text, written))
-    assert after < before
+        before, after = (ir.Module.parse(each, context) for each in (text, written))
+        normalise.run(before, Options())  # a call hides what is in it
+        assert predict(after, CPU).temp < predict(before, CPU).temp
