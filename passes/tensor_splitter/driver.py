@@ -169,7 +169,8 @@ def _run_rounds(
         ]
         choices = _leave_inside(graphs, choices)
         for graph, choice in zip(graphs, choices, strict=True):
-            done += _build(graph, choice, least)
+            done += _build(graph, choice)
+        _merge_sums([graph for graph, choice in zip(graphs, choices, strict=True) if choice.plans], least)
         if not any(choice.plans for choice in choices):
             break
         graphs = _read(module, options, least)
@@ -214,13 +215,22 @@ def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Rem
     ]
 
 
-def _build(graph: Graph, choice: Choice, least: int) -> list[Remark]:
+def _build(graph: Graph, choice: Choice) -> list[Remark]:
     remarks = [_passed(graph, plan) for plan in choice.plans]
     if choice.plans:
         build_plans(graph, choice.plans)
         restore_order(graph.block, has_order)
-        merge_sums(graph.block, TILE_MARK, lambda value: graph.types.of(value).bytes > least)
     return remarks
+
+
+def _merge_sums(graphs: Sequence[Graph], least: int) -> None:
+    """Merge the sums of all loops of a round, when all are built: ops go that the graphs of their bodies hold.
+
+    Bodies first, which stand behind the blocks around them.
+    """
+    types = Types()
+    for graph in reversed(graphs):
+        merge_sums(graph.block, TILE_MARK, lambda value: types.of(value).bytes > least)
 
 
 def _passed(graph: Graph, plan: Plan) -> Remark:
