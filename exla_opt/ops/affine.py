@@ -3,12 +3,14 @@
 A dimension's position is written in digits, the major one first, as a reshape splits it: position 7 of 24 = 8 x 3 is
 (2, 1). A value is an offset and a stride for every digit, so that `repeat(arange(8), 3)` is one too: (8, stride 1),
 (3, stride 0).
+
+What is added to such a function may be known by its bounds alone, as labels that are clipped: that is its slack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
@@ -34,11 +36,12 @@ class Affine:
     """The integers of a tensor, none of them wrapped round: offset + the sum of stride * digit over all digits.
 
     dims: the digits of every dimension. None has size 1, and none can be merged with its neighbour; a dimension of
-    size 1 has none.
+    size 1 has none. slack: what is added to that is between 0 and this, at each position anything.
     """
 
     offset: int
     dims: tuple[Digits, ...]
+    slack: int = 0
 
     @property
     def lowest(self) -> int:
@@ -48,7 +51,8 @@ class Affine:
     @property
     def highest(self) -> int:
         """The largest of the integers."""
-        return self.offset + sum(max(digit.stride, 0) * (digit.size - 1) for dim in self.dims for digit in dim)
+        steps = sum(max(digit.stride, 0) * (digit.size - 1) for dim in self.dims for digit in dim)
+        return self.offset + steps + self.slack
 
     @property
     def number(self) -> int | None:
@@ -61,12 +65,17 @@ class Affine:
         for digit in reversed(self.dims[dim]):
             offset += digit.stride * (place % digit.size)
             place //= digit.size
-        return Affine(offset, (*self.dims[:dim], (), *self.dims[dim + 1 :]))
+        return replace(self, offset=offset, dims=(*self.dims[:dim], (), *self.dims[dim + 1 :]))
 
 
 def constant(number: int, shape: Sequence[int]) -> Affine:
     """One number everywhere."""
     return Affine(number, tuple(_merged([Digit(size, 0)]) for size in shape))
+
+
+def between(low: int, high: int, shape: Sequence[int]) -> Affine:
+    """Any numbers from `low` to `high`."""
+    return replace(constant(low, shape), slack=high - low)
 
 
 def counting(shape: Sequence[int], dim: int) -> Affine:
@@ -77,7 +86,7 @@ def counting(shape: Sequence[int], dim: int) -> Affine:
 def scaled(value: Affine, factor: int) -> Affine:
     """value * factor."""
     dims = tuple(_merged([Digit(digit.size, digit.stride * factor) for digit in dim]) for dim in value.dims)
-    return Affine(value.offset * factor, dims)
+    return Affine(value.offset * factor + value.slack * min(factor, 0), dims, value.slack * abs(factor))
 
 
 def added(left: Affine, right: Affine) -> Affine | None:
@@ -89,7 +98,16 @@ def added(left: Affine, right: Affine) -> Affine | None:
             return None
         pairs = zip(refined(one, sizes), refined(other, sizes), strict=True)
         dims.append(_merged([Digit(first.size, first.stride + second.stride) for first, second in pairs]))
-    return Affine(left.offset + right.offset, tuple(dims))
+    return Affine(left.offset + right.offset, tuple(dims), left.slack + right.slack)
+
+
+def either(left: Affine, right: Affine) -> Affine:
+    """At each position a number of the one or of the other, of one shape."""
+    if left.dims == right.dims:
+        low = min(left.offset, right.offset)
+        return Affine(low, left.dims, max(left.offset + left.slack, right.offset + right.slack) - low)
+    shape = [prod(digit.size for digit in digits) for digits in left.dims]
+    return between(min(left.lowest, right.lowest), max(left.highest, right.highest), shape)
 
 
 def common_sizes(*dims: Digits) -> list[int] | None:
@@ -148,7 +166,7 @@ def reshaped(value: Affine, before: Sequence[int], after: Sequence[int]) -> Affi
             while prod(digit.size for digit in rest[:count]) < after[dim]:
                 count += 1
             dims[dim], rest = _merged(rest[:count]), rest[count:]
-    return Affine(value.offset, tuple(dims))
+    return replace(value, dims=tuple(dims))
 
 
 def reversed_along(value: Affine, dims: Sequence[int]) -> Affine:
@@ -158,7 +176,7 @@ def reversed_along(value: Affine, dims: Sequence[int]) -> Affine:
         tuple(Digit(digit.size, -digit.stride) for digit in digits) if dim in dims else digits
         for dim, digits in enumerate(value.dims)
     ]
-    return Affine(offset, tuple(turned))
+    return replace(value, offset=offset, dims=tuple(turned))
 
 
 def sliced(value: Affine, dim: int, start: int, length: int, stride: int) -> Affine | None:
@@ -172,7 +190,8 @@ def sliced(value: Affine, dim: int, start: int, length: int, stride: int) -> Aff
         return None
     own = digits[0].stride
     part = _merged([Digit(length, own * stride)])
-    return Affine(value.offset + own * start, (*value.dims[:dim], part, *value.dims[dim + 1 :]))
+    dims = (*value.dims[:dim], part, *value.dims[dim + 1 :])
+    return replace(value, offset=value.offset + own * start, dims=dims)
 
 
 def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
@@ -183,7 +202,7 @@ def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
     if number < 1 or value.offset < 0 or any(digit.stride < 0 for dim in value.dims for digit in dim):
         return None
     quotients, remainders = [], []
-    highest = value.offset % number
+    highest = value.offset % number + value.slack
     for dim in value.dims:
         digits = [part for digit in dim for part in _split_at(digit, number)]
         low = [digit.stride % number for digit in digits]
@@ -193,7 +212,25 @@ def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
     if highest >= number:
         return None
     quotient = Affine(value.offset // number, tuple(quotients))
-    return quotient, Affine(value.offset % number, tuple(remainders))
+    return quotient, Affine(value.offset % number, tuple(remainders), value.slack)
+
+
+def by_largest_step(value: Affine) -> tuple[int, Affine] | None:
+    """The largest step of integers that are nowhere negative, and their quotients by it, where one digit makes these.
+
+    None where the remainders, of the other digits and the slack, are not smaller than a step, or where nothing counts.
+    """
+    step = max((abs(digit.stride) for dim in value.dims for digit in dim), default=0)
+    large = [digit for dim in value.dims for digit in dim if step and abs(digit.stride) == step]
+    if len(large) != 1 or value.lowest < 0:
+        return None
+    [digit] = large
+    others = value.highest - value.lowest - step * (digit.size - 1)
+    if value.lowest % step + others >= step:
+        return None
+    dims = [_merged([Digit(one.size, one.stride // step if one == digit else 0) for one in dim]) for dim in value.dims]
+    offset = value.lowest // step + (digit.size - 1 if digit.stride < 0 else 0)
+    return step, Affine(offset, tuple(dims))
 
 
 def _split_at(digit: Digit, number: int) -> list[Digit]:

@@ -9,35 +9,47 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 
-from .affine import Affine, added, constant, divided, scaled
+from .affine import Affine, added, between, constant, divided, scaled
 from .comparisons import direction_of
 
 # What is known of the operands of an op, each in the shape of its result.
 Operands = list[Affine | None]
 
 
-def _difference(left: Affine, right: Affine) -> Affine | None:
-    return added(left, scaled(right, -1))
+def _sum(left: Affine, right: Affine) -> Affine:
+    found = added(left, right)
+    return found or between(left.lowest + right.lowest, left.highest + right.highest, _shape(left))
 
 
-def _least(left: Affine, right: Affine) -> Affine | None:
-    """The smaller of two, where it is the same one everywhere."""
+def _difference(left: Affine, right: Affine) -> Affine:
+    return _sum(left, scaled(right, -1))
+
+
+def _least(left: Affine, right: Affine) -> Affine:
+    """The smaller of two: one of them, where it is the same one everywhere, or what lies between bounds."""
     difference = _difference(left, right)
-    if difference is None:
-        return None
     if difference.highest <= 0:
         return left
-    return right if difference.lowest >= 0 else None
+    if difference.lowest >= 0:
+        return right
+    return between(min(left.lowest, right.lowest), min(left.highest, right.highest), _shape(left))
 
 
-def _largest(left: Affine, right: Affine) -> Affine | None:
-    least = _least(scaled(left, -1), scaled(right, -1))
-    return None if least is None else scaled(least, -1)
+def _largest(left: Affine, right: Affine) -> Affine:
+    return scaled(_least(scaled(left, -1), scaled(right, -1)), -1)
 
 
-def _clamped(low: Affine, value: Affine, high: Affine) -> Affine | None:
-    larger = _largest(low, value)
-    return None if larger is None else _least(larger, high)
+def _clamped(low: Affine, value: Affine, high: Affine) -> Affine:
+    return _least(_largest(low, value), high)
+
+
+def _sign(value: Affine) -> Affine:
+    low, high = ((number > 0) - (number < 0) for number in (value.lowest, value.highest))
+    return between(low, high, _shape(value))
+
+
+def _shape(value: Affine) -> list[int]:
+    return [prod(digit.size for digit in digits) for digits in value.dims]
 
 
 def _multiplied(left: Affine, right: Affine) -> Affine | None:
@@ -50,8 +62,14 @@ def _of_division(op: ir.Operation, operands: Operands) -> Affine | None:
     left, right = operands
     if left is None or right is None or right.number is None or not isinstance(_element(op), ir.IntegerType):
         return None
-    found = divided(left, right.number)
-    return None if found is None else found[op.name == "stablehlo.remainder"]
+    found, number = divided(left, right.number), right.number
+    if found is not None:
+        return found[op.name == "stablehlo.remainder"]
+    if op.name != "stablehlo.remainder" or number < 1:
+        return None
+    # It has the sign of what is divided.
+    low, high = max(left.lowest, 1 - number), min(left.highest, number - 1)
+    return between(min(low, 0), max(high, 0), _shape(left))
 
 
 def _element(op: ir.Operation) -> ir.Type:
@@ -68,8 +86,7 @@ def _of_compare(op: ir.Operation, operands: Operands) -> Affine | None:
     if left is None or right is None or not isinstance(element_type(op.operands[0]), ir.IntegerType):
         return None
     difference = _difference(left, right)
-    low = left.lowest - right.highest if difference is None else difference.lowest
-    high = left.highest - right.lowest if difference is None else difference.highest
+    low, high = difference.lowest, difference.highest
     sure, never = {
         "LT": (high < 0, low >= 0),
         "LE": (high <= 0, low > 0),
@@ -82,14 +99,7 @@ def _of_compare(op: ir.Operation, operands: Operands) -> Affine | None:
 
 
 def _everywhere(like: Affine, number: int) -> Affine:
-    return constant(number, [prod(digit.size for digit in digits) for digits in like.dims])
-
-
-def _of_select(op: ir.Operation, operands: Operands) -> Affine | None:
-    predicate, yes, no = operands
-    if predicate is None or predicate.number is None:
-        return yes if yes == no else None
-    return yes if predicate.number else no
+    return constant(number, _shape(like))
 
 
 def _of_truth(op: ir.Operation, operands: Operands) -> Affine | None:
@@ -121,7 +131,7 @@ def _when_known(compute: Callable[..., Affine | None]) -> Callable[[ir.Operation
 
 
 ELEMENTWISE: dict[str, Callable[[ir.Operation, Operands], Affine | None]] = {
-    "stablehlo.add": _when_known(added),
+    "stablehlo.add": _when_known(_sum),
     "stablehlo.and": _of_truth,
     "stablehlo.clamp": _when_known(_clamped),
     "stablehlo.compare": _of_compare,
@@ -134,6 +144,6 @@ ELEMENTWISE: dict[str, Callable[[ir.Operation, Operands], Affine | None]] = {
     "stablehlo.not": _of_not,
     "stablehlo.or": _of_truth,
     "stablehlo.remainder": _of_division,
-    "stablehlo.select": _of_select,
+    "stablehlo.sign": _when_known(_sign),
     "stablehlo.subtract": _when_known(_difference),
 }

@@ -7,6 +7,8 @@ Nothing is matched: every op is done to offsets and strides, and what a type wou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -18,7 +20,8 @@ from exla_opt.ir.reassociation import reassociation_of
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import splat_value
 
-from .affine import Affine, constant, counting, of_table, reshaped, reversed_along, sliced
+from .affine import Affine, between, constant, counting, either, of_table, reshaped, reversed_along, sliced
+from .affine_choices import of_and, of_reduce, of_select
 from .affine_elementwise import ELEMENTWISE
 from .types import DIGITS
 
@@ -42,6 +45,11 @@ class AffineReader:
 
         None where they are not known to be an affine function of the position.
         """
+        found = self.bounds_of(value, lane)
+        return found if found is not None and not found.slack else None
+
+    def bounds_of(self, value: ir.Value, lane: Lane | None = None) -> Affine | None:
+        """The same, with what is known by its bounds alone as slack; None of floats of which nothing is known."""
         kind = value.type
         if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape or not prod(kind.shape):
             return None
@@ -50,16 +58,22 @@ class AffineReader:
         key = (value, lane)
         if key not in self._known:
             if isinstance(value.owner, ir.Block) or self._depth == _DEEPEST:
-                return None
+                return _any_of(kind, lane)
             self._depth += 1
-            found = self._work_out(value.owner.operation, lane)
+            found = self._work_out(value, value.owner.operation, lane)
             self._depth -= 1
-            self._known[key] = found if found is not None and _fits(found, kind.element_type) else None
+            fits = found is not None and _fits(found, kind.element_type)
+            self._known[key] = found if fits else _any_of(kind, lane)
         return self._known[key]
 
-    def _work_out(self, op: ir.Operation, lane: Lane | None) -> Affine | None:
+    def _work_out(self, value: ir.Value, op: ir.Operation, lane: Lane | None) -> Affine | None:
         if op.name in _MOVES:
             return _MOVES[op.name](self, op, lane)
+        if op.name == "stablehlo.reduce":
+            found = of_reduce(op, ir.OpResult(value).result_number, self.bounds_of)
+            return found if found is None or lane is None else found.at(*lane)
+        if op.name in _CHOICES:
+            return _CHOICES[op.name](op, lambda operand: self._in_shape(operand, op, lane))
         if op.name in ELEMENTWISE:
             return ELEMENTWISE[op.name](op, [self._in_shape(operand, op, lane) for operand in op.operands])
         return None
@@ -68,9 +82,9 @@ class AffineReader:
         """The operand of an elementwise op, repeated where it is a scalar: a bound or a predicate for all elements."""
         shape = build.shape_of(op.results[0])
         if build.shape_of(operand) == shape:
-            return self.of(operand, lane)
-        found = self.of(operand)
-        return None if found is None else constant(found.offset, _cut(shape, lane))
+            return self.bounds_of(operand, lane)
+        found = self.bounds_of(operand)
+        return None if found is None else between(found.lowest, found.highest, _cut(shape, lane))
 
 
 def _cut(shape: Sequence[int], lane: Lane | None) -> list[int]:
@@ -83,11 +97,21 @@ def _fits(value: Affine, kind: ir.Type) -> bool:
     if not isinstance(kind, ir.IntegerType):
         most: int = 2 ** DIGITS.get(str(kind), 0)
         return most > 1 and -most <= value.lowest and value.highest <= most
+    low, high = _range_of(kind)
+    return low <= value.lowest and value.highest <= high
+
+
+def _range_of(kind: ir.IntegerType) -> tuple[int, int]:
     if kind.is_unsigned or kind.width == 1:
-        low, high = 0, 2**kind.width
-    else:
-        low, high = -(2 ** (kind.width - 1)), 2 ** (kind.width - 1)
-    return low <= value.lowest and value.highest < high
+        return 0, 2**kind.width - 1
+    return -(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1
+
+
+def _any_of(kind: ir.RankedTensorType, lane: Lane | None) -> Affine | None:
+    """Any number of the type."""
+    if not isinstance(kind.element_type, ir.IntegerType):
+        return None
+    return between(*_range_of(kind.element_type), _cut(kind.shape, lane))
 
 
 def _of_constant(_: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
@@ -111,14 +135,14 @@ def _of_iota(_: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine:
 def _of_broadcast(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
     where = integers(op, "broadcast_dimensions", [])
     inner = (where.index(lane[0]), lane[1]) if lane is not None and lane[0] in where else None
-    source = reader.of(op.operands[0], inner)
+    source = reader.bounds_of(op.operands[0], inner)
     if source is None:
         return None
     dims = list(constant(0, _cut(build.shape_of(op.results[0]), lane)).dims)
     for dim, size in enumerate(build.shape_of(op.operands[0])):
         if size != 1:
             dims[where[dim]] = source.dims[dim]
-    return Affine(source.offset, tuple(dims))
+    return replace(source, dims=tuple(dims))
 
 
 def _of_reshape(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
@@ -126,7 +150,7 @@ def _of_reshape(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Af
     before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
     kept = None if lane is None else _same_dim(before, after, lane[0])
     inner = None if lane is None or kept is None else (kept, lane[1])
-    source = reader.of(op.operands[0], inner)
+    source = reader.bounds_of(op.operands[0], inner)
     if source is None:
         return None
     found = reshaped(source, _cut(before, inner), after if inner is None else _cut(after, lane))
@@ -144,43 +168,49 @@ def _same_dim(before: Sequence[int], after: Sequence[int], dim: int) -> int | No
 
 def _of_transpose(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
     permutation = integers(op, "permutation", [])
-    source = reader.of(op.operands[0], None if lane is None else (permutation[lane[0]], lane[1]))
-    return None if source is None else Affine(source.offset, tuple(source.dims[dim] for dim in permutation))
+    source = reader.bounds_of(op.operands[0], None if lane is None else (permutation[lane[0]], lane[1]))
+    return None if source is None else replace(source, dims=tuple(source.dims[dim] for dim in permutation))
 
 
 def _of_reverse(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
     dims = integers(op, "dimensions", [])
     if lane is not None and lane[0] in dims:
         lane = lane[0], build.shape_of(op.operands[0])[lane[0]] - 1 - lane[1]
-    source = reader.of(op.operands[0], lane)
+    source = reader.bounds_of(op.operands[0], lane)
     return None if source is None else reversed_along(source, dims)
 
 
 def _of_slice(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
-    if lane is not None:
-        inner = lane[0], starts[lane[0]] + lane[1] * strides[lane[0]]
-    found = reader.of(op.operands[0], None if lane is None else inner)
-    for dim, length in enumerate(build.shape_of(op.results[0])):
+    before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
+    if lane is None:  # what was joined and is taken apart again
+        lane = next(((dim, 0) for dim, size in enumerate(after) if size == 1 < before[dim]), None)
+    inner = None if lane is None else (lane[0], starts[lane[0]] + lane[1] * strides[lane[0]])
+    found = reader.bounds_of(op.operands[0], inner)
+    for dim, length in enumerate(after):
         if found is not None and (lane is None or dim != lane[0]):
             found = sliced(found, dim, starts[dim], length, strides[dim])
     return found
 
 
 def _of_concatenate(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
-    """At one place along which tensors are joined, one of them is read."""
+    """At one place along which tensors are joined, one of them is read; elsewhere it is one of them."""
     dim = integer(op, "dimension")
     if lane is None or lane[0] != dim:
-        return None
+        known = [reader.bounds_of(operand, lane) for operand in op.operands]
+        shape = _cut(build.shape_of(op.results[0]), lane)
+        bounds = [between(each.lowest, each.highest, shape) for each in known if each is not None]
+        return reduce(either, bounds) if len(bounds) == len(known) else None
     place = lane[1]
     for operand in op.operands:
         size = build.shape_of(operand)[dim]
         if place < size:
-            return reader.of(operand, (dim, place))
+            return reader.bounds_of(operand, (dim, place))
         place -= size
     return None
 
 
+_CHOICES = {"stablehlo.and": of_and, "stablehlo.select": of_select}
 _MOVES: dict[str, Callable[[AffineReader, ir.Operation, Lane | None], Affine | None]] = {
     "stablehlo.broadcast_in_dim": _of_broadcast,
     "stablehlo.concatenate": _of_concatenate,

@@ -23,24 +23,22 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import boolean, integer, integers
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.attributes import integers
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.affine_reader import AffineReader
 from exla_opt.ops.index_numbers import (
     GATHER,
     SCATTER,
     IndexNumbers,
-    attribute_of,
     indices_of,
     moved_of,
     numbers_of,
     place_of,
 )
 
-from .counts import Count, best_count
-
-_SORTED = "indices_are_sorted"
+from .counts import Count, best_count, may_be_changed
+from .index_columns import column_of, joined_columns, replace_results, with_operands
+from .index_parts import is_loose, parts_of, take_apart, tighten
 
 
 def count_batches(module: ir.Module) -> bool:
@@ -51,9 +49,16 @@ def count_batches(module: ir.Module) -> bool:
     reader = AffineReader()
     changed = False
     for op in inside_out(module, GATHER, SCATTER):
-        left: ir.Operation | None = op
-        while left is not None and (count := best_count(left, reader)) is not None:
-            left = _rewritten(left, count)
+        left = op if may_be_changed(op) else None
+        while left is not None:
+            if is_loose(left, reader):
+                left = tighten(left)
+            elif (count := best_count(left, reader)) is not None:
+                left = _rewritten(left, count)
+            elif (parts := parts_of(left, reader)) is not None:
+                left = _rewritten(take_apart(left, parts), parts.count)
+            else:
+                break
             changed = True
     return changed
 
@@ -84,28 +89,23 @@ def _rewritten(op: ir.Operation, count: Count) -> ir.Operation | None:
     place = place_of(numbers, count.at)
     with ir.InsertionPoint(op), op.location:
         if op.name != GATHER:
-            indices = _in_rows(_without(indices_of(op), numbers, count), count, count.at, -1)
+            indices = _in_rows(_without(indices_of(op), numbers, count.column), count, count.at, -1)
             updates = [_in_rows(value, count, place, 0) for value in moved_of(op)]
-            made = _with(op, [*list(op.operands)[: len(op.results)], indices, *updates], after)
-            _replace(op, list(made.results))
+            made = with_operands(op, [*list(op.operands)[: len(op.results)], indices, *updates], after)
+            replace_results(op, list(made.results))
             return made
         kind, shape = build.tensor_of(op.results[0]), build.shape_of(op.results[0])
         in_rows = [*shape[:place], *count.sizes, *shape[place + 1 :]]
         in_rows[place + count.digit] = count.rows
         if not after.named:
             read = _read_in_order(op, after, in_rows)
-            _replace(op, [_out_of_rows(read, count, place, shape)])
+            replace_results(op, [_out_of_rows(read, count, place, shape)])
             return None
-        indices = _in_rows(_without(indices_of(op), numbers, count), count, count.at, 0)
-        made = _with(op, [op.operands[0], indices], after)
+        indices = _in_rows(_without(indices_of(op), numbers, count.column), count, count.at, 0)
+        made = with_operands(op, [op.operands[0], indices], after)
         made.results[0].set_type(build.with_shape(kind, in_rows))
-        _replace(op, [_out_of_rows(made.results[0], count, place, shape)])
+        replace_results(op, [_out_of_rows(made.results[0], count, place, shape)])
     return made
-
-
-def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
 
 
 def _read_in_order(op: ir.Operation, numbers: IndexNumbers, shape: Sequence[int]) -> ir.Value:
@@ -125,43 +125,10 @@ def _read_in_order(op: ir.Operation, numbers: IndexNumbers, shape: Sequence[int]
     return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(sorted(places)))
 
 
-def _with(op: ir.Operation, operands: Sequence[ir.Value], numbers: IndexNumbers) -> ir.Operation:
-    made = op.clone(ip=ir.InsertionPoint.current).operation
-    for place, value in enumerate(operands):
-        made.operands[place] = value
-    name, attribute = attribute_of(op, numbers)
-    made.attributes[name] = attribute
-    # Sorted they were with the row first; by what is left of an index they need not be.
-    if boolean(op, _SORTED):
-        made.attributes[_SORTED] = ir.BoolAttr.get(False)
-    return made
-
-
-def _without(indices: ir.Value, numbers: IndexNumbers, count: Count) -> ir.Value:
-    """The indices without the component, of which others are left, along the same dimension."""
-    kept = [column for column in range(len(numbers.named)) if column != count.column]
-    columns = [_column(indices, numbers.vector, column) for column in kept]
-    joined = columns[0]
-    for column in columns[1:]:
-        joined = build.join(joined, column, numbers.vector)
-    return joined
-
-
-def _column(indices: ir.Value, vector: int, column: int) -> ir.Value:
-    """One component of every index, from where it was joined to the others."""
-    joined = defining_op(indices, "stablehlo.concatenate")
-    if joined is not None and integer(joined, "dimension") == vector:
-        for operand in joined.operands:
-            size = build.shape_of(operand)[vector]
-            if column < size:
-                return _column(operand, vector, column)
-            column -= size
-    shape = build.shape_of(indices)
-    if shape[vector] == 1:
-        return indices
-    starts = [column if dim == vector else 0 for dim in range(len(shape))]
-    limits = [column + 1 if dim == vector else size for dim, size in enumerate(shape)]
-    return stablehlo.slice(indices, starts, limits, [1] * len(shape))
+def _without(indices: ir.Value, numbers: IndexNumbers, left_out: int) -> ir.Value:
+    """The indices without a component, of which others are left, along the same dimension."""
+    kept = [column for column in range(len(numbers.named)) if column != left_out]
+    return joined_columns([column_of(indices, numbers.vector, column) for column in kept], numbers.vector)
 
 
 def _in_rows(value: ir.Value, count: Count, dim: int, filling: int) -> ir.Value:

@@ -9,7 +9,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir import build
 from exla_opt.ir.values import has_discardable_attributes
-from exla_opt.ops.affine_reader import AffineReader
+from exla_opt.ops.affine import Affine
+from exla_opt.ops.affine_reader import AffineReader, Lane
 from exla_opt.ops.index_numbers import GATHER, IndexNumbers, indices_of, moved_of, numbers_of
 
 # Rows that are left unread or unwritten may make so many times as many of those that are.
@@ -53,36 +54,47 @@ class Count:
 
 def best_count(op: ir.Operation, reader: AffineReader) -> Count | None:
     """The component that becomes a batching dimension: one that names all rows, if any does, of most rows."""
-    if has_discardable_attributes(op) or not _has_fixed_shapes(op):
-        return None
     numbers = numbers_of(op)
     counts = [
         count
         for column in range(len(numbers.named))
-        if (count := _count(op, numbers, column, reader)) is not None and _is_worthwhile(op, count)
+        if (count := _count(op, numbers, column, reader)) is not None and is_worthwhile(op, count)
     ]
     return max(counts, key=lambda count: (count.is_complete, count.rows), default=None)
 
 
-def _has_fixed_shapes(op: ir.Operation) -> bool:
-    return all(ir.RankedTensorType(value.type).has_static_shape for value in (*op.operands, *op.results))
+def may_be_changed(op: ir.Operation) -> bool:
+    """Whether nothing is written at a gather or scatter that another would lack, and its shapes are known."""
+    return not has_discardable_attributes(op) and all(
+        ir.RankedTensorType(value.type).has_static_shape for value in (*op.operands, *op.results)
+    )
 
 
 def _count(op: ir.Operation, numbers: IndexNumbers, column: int, reader: AffineReader) -> Count | None:
     """The component where it counts inside of a dimension of which windows have one element; None else."""
     dim, rows = numbers.named[column], build.shape_of(op.operands[0])[numbers.named[column]]
-    indices = indices_of(op)
-    lane = None if numbers.vector == len(build.shape_of(indices)) else (numbers.vector, column)
-    value = reader.of(indices, lane) if dim in numbers.single else None
+    value = reader.of(indices_of(op), lane_of(op, column)) if dim in numbers.single else None
     if value is None or value.lowest < 0 or value.highest >= rows:
         return None
+    return count_of(op, numbers, column, rows, value)
+
+
+def lane_of(op: ir.Operation, column: int) -> Lane | None:
+    """Where a component stands in the indices; None where it is the only one, and they are no longer than that."""
+    vector = numbers_of(op).vector
+    return None if vector == len(build.shape_of(indices_of(op))) else (vector, column)
+
+
+def count_of(op: ir.Operation, numbers: IndexNumbers, column: int, rows: int, value: Affine) -> Count | None:
+    """The component that has these integers, inside of a dimension of `rows` rows, if it may become a batch."""
     counting = [(at, digit) for at, digits in enumerate(value.dims) for digit, one in enumerate(digits) if one.stride]
     if len(counting) != 1 or counting[0][0] in numbers.at_index:
         return None
     [(at, digit)] = counting
     sizes = tuple(each.size for each in value.dims[at])
-    found = Count(column, dim, rows, at, sizes, digit, value.offset, value.dims[at][digit].stride)
-    return found if op.name == GATHER or _may_be_written(found, numbers, indices) else None
+    stride = value.dims[at][digit].stride
+    found = Count(column, numbers.named[column], rows, at, sizes, digit, value.offset, stride)
+    return found if op.name == GATHER or _may_be_written(found, numbers, indices_of(op)) else None
 
 
 def _may_be_written(count: Count, numbers: IndexNumbers, indices: ir.Value) -> bool:
@@ -96,9 +108,9 @@ def _may_be_written(count: Count, numbers: IndexNumbers, indices: ir.Value) -> b
     return not is_unsigned and any(dim in numbers.single for dim in numbers.named if dim != count.dim)
 
 
-def _is_worthwhile(op: ir.Operation, count: Count) -> bool:
+def is_worthwhile(op: ir.Operation, count: Count) -> bool:
     """Nothing is added, or little to what is small next to the operand."""
-    if count.is_complete and len(count.sizes) == 1 and count.stride == 1:
+    if count.is_complete and count.stride == 1:
         return True
     moved = prod(build.shape_of(moved_of(op)[0])) * len(moved_of(op))
     grows = count.rows <= _MOST_GROWTH * count.sizes[count.digit]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +175,15 @@ def returned(module: ir.Module) -> list[ir.Value]:
     return list(last.operands)
 
 
+def within(found: Affine | None, numbers: npt.NDArray[Any]) -> None:
+    """What is found of a tensor bounds its integers, whose shape it has."""
+    if found is None:
+        return
+    rest = numbers.astype(object) - numbers_of(replace(found, slack=0)).astype(object)
+    assert rest.shape == numbers.shape
+    assert rest.min() >= 0 and rest.max() <= found.slack, f"{numbers} is not {found}"
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_known_of_a_tensor_is_what_xla_computes(seed: int) -> None:
     text = Chain(seed).text()
@@ -181,8 +192,10 @@ def test_what_is_known_of_a_tensor_is_what_xla_computes(seed: int) -> None:
     for value, numbers in zip(returned(module), run_module(text, []), strict=True):
         found = reader.of(value)
         assert found is None or np.array_equal(numbers_of(found), numbers), f"{value} is not {found}"
+        within(reader.bounds_of(value), numbers)
         for dim, size in enumerate(numbers.shape):
             place = seed % size
+            within(reader.bounds_of(value, (dim, place)), numbers.take([place], dim))
             at = reader.of(value, (dim, place))
             assert at is None or np.array_equal(numbers_of(at), numbers.take([place], dim)), f"{value}, {dim}: {at}"
 

@@ -175,7 +175,7 @@ REFUSED = (
     ("two dimensions at once", lambda x, i: x[jnp.arange(4)[:, None] + jnp.arange(5), i], ("8x500xf32", "4x5xi32")),
     ("too far", lambda x, i: x.at[jnp.arange(1, 9), i].get(mode="clip"), ALL),
     ("too few", lambda x, i: x[jnp.arange(3), i], ("8x50xf32", "3xi32")),
-    ("too many between", lambda x, i: x[jnp.arange(0, 9, 3), i], ("9x50xf32", "3xi32")),
+    ("too many between", lambda x, i: x[jnp.arange(0, 9, 3), i], ("10x50xf32", "3xi32")),
     ("large against the operand", lambda x, i: x[jnp.arange(1, 8)[:, None], i], ("8x50xf32", "7x20xi32")),
     ("the only component of a scatter", lambda x, i: x.at[jnp.arange(8)].add(1.0) * i[0], ALL),
 )
