@@ -6,9 +6,12 @@ from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.clean_up import clean_up
-from exla_opt.ir.types import Types
+from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ops.draw_bits import draw
@@ -29,10 +32,12 @@ _OF_ANY = ("EX203", "EX309", "EX311")
 def expand_draws(module: ir.Module, options: Options) -> bool:
     """Replace draws of big tensors of bits by elementwise ops that compute the same bits; whether there was one.
 
-    So are draws that are written as two halves of words, which no slice of their result has whole.
+    So are draws that are written as two halves of words, which no slice of their result has whole. Where both halves are
+    read, as the words of 64 bits, each gets a counter of its own.
     """
     found = _expand_generators(module, options)
-    return _expand_halves(module, options) or found
+    found = _expand_halves(module, options) or found
+    return _count_apart(module, options) or found
 
 
 def _expand_generators(module: ir.Module, options: Options) -> bool:
@@ -76,6 +81,34 @@ def _expand_halves(module: ir.Module, options: Options) -> bool:
     if found:
         clean_up(module)
     return found
+
+
+def _count_apart(module: ir.Module, options: Options) -> bool:
+    """iota [n:2n] = iota + n: parts of one big count would have to be cut together, where the count is."""
+    types, found = Types(), False
+    for op in [op for op in walk_functions(module.operation) if op.name == "stablehlo.iota"]:
+        count = op.results[0]
+        readers = [use.owner.operation for use in count.uses]
+        is_big = types.of(count).bytes > options.slice_bytes and isinstance(element_type(count), ir.IntegerType)
+        if not is_big or len(readers) < 2 or not all(_is_part(reader) for reader in readers):
+            continue
+        dim = integer(op, "iota_dimension")
+        for reader in readers:
+            with ir.InsertionPoint(reader), reader.location:
+                kind, start = build.tensor_of(reader.results[0]), integers(reader, "start_indices", [])[dim]
+                made = stablehlo.iota(kind, dim)
+                made = stablehlo.add(made, build.splat(kind, start)) if start else made
+            reader.results[0].replace_all_uses_with(made)
+            reader.erase()
+            found = True
+    if found:
+        clean_up(module)
+    return found
+
+
+def _is_part(op: ir.Operation) -> bool:
+    strides = integers(op, "strides", [])
+    return op.name == "stablehlo.slice" and set(strides) == {1} and not has_discardable_attributes(op)
 
 
 def _is_worthwhile(halves: Halves, size: int, options: Options) -> bool:

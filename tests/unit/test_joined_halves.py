@@ -121,6 +121,23 @@ def test_a_big_draw_is_in_slices(name: str, platform: str) -> None:
             assert np.allclose(expected, actual, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize("shape", [(512, 200), (511, 201), (102_001,)], ids=["even", "odd", "line"])
+def test_words_of_64_bits_are_in_slices(shape: tuple[int, ...], platform: str) -> None:
+    """Of both halves one word each: what counts them is one iota, of which each reads a part."""
+    with jax.enable_x64(True):
+        for draw in (jax.random.bits, jax.random.uniform):
+            dtype = jnp.uint64 if draw is jax.random.bits else jnp.float64
+            text = program(lambda key, draw=draw, dtype=dtype: draw(key, shape, dtype).max(), platform, False)
+            after = rewritten(text, 100_000, 50_000)
+            one, two = (compile_program(each, count_all_memory=True) for each in (text, after))
+            before, smaller = (each.executable.get_compiled_memory_stats().temp_size_in_bytes for each in (one, two))
+            assert smaller < 0.2 * before, (before, smaller)
+            for key in KEYS:
+                results = [run_program(each, [np.array(key, np.uint32)])[0] for each in (one, two)]
+                assert results[0].tobytes() == results[1].tobytes()
+
+
 def joins(body: str, results: str = "tensor<2000xui32>") -> list[bool]:
     """Of every join of a program, whether its elements follow from their places."""
     text = f"func.func @main(%x: tensor<1000xui32>, %k: tensor<ui32>) -> {results} {{ {body} }}"
