@@ -28,7 +28,7 @@ from exla_opt.options import Options
 from exla_opt.remarks import Kind, Reason, Remark
 
 from .candidates import Candidate, Refusal, Sum, candidate_of, looks_like_one, sum_of, without_blocked
-from .columns import columns_of
+from .columns import columns_of, is_added_one_by_one
 from .expression import Reader
 from .formula import Writer
 
@@ -75,7 +75,7 @@ def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
 
 
 def _what_was_done(candidate: Candidate, doubles: bool) -> Reason:
-    if candidate.short:
+    if is_added_one_by_one(candidate, doubles):
         return Reason("EX004", f"added up from {candidate.sum.summed} elements, one by one")
     if columns := columns_of(candidate, doubles):
         number = prod(candidate.sum.sizes[dim] for dim in columns)

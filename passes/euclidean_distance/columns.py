@@ -41,21 +41,32 @@ def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Ty
 def columns_of(candidate: Candidate, doubles: bool) -> tuple[int, ...]:
     """The dimensions of the result whose few indices are taken one by one.
 
-    doubles: whether float64 is fast; else that is done in float32 where it gains digits, and where the others are
-    those of some weights.
+    doubles: whether float64 is fast; else that is done in float32 where it gains digits.
     """
-    if candidate.columns or doubles:
+    if candidate.columns or not _cancels_in_singles(candidate, doubles):
         return candidate.columns
-    sizes, output = candidate.sum.sizes, candidate.sum.output
+    pair = _longest(candidate)
+    return tuple(dim for dim in sorted(candidate.sum.output) if dim not in pair)
+
+
+def is_added_one_by_one(candidate: Candidate, doubles: bool) -> bool:
+    """Whether a sum of few terms is taken term by term: a short one, or one that would cancel in float32."""
+    if candidate.short or not _cancels_in_singles(candidate, doubles):
+        return candidate.short
+    return _longest(candidate) == {*candidate.sum.output}
+
+
+def _cancels_in_singles(candidate: Candidate, doubles: bool) -> bool:
+    """Whether it would be multiplied out in float64, if that were fast, and the difference is lost in float32."""
     single = float_bits(build.tensor_of(candidate.root.results[0]).element_type) == _SINGLE
-    terms = [term for part in candidate.parts for term in part.terms]
-    if not single or not any(term.differences for term in terms) or not _has_few_for_a_weight(candidate):
-        return ()
-    pair = sorted(sizes, key=lambda dim: (sizes[dim], dim))[-2:]
-    columns = tuple(dim for dim in sorted(output) if dim not in pair)
-    others = candidate.sum.space - {*columns}
-    weights = [factor.expression.dims for term in terms for factor in term.factors if factor.centre is None]
-    return columns if any(others <= dims for dims in weights) else ()
+    differs = any(term.differences for part in candidate.parts for term in part.terms)
+    return not doubles and single and differs and _has_few_for_a_weight(candidate)
+
+
+def _longest(candidate: Candidate) -> set[int]:
+    """The two longest dimensions: for each of their pairs there are few numbers."""
+    sizes = candidate.sum.sizes
+    return set(sorted(sizes, key=lambda dim: (sizes[dim], dim))[-2:])
 
 
 def _has_few_for_a_weight(candidate: Candidate) -> bool:

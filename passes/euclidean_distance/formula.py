@@ -19,7 +19,7 @@ from exla_opt.passes.algebra.contract import Tensor, repeated, squeezed, summed
 from exla_opt.passes.algebra.contraction import Step
 
 from .candidates import Candidate, Part
-from .columns import by_column, columns_of, wide_element
+from .columns import by_column, columns_of, is_added_one_by_one, wide_element
 from .expression import Expression
 from .squares import Square
 from .sums import Sums
@@ -182,7 +182,7 @@ class _Sum:
         self.element = wide_element(self.kind.element_type, candidate, writer.doubles)
 
     def value(self) -> ir.Value:
-        if self.candidate.short:
+        if is_added_one_by_one(self.candidate, self.writer.doubles):
             return self.finished(self.one_by_one())
         if columns := columns_of(self.candidate, self.writer.doubles):
             formula = self.candidate.sum.formula

@@ -273,12 +273,14 @@ def test_the_sums_of_a_gradient_are_columns_of_its_dots(function: Callable[..., 
     ("specs", "text"),
     [
         ("17x5xf32 19x5xf32 17x19xf32", "added up for each of 5 elements"),
-        ("17x40xf32 90x40xf32 17x90xf32", "multiplied"),
+        ("17x40xf32 90x40xf32 17x90xf32", "added up for each of 17 elements"),
+        ("90x40xf32 17x40xf32 90x17xf32", "added up from 17 elements"),
+        ("33x40xf32 90x40xf32 33x90xf32", "multiplied"),
     ],
-    ids=["short rows", "long rows"],
+    ids=["short rows", "few points", "of few points", "long rows"],
 )
 def test_sums_are_taken_one_by_one_where_float64_is_slow(specs: str, text: str) -> None:
-    """Of few numbers for each weight; never for each of few points."""
+    """Of few numbers for each weight, or for or of few points: what a CPU takes in float64."""
     before = export_program(Program("case", pushed, specs))
     (remark,) = rewrite(before, machine=GPU)[1]
     assert text in remark.message
@@ -350,6 +352,32 @@ def test_weights_that_differ_by_orders_of_magnitude(machine: Machine, width: int
     assert remarks[0].kind is Kind.PASSED
     arrays = [places, places, weights]
     assert compare(run_module(before, arrays)[0], run_module(after, arrays)[0]).passed
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(20, 200, 70), (200, 20, 70), (60, 60, 30), (25, 25, 60)], ids=str)
+def test_sums_without_float64_are_as_exact_as_those_of_the_original(shape: tuple[int, int, int], axis: int) -> None:
+    """For a GPU: few numbers for each weight, or few points with long rows. A term multiplied out is off by 1e-3 there."""
+    points, others, width = shape
+    generator = np.random.default_rng(1)
+    places = generator.standard_normal((points, width)).astype(np.float32)
+    near = np.resize(places, (others, width)) + 1e-3 * generator.standard_normal((others, width)).astype(np.float32)
+    near = near.astype(np.float32)
+    same = np.arange(points)[:, None] % min(points, others) == np.arange(others) % min(points, others)
+    weights = np.where(same, 1e6, generator.random((points, others))).astype(np.float32)
+
+    def pulled(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+        return jnp.sum(w[:, :, None] * (a[:, None, :] - b[None, :, :]), axis=axis)
+
+    specs = f"{points}x{width}xf32 {others}x{width}xf32 {points}x{others}xf32"
+    before = export_program(Program("case", pulled, specs))
+    after, remarks = rewrite(before, machine=GPU)
+    assert remarks[0].kind is Kind.PASSED and "f64" not in after
+    arrays = [places, near, weights]
+    a, b, w = (each.astype(np.float64) for each in arrays)
+    exact = (w[:, :, None] * (a[:, None] - b[None])).sum(axis)
+    errors = [np.abs(run_module(text, arrays)[0] - exact).max() for text in (before, after)]
+    assert errors[1] <= 3 * errors[0]
 
 
 @pytest.mark.parametrize("width", [8, 40])
