@@ -22,11 +22,20 @@ _WRITTEN = Trait.MOVES | Trait.NEW_BLOCK
 
 
 def can_be_picked(value: ir.Value) -> bool:
-    """Whether parts of its rows are there to be read: with pads and joined tensors XLA may write them for that."""
+    """Whether parts of its rows are there to be read: pads, joined tensors and draws XLA may write for that alone.
+
+    Random bits are ops of one element each in XLA, which one reader is fused with.
+    """
     ops = _computed(value)
     read = [operand for op in ops for operand in op.operands] or [value]
-    made = (defining_op(operand) for operand in read)
-    return not any(op is not None and _WRITTEN in traits_of(op.name) for op in made)
+    return not any(_may_be_unwritten(operand) for operand in read)
+
+
+def _may_be_unwritten(value: ir.Value) -> bool:
+    while (op := defining_op(value, "stablehlo.reshape")) is not None:
+        value = op.operands[0]
+    op = defining_op(value)
+    return op is not None and (_WRITTEN in traits_of(op.name) or Trait.RANDOM in traits_of(op.name))
 
 
 def picked(value: ir.Value, starts: ir.Value, width: int) -> ir.Value:

@@ -155,7 +155,8 @@ def _first(numbers: ir.Value, places: ir.RankedTensorType, *, largest: bool) -> 
         number, place, other, next_place = inside.block.arguments
         how = "UNSIGNED" if ir.IntegerType(kind.element_type).is_unsigned else "SIGNED"
         beyond = build.compare(number, other, "GT" if largest else "LT", how)
-        before = stablehlo.and_(build.equal(number, other), build.less_than(place, next_place))
+        equal = build.compare(number, other, "EQ", how)
+        before = stablehlo.and_(equal, build.less_than(place, next_place))
         earlier = stablehlo.or_(beyond, before)
         stablehlo.return_([stablehlo.select(beyond, number, other), stablehlo.select(earlier, place, next_place)])
     result: ir.Value = made.operation.results[1]

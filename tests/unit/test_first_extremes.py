@@ -42,7 +42,7 @@ def export(function: Callable[..., Tensor], specs: str) -> str:
 FUNCTIONS = {"argmin": lambda x: jnp.argmin(x, -1), "argmax": lambda x: jnp.argmax(x, -1)}
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i8"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i8", "u8"])
 @pytest.mark.parametrize("shape", ["3x2560", "2x2x2003", "300"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_same_places(name: str, shape: str, dtype: str) -> None:
@@ -80,9 +80,22 @@ def test_what_is_no_number_comes_first(name: str) -> None:
         (lambda x: jnp.argmin(x, 0), "2560x3xf32", OPTIONS),
         (lambda x: jnp.argmin(x, 1), "0x2560xf32", OPTIONS),
         (lambda x: lax.argmax(x, 1, np.int8), "3x2560xf32", OPTIONS),
+        (
+            lambda x: jnp.argmax(x * jax.random.uniform(jax.random.key(0, impl="rbg"), (3, 2560)), 1),
+            "3x2560xf32",
+            OPTIONS,
+        ),
         (lambda x: jnp.argmin(jnp.pad(x[:, None] - x, ((0, 0), (1, 0))), 1), "3000xf32", OPTIONS),
     ],
-    ids=["another machine", "short rows", "columns", "no rows", "places that wrap", "rows that are never written"],
+    ids=[
+        "another machine",
+        "short rows",
+        "columns",
+        "no rows",
+        "places that wrap",
+        "drawn numbers",
+        "rows that are never written",
+    ],
 )
 def test_others_stay(function: Callable[..., Tensor], specs: str, options: Options) -> None:
     assert GATHER not in rewrite(export(function, specs), options)
