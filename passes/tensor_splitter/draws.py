@@ -32,8 +32,8 @@ _OF_ANY = ("EX203", "EX309", "EX311")
 def expand_draws(module: ir.Module, options: Options) -> bool:
     """Replace draws of big tensors of bits by elementwise ops that compute the same bits; whether there was one.
 
-    So are draws that are written as two halves of words, which no slice of their result has whole. Where both halves are
-    read, as the words of 64 bits, each gets a counter of its own.
+    So are draws that are written as two halves of words, which no slice of their result has whole. Where both halves
+    are read, as the words of 64 bits, each gets a counter of its own.
     """
     found = _expand_generators(module, options)
     found = _expand_halves(module, options) or found
