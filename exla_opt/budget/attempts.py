@@ -126,9 +126,11 @@ class Search:
     def is_stuck_above(self, sizes: Options) -> bool:
         """Whether the next larger threshold gained nothing, for the peak is of what it leaves unsplit.
 
-        Where a library's calls stand elsewhere, another program is split: that one says nothing of these sizes.
+        Where a library's calls stand elsewhere, another program is split: that one says nothing of these sizes. Nor do
+        smaller slices of larger tensors: they may be slower.
         """
         alike = [found for found in self.attempts if found.options.calls_in_loops == sizes.calls_in_loops]
+        alike = [found for found in alike if found.options.slice_bytes >= sizes.slice_bytes]
         above = [found for found in alike if found.options.size_threshold > sizes.size_threshold]
         if len(above) < 2:
             return False

@@ -18,8 +18,9 @@ from exla_opt.options import Options
 
 # Slices below this, the smallest for a CPU, are not worth a loop's trip.
 SMALLEST_SLICE = 62_500
-# Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between.
-_OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 1 / 2, 1 / 8, 1 / 32)
+# Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between. Those of several caches
+# are for products of matrices with long rows, which few rows make slow: 20 rows of 50,257 logits are 4 MB.
+_OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 8.0, 16.0, 1 / 2, 1 / 8, 1 / 32)
 # What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
 _PARTS = (16, 64, 1024, 256, 4096)
 # With a threshold of at most such a part of what the limit leaves, what stays unsplit finds room as a rule.

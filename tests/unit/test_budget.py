@@ -17,8 +17,10 @@ from exla_opt.budget.bound import lower_bound
 from exla_opt.budget.choose import CLEARLY_FASTER, fastest, front, steps
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.ways import coarse_first, is_coarse, ways
+from exla_opt.ir import build
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import inside_out
 from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import read_timeline
@@ -224,3 +226,27 @@ def test_no_recomputing_is_tried_alone_where_a_tensor_is_over_the_limit(limit: i
 def test_a_large_tensor_may_be_split_alone() -> None:
     found = ways(Memory(1, 1, 0, 80 * 10**6), 38 * 10**6, Options())
     assert [way.size_threshold for way in found if is_coarse(way)] == [38 * 10**6 - 1]
+
+
+CROSS_ENTROPY = """func.func @main(%h: tensor<4096x512xf32>, %w: tensor<512x50257xf32>) -> tensor<4096xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %x = stablehlo.dot_general %h, %w, contracting_dims = [1] x [0]
+    : (tensor<4096x512xf32>, tensor<512x50257xf32>) -> tensor<4096x50257xf32>
+  %e = stablehlo.exponential %x : tensor<4096x50257xf32>
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<4096x50257xf32>, tensor<f32>) -> tensor<4096xf32>
+  %l = stablehlo.log %s : tensor<4096xf32>
+  return %l : tensor<4096xf32>
+}"""
+
+
+@pytest.mark.parametrize("limit", [150 * 10**6, 200 * 10**6, 350 * 10**6, 700 * 10**6])
+def test_few_rows_of_logits_are_not_taken_where_more_fit(limit: int) -> None:
+    """A product of few rows reads all of the weights for each tile; slices of one cache are 20 rows."""
+    with new_context() as context:
+        module = parse_module("test", CROSS_ENTROPY.encode(), context).module
+        found = fit(module, DEFAULT_PASSES, Options(), limit)
+        rows = [build.shape_of(op.results[0])[0] for op in inside_out(found.module, "stablehlo.dot_general")]
+        whole = found.before.seconds
+    assert found.fits and rows and min(rows) >= 100
+    assert found.seconds <= 1.1 * whole

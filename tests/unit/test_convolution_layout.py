@@ -20,6 +20,8 @@ from exla_opt.pipeline import run_pipeline
 from tests.execute import assert_equal_results
 
 NCHW = ("NCHW", "OIHW", "NCHW")
+LINE = {"padding": "SAME", "window_strides": (1,)}
+DOUBLE = {"padding": "SAME", "dtype": "float64"}
 # Each with the shapes of image and kernel, the orders of dimensions, and the rest.
 FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
     "plane": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((1, 1), (2, 0))}),
@@ -45,11 +47,69 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
     ),
     "few features, large window": ((4, 9, 9, 2), (4, 8, 8, 3), ("CHWN", "IHWO", "HWNC"), {"padding": "VALID"}),
     "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
+    "double": ((4, 6, 9, 8), (20, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64", "window_strides": (2, 1)}),
+}
+PLAIN = ("NHWC", "HWIO", "NHWC")
+TURNED = ("CHWN", "IHWO", "HWNC")
+# The same, and how many convolutions each becomes.
+GROUPED: dict[str, tuple[tuple[Any, ...], int]] = {
+    "groups": (((4, 16, 9, 8), (8, 8, 3, 2), NCHW, {"padding": ((1, 1), (2, 0)), "feature_group_count": 2}), 2),
+    "groups in order": (((4, 9, 8, 24), (3, 2, 8, 12), PLAIN, {"padding": "SAME", "feature_group_count": 3}), 3),
+    "groups of a dilated line": (
+        ((4, 16, 30), (8, 8, 3), ("NCW", "OIW", "NCW"), {**LINE, "rhs_dilation": (3,), "feature_group_count": 2}),
+        2,
+    ),
+    "groups of images": (((8, 6, 9, 8), (12, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}), 2),
+    "groups of images, joined": (((3, 9, 9, 4), (3, 8, 8, 6), TURNED, {"padding": "VALID", "batch_group_count": 2}), 1),
+    "double, groups": (((4, 42, 9, 8), (8, 21, 3, 2), NCHW, {**DOUBLE, "feature_group_count": 2}), 2),
+    "double, many groups": (((4, 9, 8, 16), (3, 2, 2, 16), PLAIN, {**DOUBLE, "feature_group_count": 8}), 8),
+    "double, groups of images": (((4, 2, 9, 8), (40, 2, 3, 2), NCHW, {**DOUBLE, "batch_group_count": 2}), 2),
+    "depthwise": (((4, 9, 8, 6), (3, 2, 1, 6), PLAIN, {"padding": "SAME", "feature_group_count": 6}), 0),
+    "depthwise, more than one": (
+        ((4, 9, 8, 6), (3, 2, 1, 12), PLAIN, {"padding": ((2, -1), (0, 1)), "feature_group_count": 6}),
+        0,
+    ),
+    "depthwise, strides and dilation": (
+        (
+            (4, 9, 8, 6),
+            (3, 2, 1, 6),
+            PLAIN,
+            {"padding": "VALID", "window_strides": (2, 3), "rhs_dilation": (2, 1), "feature_group_count": 6},
+        ),
+        0,
+    ),
+    "depthwise, dilated image": (
+        (
+            (4, 9, 8, 6),
+            (3, 2, 1, 6),
+            PLAIN,
+            {"padding": ((1, 2), (0, 1)), "lhs_dilation": (2, 3), "feature_group_count": 6},
+        ),
+        0,
+    ),
+    "depthwise, half": (
+        ((4, 9, 8, 6), (3, 2, 1, 6), PLAIN, {"padding": "SAME", "dtype": "bfloat16", "feature_group_count": 6}),
+        0,
+    ),
+    "depthwise, double": (((4, 6, 9, 8), (12, 1, 3, 2), NCHW, {**DOUBLE, "feature_group_count": 6}), 0),
+    "depthwise, space": (
+        (
+            (2, 5, 4, 6, 3),
+            (3, 2, 1, 1, 6),
+            ("NDHWC", "DHWIO", "NDHWC"),
+            {"padding": "SAME", "window_strides": (1,) * 3, "feature_group_count": 3},
+        ),
+        0,
+    ),
+    "depthwise, swapped planes": (
+        ((4, 9, 8, 6), (3, 2, 1, 6), ("NWHC", "HWIO", "NHWC"), {"padding": "SAME", "feature_group_count": 6}),
+        0,
+    ),
 }
 LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]] = {
     "in order": ((4, 9, 8, 6), (3, 2, 6, 5), ("NHWC", "HWIO", "NHWC"), {"padding": "SAME"}),
     "few features": ((4, 3, 9, 8), (7, 3, 3, 2), NCHW, {"padding": "SAME"}),
-    "groups": ((4, 16, 9, 8), (6, 8, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 2}),
+    "small groups": ((4, 16, 9, 8), (6, 8, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 2}),
     "depthwise": ((4, 6, 9, 8), (6, 1, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 6}),
     "batch groups": ((4, 6, 9, 8), (6, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}),
     "double": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64"}),
@@ -93,6 +153,26 @@ def test_what_is_turned_stays_right(name: str) -> None:
     places = ",".join(map(str, range(spatial)))
     assert order_of(after) == [f"[b,{places},f]x[{places},i,o]->[b,{places},f]"]
     assert "stablehlo.transpose" in after
+    assert_equal_results(before, after)
+    assert rewritten(after) == after, "a second run changes it"
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_and_lines_stay_right(name: str) -> None:
+    form, count = GROUPED[name]
+    before = looped(form)
+    after = rewritten(before)
+    assert after.count("stablehlo.convolution") == count
+    assert not re.search(r"group_count = ([2-9]|1\d)", after) or name.endswith("joined")
+    assert_equal_results(before, after)
+    assert rewritten(after) == after, "a second run changes it"
+
+
+def test_a_line_of_doubles_is_a_plane_of_one_row() -> None:
+    line = ((4, 6, 30), (20, 6, 3), ("NCW", "OIW", "NCW"), {**LINE, "rhs_dilation": (2,), "dtype": "float64"})
+    before = looped(line)
+    after = rewritten(before)
+    assert order_of(after) == ["[b,0,1,f]x[0,1,i,o]->[b,0,1,f]"]
     assert_equal_results(before, after)
     assert rewritten(after) == after, "a second run changes it"
 

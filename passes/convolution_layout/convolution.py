@@ -1,0 +1,92 @@
+"""A convolution as plain values, its dimensions in the order of XLA:CPU's fast kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integer
+from exla_opt.ir.types import element_type
+from exla_opt.ops.window_geometry import Window, windows_of
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """What a convolution computes.
+
+    orders: the dimensions of image, kernel and result that the fast kernel wants first, second and so on: batch, space,
+    features of the image and the result; space, input features, output features of the kernel.
+    image, kernel, result: the shapes in these orders. dtype: that of all three; empty if they differ.
+    groups: of features. batch_groups: of images; image number i is read with part i // (images / groups) of the output
+    features.
+    """
+
+    orders: tuple[list[int], list[int], list[int]]
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    result: tuple[int, ...]
+    dtype: str
+    windows: tuple[Window, ...]
+    is_reversed: bool
+    groups: int
+    batch_groups: int
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether nothing need be turned."""
+        return all(order == sorted(order) for order in self.orders)
+
+    @property
+    def has_features_last(self) -> bool:
+        """Whether the features are the innermost dimension of the image and the result."""
+        return all(order[-1] == len(order) - 1 for order in (self.orders[0], self.orders[2]))
+
+    @property
+    def ins(self) -> int:
+        """The input features of a group."""
+        return self.kernel[-2]
+
+    @property
+    def outs(self) -> int:
+        """The output features of a group."""
+        return self.kernel[-1] // (self.groups * self.batch_groups)
+
+    @property
+    def places(self) -> int:
+        """The places of a window."""
+        return prod(self.kernel[:-2])
+
+
+def read_convolution(op: ir.Operation) -> Convolution:
+    """The values of a stablehlo.convolution."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    values = (*op.operands, op.results[0])
+    orders = (
+        [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension],
+        [
+            *numbers.kernel_spatial_dimensions,
+            numbers.kernel_input_feature_dimension,
+            numbers.kernel_output_feature_dimension,
+        ],
+        [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension],
+    )
+    image, kernel, result = (
+        tuple(build.shape_of(value)[dim] for dim in order) for value, order in zip(values, orders, strict=True)
+    )
+    types = {str(element_type(value)) for value in values}
+    reversal = "window_reversal"
+    return Convolution(
+        orders=orders,
+        image=image,
+        kernel=kernel,
+        result=result,
+        dtype=types.pop() if len(types) == 1 else "",
+        windows=tuple(windows_of(op, kernel[:-2])),
+        is_reversed=reversal in op.attributes and any(ir.DenseBoolArrayAttr(op.attributes[reversal])),
+        groups=integer(op, "feature_group_count", 1),
+        batch_groups=integer(op, "batch_group_count", 1),
+    )

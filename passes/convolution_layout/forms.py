@@ -1,0 +1,76 @@
+"""Which form of a convolution in a loop is fast on XLA:CPU, if the one that it has is not."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .convolution import Convolution
+
+# turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group.
+# joined: turned, with groups of features in the place of groups of images. sum: a sum of products, place by place.
+Form = Literal["turned", "apart", "joined", "sum"]
+
+NARROW = ("f32", "f16", "bf16")
+# Input features times output features. Chosen on 8 images of 28 x 28 with kernels of 5 x 5 and 4 of 64 x 64 with 3 x 3,
+# the slow kernel's time over the fast one's: 1 x 1 features 0.04 and 0.17, 1 x 8 0.8 and 1.1, 3 x 8 1.6 and 2.9, more
+# 1.4 to 95. On others, 16 of 20 x 20 with 3 x 3 and 6 of 33 x 33 with 1 x 1: below 24 0.08 to 1.6, above 3.9 to 46 and
+# 0.6 to 5.8.
+_LEAST_PRODUCTS = 24
+# Places of a large window, and the products that are enough then, without groups: the ratio is 0.5 to 12 where this was
+# chosen, one of 21 below 1, and 1.5 to 7.7 on 12 others. Groups with a large window, as the gradients of every image's
+# kernels have them, are turned as well: 1.7 to 84 where this was chosen, and on 45 others 0.5 to 53, 11 in the
+# middle, three of the smallest below 1.
+_LARGE_WINDOW = 64
+_LEAST_OF_LARGE = 4
+# The products of a group that make it worth a convolution of its own, and the most of these that are written.
+_LEAST_OF_GROUP = 32
+_MOST_APART = 32
+# With no more images than this in a group, the fast kernel likes the groups of a kernel's gradient better together.
+_FEW_IMAGES = 2
+# XLA:CPU has a fast kernel for f64 where one of both features is more than this, on planes whose images have no gaps.
+_FEW_DOUBLES = 16
+# Of so many groups f64 gains from being taken apart in any case: XLA computes each with the features of all.
+_MANY_DOUBLES = 8
+
+
+def fast_form(convolution: Convolution) -> Form | None:
+    """The form in which it is faster; None where its own is as fast, or none is known that is faster."""
+    if convolution.is_reversed or 0 in (*convolution.image, *convolution.kernel, *convolution.result):
+        return None
+    if convolution.dtype in NARROW:
+        return _of_narrow(convolution)
+    return _of_doubles(convolution) if convolution.dtype == "f64" else None
+
+
+def _of_narrow(convolution: Convolution) -> Form | None:
+    groups, images = convolution.groups, convolution.batch_groups
+    products = convolution.ins * convolution.outs
+    is_large = convolution.places >= _LARGE_WINDOW
+    if images > 1:
+        if images <= _MOST_APART and products >= _LEAST_OF_GROUP and convolution.ins > _FEW_IMAGES:
+            return "apart"
+        return "joined" if is_large else None
+    if groups == 1:
+        enough = products >= (_LEAST_OF_LARGE if is_large else _LEAST_PRODUCTS)
+        return "turned" if enough and not convolution.is_in_order else None
+    if is_large:
+        enough = convolution.ins * convolution.kernel[-1] >= _LEAST_PRODUCTS
+        return "turned" if enough and not convolution.is_in_order else None
+    if convolution.ins == 1:
+        return "sum" if convolution.has_features_last else None
+    return "apart" if groups <= _MOST_APART and products >= _LEAST_OF_GROUP else None
+
+
+def _of_doubles(convolution: Convolution) -> Form | None:
+    count = convolution.groups * convolution.batch_groups
+    has_fast_kernel = (
+        max(convolution.ins, convolution.outs) > _FEW_DOUBLES
+        and len(convolution.windows) < 3
+        and all(window.base == 1 for window in convolution.windows)
+    )
+    if count == 1:
+        is_line = len(convolution.windows) == 1
+        return "turned" if has_fast_kernel and (is_line or not convolution.is_in_order) else None
+    if convolution.ins == 1 and convolution.groups > 1 and convolution.places < _LARGE_WINDOW:
+        return "sum"
+    return "apart" if count <= _MOST_APART and (has_fast_kernel or count >= _MANY_DOUBLES) else None
