@@ -66,8 +66,8 @@ class Attempt:
     """What one pair of sizes gives.
 
     largest: the bytes of the largest temporary tensor. split: the program as it is split, before anything is
-    recomputed. seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been asked. estimated: the
-    seconds that a run takes by what was compiled; None where that is not known.
+    recomputed. seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
+    asked. estimated: the seconds that a run takes by what was compiled; None where that is not known.
     """
 
     module: ir.Module

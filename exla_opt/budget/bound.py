@@ -81,7 +81,7 @@ def _buffers(value: ir.Value, types: Types) -> list[ir.Value]:
     """A value, and those that lie in the same buffer before it, up to the one that is computed."""
     found = [value]
     while (op := defining_op(found[-1])) is not None and is_view(op, types):
-        found.append(op.operands[list(op.results).index(found[-1])])
+        found.append(op.operands[ir.OpResult(found[-1]).result_number])
     return found
 
 
