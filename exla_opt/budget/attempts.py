@@ -31,6 +31,10 @@ _ACCURACY_WITH_CALLS = 1.5
 _MANY_SLICES = 16
 # A peak that falls by less has not fallen.
 _GAIN = 1.02
+# What is smaller than such a part of the largest tensor of a loop's step does not count.
+_PART = 4
+# This pass alone looks at the limit.
+RECOMPUTE = "recompute"
 # So many compiles are what a search may take. One of them is left to the program that should need the least of all:
 # after so many others only what should fit by what the compiler said so far is worth one.
 COMPILED = 3
@@ -43,14 +47,27 @@ class CannotCompile(Exception):
     """There is no compiler here, or it refuses the module; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What sizes alone give: it leads the search, which so depends on no limit to which something is recomputed.
+
+    peak: bytes, predicted. large: the bytes that no smaller sizes save as long as they split nothing more: arguments,
+    results, and the tensors far larger than a slice that are alive at the peak. places: where the largest tensors are
+    made that a loop's step has at the peak; none where the peak is in no loop.
+    """
+
+    peak: int
+    large: int
+    places: tuple[str, ...]
+
+
 @dataclass(slots=True, eq=False)
 class Attempt:
     """What one pair of sizes gives.
 
-    largest: the bytes of the largest temporary tensor. large: the bytes that no smaller sizes save as long as they
-    split nothing more: arguments, results, and the tensors far larger than a slice that are alive at the peak. seconds:
-    what it takes, predicted. measured: the peak by the compiler, None as long as it has not been asked. estimated: the
-    seconds that a run takes by what was compiled; None where that is not known.
+    largest: the bytes of the largest temporary tensor. split: the program as it is split, before anything is
+    recomputed. seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
+    asked. estimated: the seconds that a run takes by what was compiled; None where that is not known.
     """
 
     module: ir.Module
@@ -58,7 +75,7 @@ class Attempt:
     options: Options
     predicted: Memory
     largest: int
-    large: int
+    split: Split
     seconds: float
     measured: int | None = None
     estimated: float | None = None
@@ -76,9 +93,9 @@ class Attempt:
 class Search:
     """The attempts so far, and what the compiler says of them.
 
-    has_calls: whether the module calls a library. ops: how many ops it has. ratio: how many times the predicted
-    temporary memory the compiler planned for the last split program. refusal: why there is no compiler to ask any more,
-    "" while there is.
+    has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
+    temporary memory the compiler planned for the last split program, with a library's calls in loops and not. refusal:
+    why there is no compiler to ask any more, "" while there is.
     """
 
     def __init__(
@@ -99,7 +116,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
-        self.ratio = 1.0
+        self.ratios: dict[bool, float] = {}
         self.refusal = ""
 
     @property
@@ -107,6 +124,12 @@ class Search:
         """The bytes that the limit leaves beside arguments and results."""
         unsplit = self.attempts[0].predicted
         return self.limit - unsplit.peak + unsplit.temp
+
+    @property
+    def aim(self) -> int:
+        """The bytes within which a program is to be predicted; of the temporary ones a margin stays free where nobody
+        but the prediction judges."""
+        return self.limit if self.measure is not None else self.limit - int(max(self.room, 0) * (1 - 1 / _MARGIN))
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
@@ -117,11 +140,23 @@ class Search:
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""
         module = copy_of(start)
-        rest = run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
-        outcome = Outcome(before.remarks + rest.remarks, before.seconds + rest.seconds)
+        at = names.index(RECOMPUTE) if RECOMPUTE in names and sizes.memory_limit is not None else len(names)
+        done = [before, self._run(module, names[:at], sizes)]
+        split = copy_of(module) if at < len(names) else None
+        done.append(self._run(module, names[at:], sizes))
         timeline = read_larger_timeline(module, sizes.machine)
+        recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
+        plain = timeline
+        if split is not None and recomputed:
+            run_pipeline(split, names[at + 1 :], sizes, verify_each=False)
+            plain = read_larger_timeline(split, sizes.machine)
+        remarks = tuple(remark for outcome in done for remark in outcome.remarks)
+        outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
         largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        return Attempt(module, outcome, sizes, timeline.memory, largest, _large(timeline, sizes), timeline.seconds)
+        return Attempt(module, outcome, sizes, timeline.memory, largest, _split(plain, sizes), timeline.seconds)
+
+    def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
+        return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
 
     def is_stuck_above(self, sizes: Options) -> bool:
         """Whether the next larger threshold gained nothing, for the peak is of what it leaves unsplit.
@@ -135,22 +170,27 @@ class Search:
         if len(above) < 2:
             return False
         before, last = sorted(above, key=lambda found: -found.options.size_threshold)[-2:]
-        gained = before.predicted.peak > _GAIN * last.predicted.peak
-        return not gained and _ACCURACY * last.large > last.predicted.peak
+        gained = before.split.peak > _GAIN * last.split.peak
+        return not gained and _ACCURACY * last.split.large > last.split.peak
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        # Of these the model knows least: they are compiled however many were before.
-        if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
-            return True
-        if len(self.known) >= _COMPILED_ON_TRIAL:
-            return found.predicted_with(self.ratio) <= self.limit
-        return found.predicted_with(self.ratio) <= _ACCURACY * self.limit
+        in_loops = found.options.calls_in_loops
+        # Of these the model knows least: one is compiled when two others were.
+        on_trial = COMPILED if in_loops and True not in self.ratios else _COMPILED_ON_TRIAL
+        if len(self.known) >= on_trial:
+            return found.predicted_with(self.ratio_of(found)) <= self.limit
+        accuracy = _ACCURACY_WITH_CALLS if in_loops else _ACCURACY
+        return found.predicted_with(self.ratio_of(found)) <= accuracy * self.limit
+
+    def ratio_of(self, found: Attempt) -> float:
+        """How many times the predicted temporary memory the compiler planned for the last program of this kind."""
+        return self.ratios.get(found.options.calls_in_loops, 1.0)
 
     def seems_to_fit(self, found: Attempt) -> bool:
         """Whether it should be within the limit, as far as that is known without one more compile."""
         if found.measured is None and self.measure is not None:
-            return found.predicted_with(self.ratio) <= self.limit
+            return found.predicted_with(self.ratio_of(found)) <= self.limit
         return found.peak <= self.limit
 
     def fits(self, found: Attempt) -> bool:
@@ -176,7 +216,7 @@ class Search:
         found.measured, found.estimated = self.known[digest].peak, self.known[digest].seconds
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
-            self.ratio = temp / found.predicted.temp
+            self.ratios[found.options.calls_in_loops] = temp / found.predicted.temp
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""
@@ -192,8 +232,22 @@ class Search:
         return True
 
 
-def _large(timeline: Timeline, options: Options) -> int:
+def _split(timeline: Timeline, options: Options) -> Split:
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     least = max(options.size_threshold, _MANY_SLICES * options.slice_bytes)
-    return held + sum(tensor.bytes for tensor in alive if tensor.bytes > least)
+    large = held + sum(tensor.bytes for tensor in alive if tensor.bytes > least)
+    return Split(timeline.memory.peak, large, _places_at_peak(timeline))
+
+
+def _places_at_peak(timeline: Timeline) -> tuple[str, ...]:
+    peak = timeline.peak
+    if peak is None or not timeline.points[peak].depth:
+        return ()
+    first = last = peak
+    while first and timeline.points[first - 1].depth:
+        first -= 1
+    while last + 1 < len(timeline.points) and timeline.points[last + 1].depth:
+        last += 1
+    alive = [tensor for tensor in timeline.alive_at(peak) if first <= tensor.first and tensor.last <= last]
+    return tuple(sorted({tensor.location for tensor in alive if tensor.bytes * _PART >= alive[0].bytes}))

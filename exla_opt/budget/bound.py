@@ -2,12 +2,13 @@
 
 Its arguments and results are there all the time. While one of its ops runs that cannot be taken apart, a sort along its
 dimension, a factorisation, so are the smallest tiles of what it reads or of what it computes, whichever is more: a
-library may compute in place. Everything else is counted as nothing: a loop that the program carries may need more.
+library may compute in place. A Fourier transform does not: XLA gives it another buffer for what it computes, so it
+needs both. Everything else is counted as nothing: a loop that the program carries may need more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -20,9 +21,12 @@ from exla_opt.ir.walk import main_function, terminator, walk_functions
 from exla_opt.memory.peak import Memory
 from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.ops.views import is_view
 
 # Ops that no library need run, and that need all of their matrix at once.
 _FACTORISATIONS = frozenset({"stablehlo.cholesky", "stablehlo.triangular_solve"})
+# What they compute lies apart from what they read.
+_APART = frozenset({"stablehlo.fft"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,17 @@ def lower_bound(module: ir.Module, memory: Memory, op_rules: tuple[tuple[str, st
     """
     held = memory.peak - memory.temp
     rules = read_rules(module, op_rules)
-    returned = set(terminator(main_function(module).regions[0].blocks[0]).operands)
     types = Types()
+    returned = {each for value in _returned(module) for each in _buffers(value, types)}
     most, where = 0, None
     for number, op in enumerate(walk_functions(module.operation)):
         if not (has_trait(op, Trait.LIBRARY) or op.name in _FACTORISATIONS):
             continue
         factors = rules[number].factors
-        read = [_smallest(types, value, [f.operands[side] for f in factors]) for side, value in _made(op.operands)]
-        made = [_smallest(types, value, [f.results[side] for f in factors]) for side, value in _made(op.results)]
-        inside = [size for size, (_, value) in zip(made, _made(op.results), strict=True) if value not in returned]
-        needed = max(sum(read), sum(inside))
+        read = [_smallest(types, value, [f.operands[side] for f in factors]) for side, value in _read(op, types)]
+        made = [_smallest(types, value, [f.results[side] for f in factors]) for side, value in enumerate(op.results)]
+        inside = [size for size, value in zip(made, op.results, strict=True) if value not in returned]
+        needed = sum(read) + sum(inside) if op.name in _APART else max(sum(read), sum(inside))
         if needed > most:
             most, where = needed, op
     if where is None:
@@ -59,9 +63,26 @@ def lower_bound(module: ir.Module, memory: Memory, op_rules: tuple[tuple[str, st
     return Bound(held + most, f"its arguments and results, and what {where.name} at {describe(where)} needs at once")
 
 
-def _made(values: Iterable[ir.Value]) -> list[tuple[int, ir.Value]]:
-    """The values that are computed, with their places: arguments are counted already."""
-    return [(side, value) for side, value in enumerate(values) if defining_op(value) is not None]
+def _returned(module: ir.Module) -> list[ir.Value]:
+    return list(terminator(main_function(module).regions[0].blocks[0]).operands)
+
+
+def _read(op: ir.Operation, types: Types) -> list[tuple[int, ir.Value]]:
+    """The operands that are computed, each once, with their places: arguments are counted already."""
+    found: dict[ir.Value, tuple[int, ir.Value]] = {}
+    for side, value in enumerate(op.operands):
+        source = _buffers(value, types)[-1]
+        if defining_op(source) is not None:
+            found.setdefault(source, (side, value))
+    return list(found.values())
+
+
+def _buffers(value: ir.Value, types: Types) -> list[ir.Value]:
+    """A value, and those that lie in the same buffer before it, up to the one that is computed."""
+    found = [value]
+    while (op := defining_op(found[-1])) is not None and is_view(op, types):
+        found.append(op.operands[ir.OpResult(found[-1]).result_number])
+    return found
 
 
 def _smallest(types: Types, value: ir.Value, carried: Sequence[DimMapping | None]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempts import RECOMPUTE, Attempt, Search
 from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
@@ -27,8 +27,6 @@ from exla_opt.sizes import format_size
 
 # Without this pass no size changes anything.
 _SPLITTER = "tensor-splitter"
-# And this one does without sizes: a limit is enough.
-_RECOMPUTE = "recompute"
 # What a remark with this code is about is not what holds the memory, though both are of one type and line.
 _NEVER_IN_MEMORY = "EX101"
 # More than any tensor takes.
@@ -104,18 +102,16 @@ def fit(
     verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is called with the sizes and the bytes of
     each attempt. Raises what `run_pipeline` raises.
     """
-    options = replace(options, memory_limit=limit)
     search = Search(module, names, options, limit, measure, verify_each, after_pass)
     tried = tried or (lambda sizes, peak: None)
     unsplit = search.attempt(unsplit_options(options))
     tried(unsplit.options, unsplit.peak)
     chosen = unsplit if search.fits(unsplit) else None
-    if chosen is None and _RECOMPUTE in names and unsplit.largest <= search.room:  # a tensor is not cut by that
-        found = search.attempt(replace(unsplit.options, memory_limit=limit))
-        if any(remark.pass_name == _RECOMPUTE for remark in found.outcome.remarks):
-            tried(found.options, found.peak)
-        else:
-            search.attempts.pop()  # as it came
+    options = replace(options, memory_limit=search.aim)
+    recomputes = chosen is None and RECOMPUTE in names
+    if recomputes and unsplit.largest <= search.room:  # a tensor is not cut by that
+        try_recomputing(search, tried)
+        recomputes = False
     if chosen is not None and _SPLITTER in names and may_be_faster(search):
         for found in try_faster(search, ways(unsplit.predicted, unsplit.largest, options)):
             tried(found.options, found.peak)
@@ -128,6 +124,10 @@ def fit(
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
+        # It cannot fit, but where nothing does it may need the least: no larger limit is to reach less.
+        held = unsplit.predicted.peak - unsplit.predicted.temp
+        if recomputes and held + unsplit.largest < smallest(search).peak and fastest_that_fits(search) is None:
+            try_recomputing(search, tried)
     found = chosen or fastest_that_fits(search) or near_miss(search)
     fits = found.peak <= limit
     if fits and found is not chosen and JOINS in names:
@@ -155,6 +155,15 @@ def fit(
 
 def _figures(found: Attempt) -> Figures:
     return Figures(found.peak, found.measured is not None, found.seconds)
+
+
+def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> None:
+    """The program without a split, and with what is recomputed for the limit, if anything is."""
+    found = search.attempt(replace(search.attempts[0].options, memory_limit=search.aim))
+    if any(remark.pass_name == RECOMPUTE for remark in found.outcome.remarks):
+        tried(found.options, found.peak)
+    else:
+        search.attempts.remove(found)  # as it came
 
 
 def may_be_faster(search: Search) -> bool:

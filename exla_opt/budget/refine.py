@@ -11,7 +11,6 @@ from dataclasses import replace
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import front, steps
 from exla_opt.budget.ways import SMALLEST_SLICE
-from exla_opt.memory.timeline import Timeline, read_larger_timeline
 
 # So many of the fastest attempts over the limit are refined, and where nothing fits that which needs least.
 _FASTEST = 2
@@ -19,8 +18,6 @@ _FASTEST = 2
 _MOST_STEPS, _STEP = 5, 4
 # A peak that falls by less has not fallen.
 _GAIN = 1.02
-# What is smaller than such a part of the largest tensor of a step does not count.
-_PART = 4
 
 
 def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
@@ -37,7 +34,7 @@ def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
     if over and fits_in is None and over[-1] not in starts:
         starts.append(over[-1])
     for start in starts:
-        if start.large > search.limit:
+        if start.split.large > search.limit:
             continue  # no smaller slices save that
         last = start
         for found in _refined(search, start):
@@ -58,29 +55,14 @@ def _refined(search: Search, start: Attempt) -> Iterator[Attempt]:
     for _ in range(_MOST_STEPS):
         options = current.options
         own = dict(options.slices_at)
-        places = _places_at_peak(read_larger_timeline(current.module, options.machine))
         least = min(SMALLEST_SLICE, options.slice_bytes)
-        now = {place: own.get(place, options.slice_bytes) for place in places}
+        now = {place: own.get(place, options.slice_bytes) for place in current.split.places}
         smaller = {place: max(size // _STEP, least) for place, size in now.items() if size > least}
         if not smaller:
             return
         sizes = own | smaller
         found = search.attempt(replace(options, slices_at=tuple(sorted(sizes.items()))))
         yield found
-        if found.predicted.peak * _GAIN >= current.predicted.peak:
+        if found.split.peak * _GAIN >= current.split.peak:
             return
         current = found
-
-
-def _places_at_peak(timeline: Timeline) -> list[str]:
-    """Where the largest tensors are made that a loop's step has at the peak; none where the peak is in no loop."""
-    peak = timeline.peak
-    if peak is None or not timeline.points[peak].depth:
-        return []
-    first = last = peak
-    while first and timeline.points[first - 1].depth:
-        first -= 1
-    while last + 1 < len(timeline.points) and timeline.points[last + 1].depth:
-        last += 1
-    alive = [tensor for tensor in timeline.alive_at(peak) if first <= tensor.first and tensor.last <= last]
-    return sorted({tensor.location for tensor in alive if tensor.bytes * _PART >= alive[0].bytes})

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _DOES_NOT_FIT = 3
 # Of a module for several devices that is left as it is: names what is big, and changes nothing.
 _REFUSED = ("normalise", "tensor-splitter")
+# Without it no tensor is cut, however large.
+_SPLITTER = "tensor-splitter"
 # With a memory limit, tensors of less than this part of it get no line of their own.
 _WORTH_A_LINE = 20
 
@@ -200,7 +202,7 @@ class Job:
 
     def _look(self, name: str, module: ir.Module) -> None:
         """What there was to split, after the first pass where that inlines calls."""
-        if self.before is None and (self._wants_summary or self.request.reports):
+        if self.before is None and (self._wants_summary or self._says_why or self.request.reports):
             self.before = self._seen(module)
 
     def _seen(self, module: ir.Module) -> tuple[Summary, Timeline]:
@@ -216,6 +218,12 @@ class Job:
 
             click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
             click.echo(serialise(module, "text"), err=True)
+
+    @property
+    def _says_why(self) -> bool:
+        """Whether a line says why nothing was gained: of a search for a limit others do, and of a refusal a remark."""
+        request = self.request
+        return not (request.quiet or request.is_limited or self.refusal) and _SPLITTER in request.passes
 
     @property
     def _wants_summary(self) -> bool:
@@ -243,6 +251,14 @@ class Job:
         small = 0 if self.limit is None else self.limit // _WORTH_A_LINE
         for line in remark_lines(remarks, _kinds(which)) if which else short_remark_lines(remarks, small):
             click.echo(line, err=True)
+        if self._says_why and (why := self._nothing_gained(remarks)):
+            click.echo(f"{self.source.name}: note: {why}", err=True)
+
+    def _nothing_gained(self, remarks: Sequence[Remark]) -> str:
+        from exla_opt.report.figures import nothing_gained
+
+        assert self.before is not None
+        return nothing_gained(self.before, self._seen(self.source.module), self.options, remarks)
 
     def _print_summary(self, remarks: Sequence[Remark]) -> None:
         from rich.console import Console

@@ -68,16 +68,16 @@ def times(before: float, after: float) -> tuple[str, str]:
 def nothing_gained(
     before: tuple[Summary, Timeline], after: tuple[Summary, Timeline], options: Options, remarks: Sequence[Remark]
 ) -> str:
-    """Why nothing was gained, a sentence; "" where something was. remarks: what the passes said."""
+    """Why nothing was gained, a clause; "" where something was. remarks: what the passes said."""
     if after[1].memory.peak < _FALLEN * before[1].memory.peak:
         return ""
     largest, threshold = after[0].largest, options.size_threshold
     if largest is not None and largest.bytes > threshold:
-        return f"The peak did not fall: {largest} ({format_size(largest.bytes)}) stays."
+        return f"the peak did not fall: {largest} ({format_size(largest.bytes)}) stays"
     if any(remark.kind is Kind.PASSED for remark in remarks):
-        return "The peak did not fall."
+        return "the peak did not fall"
     rest = "" if largest is None else f"; the largest is {format_size(largest.bytes)}"
-    return f"Nothing was split: no tensor is over {format_size(threshold)}{rest}."
+    return f"nothing was split: no tensor is over {format_size(threshold)}{rest}"
 
 
 def _at_least(timeline: Timeline) -> str:

@@ -24,13 +24,13 @@ def print_summary(
     kinds: Collection[Kind] = tuple(Kind),
     note: str = "",
 ) -> None:
-    """Print the before/after table, the note, then what was split and what was not (of these kinds).
+    """Print the before/after table, the note (a clause), then what was split and what was not (of these kinds).
 
     Fits in 60 columns. Tensors that are never in memory are counted, not listed.
     """
     console.print(_overview(sides))
     if note:
-        console.print(Text(note))
+        console.print(Text(f"{note[0].upper()}{note[1:]}."))
     for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
         counted = count_remarks(remarks, kind) if kind in kinds else []
         shown = [(remark, count) for remark, count in counted if remark.code not in NEVER_IN_MEMORY]

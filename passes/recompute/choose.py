@@ -6,7 +6,7 @@ reader and is born again with its segment; what a segment reads lives until it r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,10 @@ _SMALL = 2000
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 # What a second is worth, in bytes, as parts of what the machine writes in one.
 _PRICES = (0.5, 0.15, 0.05, 0.0)
-# Where no plan is within the limit, so much more memory is as good.
+# So much more memory than the least is as good.
 _ABOUT = 1.02
+# Plans are made for so much memory, as a part of what there is or of the amount before.
+_ROOM = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +115,17 @@ def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], 
     )
 
 
-def choose_plan(problem: Problem, options: Options, room: int) -> Plan | None:
-    """The plan of fewest seconds that takes no more than `room` bytes, or about the smallest one; None without any."""
+def find_plans(problem: Problem, options: Options) -> list[Plan]:
+    """Plans of which each takes less memory and more seconds than the one before; the last about the least memory.
+
+    They depend on the program alone: for each of some amounts of memory, the fastest that takes no more. So a larger
+    limit has those of a smaller one to choose from.
+    """
     total = sum(map(problem.bytes_of, problem.wanted))
     prices = [price * options.machine.bytes_per_second for price in _PRICES]
     memory = _Memory(problem)
     late = [[held_back(problem, value)] for value in problem.turned]
-    best: Plan | None = None
+    found: list[Plan] = []
     seen: set[tuple[int, ...]] = set()
     for part in _PARTS:
         cuts = places(problem, total // part)
@@ -127,47 +133,56 @@ def choose_plan(problem: Problem, options: Options, room: int) -> Plan | None:
             continue
         seen.add(tuple(cuts))
         choices = [*segments(problem, cuts, prices), *late]
-        if not choices:
-            continue
-        found = _pruned(memory, choices, room)
-        if best is None or _rank(found, room) < _rank(best, room):
-            best = found
+        if choices:
+            found += _pruned(memory, choices)
+    best: list[Plan] = []
+    for plan in sorted(found, key=lambda plan: (plan.seconds, plan.peak)):
+        if not best or plan.peak < best[-1].peak:
+            best.append(plan)
     return best
 
 
-def _rank(plan: Plan, room: int) -> tuple[float, float]:
-    if plan.peak <= room:
-        return 0.0, plan.seconds
-    return float(plan.peak), plan.seconds
+def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]]) -> Iterator[Plan]:
+    """For each amount of memory what is left when that which is not needed for it is taken back, the dearest first."""
+    needed = [len(options) for options in choices]
 
-
-def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]], room: int) -> Plan:
-    """Take back, the dearest first, what is not needed to stay within the room, or at about the least memory."""
-    levels = [len(options) for options in choices]
-
-    def chosen() -> list[Segment]:
+    def chosen(levels: Sequence[int]) -> list[Segment]:
         return [options[level - 1] for options, level in zip(choices, levels, strict=True) if level]
 
     # What is read soon behind the peak may need more when it is recomputed than when it waits.
-    least = memory.peak(chosen())
+    least = memory.peak(chosen(needed))
     for place in sorted(range(len(choices)), key=lambda place: choices[place][-1].before):
-        levels[place], before = 0, levels[place]
-        if (peak := memory.peak(chosen())) <= least:
+        needed[place], before = 0, needed[place]
+        if (peak := memory.peak(chosen(needed))) <= least:
             least = peak
         else:
-            levels[place] = before
-    aim = max(room, int(_ABOUT * least))
+            needed[place] = before
     # What computes nothing again helps with the next peak too.
     dear = [place for place in range(len(choices)) if choices[place][-1].seconds]
     order = sorted(dear, key=lambda place: -choices[place][-1].seconds)
-    for place in order:
-        for level in range(levels[place]):
-            before, levels[place] = levels[place], level
-            if memory.peak(chosen()) <= aim:
-                break
-            levels[place] = before
-    taken = chosen()
-    return Plan(tuple(taken), memory.peak(taken), sum(segment.seconds for segment in taken))
+    last: Plan | None = None
+    for room in _rooms(memory.before, int(_ABOUT * least)):
+        if last is not None and last.peak <= room:
+            continue
+        levels = list(needed)
+        for place in order:
+            for level in range(levels[place]):
+                before, levels[place] = levels[place], level
+                if memory.peak(chosen(levels)) <= room:
+                    break
+                levels[place] = before
+        taken = chosen(levels)
+        last = Plan(tuple(taken), memory.peak(taken), sum(segment.seconds for segment in taken))
+        yield last
+
+
+def _rooms(most: int, least: int) -> Iterator[int]:
+    """Amounts of memory from the most down to the least: the same ones, whatever the least is, and that."""
+    room = most * _ROOM
+    while room > least:
+        yield int(room)
+        room *= _ROOM
+    yield least
 
 
 class _Memory:
@@ -177,6 +192,7 @@ class _Memory:
         self.problem = problem
         self.schedule = problem.schedule
         self.alive = np.array(problem.schedule.alive, dtype=np.int64)
+        self.before = int(self.alive.max())
 
     def peak(self, chosen: Sequence[Segment]) -> int:
         """About the most bytes alive."""

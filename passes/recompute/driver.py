@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
@@ -20,21 +20,19 @@ from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
 from .build import build_plan
-from .choose import choose_plan, find_problem
+from .choose import Plan, find_plans, find_problem
 from .kernels import Schedule, place_schedule, read_body, read_schedule
 from .segments import Problem, Segment
 
 _PASS = "recompute"
 # A second peak may show behind the first.
 _MOST_ROUNDS = 6
-# How often a plan is made anew that turns out to need more than was thought.
+# How many plans are built where they turn out to need more than was thought.
 _MOST_TRIES = 4
 # With what is recomputed a program must need no more than this part of the temporary memory that it needs without.
 _WORTHWHILE = 0.98
 # Another peak is looked at where the last one was lowered to this part of the memory.
 _NEXT_ROUND = 0.98
-# A plan that needs more than was thought is made anew for at most this part of the room.
-_CLOSER = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,26 +123,29 @@ def _round(
 ) -> tuple[list[_Place], list[Remark]]:
     """One peak lowered in one place: the module's places then, and what was done; nothing where it is not worthwhile.
 
-    Of several plans none of which is within the limit when it is written, the one that needs least.
+    The fastest plan with which the module is within the limit once it is written; where none is, the one that needs
+    least. Which plans there are depends on no limit, so a larger one takes no slower plan.
     """
     before = places[0].schedule.memory
     room = limit - (before.peak - before.temp)
     around = before.temp - max(places[number].schedule.alive, default=0)  # what others hold, of a loop's body
-    aim = room - around
-    least, best, said = int(_WORTHWHILE * before.temp), None, []
-    for _ in range(_MOST_TRIES):
-        types = Types()
-        now, block = places[number].schedule, _block(module, places[number].path)
-        problem = find_problem(now, block, types, options)
-        plan = choose_plan(problem, options, aim) if problem is not None else None
-        if problem is None or plan is None or not plan.segments or plan.peak > _WORTHWHILE * max(now.alive):
+    problem, plans = _plans(module, places[number], options)
+    least, best, said, off = int(_WORTHWHILE * before.temp), None, [], 1.0
+    for tries in range(_MOST_TRIES, 0, -1):
+        if problem is None or not plans:
             break
+        # The last one says whether any is within the limit.
+        fits = next((plan for plan in plans if off * plan.peak + around <= room), plans[-1])
+        plan = fits if tries > 1 else plans[-1]
+        plans = plans[plans.index(plan) + 1 :]
+        types, block = Types(), _block(module, places[number].path)
+        problem = replace(problem, schedule=places[number].schedule)
         original = _Snapshot(module, places)
         try:
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
             places = original.restore(module)
-            break
+            continue
         made = _read(module, options)
         temp = made[0].schedule.memory.temp
         if temp <= least:
@@ -153,10 +154,17 @@ def _round(
                 return made, said
             least, best = temp, _Snapshot(module, made)
         places = original.restore(module)
-        if plan.peak > aim or temp <= room:
-            break
-        aim = int(aim * min((room - around) / max(temp - around, 1), _CLOSER))
+        off = max(off, (temp - around) / plan.peak)
     return (places, []) if best is None else (best.restore(module), said)
+
+
+def _plans(module: ir.Module, place: _Place, options: Options) -> tuple[Problem | None, list[Plan]]:
+    """What could be recomputed in a place, and the plans that are worth it, the fastest first."""
+    problem = find_problem(place.schedule, _block(module, place.path), Types(), options)
+    if problem is None:
+        return None, []
+    most = _WORTHWHILE * max(place.schedule.alive)
+    return problem, [plan for plan in find_plans(problem, options) if plan.segments and plan.peak <= most]
 
 
 def _block(module: ir.Module, path: Sequence[int]) -> ir.Block:

@@ -7,7 +7,7 @@ clearly faster. Where none fits, it needs about the least, and takes no time for
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
+from tests.shared_searches import shared_searches
 
 DIMS = (512, 1024, 1536, 2048, 3072, 6144)
 # Powers of four, from what hardly a trip is worth to what a cache holds.
@@ -102,6 +103,12 @@ def assert_about_the_best(options: Options, peak: int, seconds: float, limit: in
     elif peak > limit:
         assert peak <= CLEARLY * min(other.peak for other in others)
         assert all(seconds <= 2 * other.seconds for other in others if other.peak <= 1.05 * peak)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared() -> Iterator[None]:
+    with shared_searches():
+        yield
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +21,20 @@ from exla_opt.ir import build
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import inside_out
+from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.runtime.memory import measure_memory
+from tests.shared_searches import shared_searches
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared() -> Iterator[None]:
+    with shared_searches():
+        yield
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -75,12 +84,40 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]]
     "two_kernels": (two_kernels, (f32(2000, 3), f32(1500, 3))),
     "layers": (layers, (f32(20000, 64), f32(64, 64))),
 }
+
+
+def convolved(x: Any, kernel: Any) -> Any:
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def pooled(x: Any) -> Any:
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def repeated(x: Any) -> Any:
+    return jnp.repeat(jnp.repeat(x, 2, 1), 2, 2)
+
+
+def u_net(kernels: Any, x: Any) -> Any:
+    def loss(kernels: Any) -> Any:
+        first = jax.nn.relu(convolved(x, kernels[0]))
+        second = jax.nn.relu(convolved(pooled(first), kernels[1]))
+        third = jax.nn.relu(convolved(pooled(second), kernels[2]))
+        fourth = jax.nn.relu(convolved(jnp.concatenate([repeated(third), second], -1), kernels[3]))
+        return (convolved(jnp.concatenate([repeated(fourth), first], -1), kernels[4]) ** 2).mean()
+
+    return jax.grad(loss)(kernels)
+
+
+CHANNELS = ((8, 16), (16, 32), (32, 64), (96, 32), (48, 8))
+# Each tile of it recomputes.
+RECOMPUTING = {"u_net": (u_net, (tuple(f32(3, 3, *each) for each in CHANNELS), f32(8, 32, 32, 8)))}
 # With tensors large enough for ways in which others stay unsplit.
 LARGE = {"attention_layers": (attention_layers, (f32(3072, 32), f32(3072, 32)))}
 
 
 def module_of(name: str) -> ir.Module:
-    function, arguments = (PROGRAMS | LARGE)[name]
+    function, arguments = (PROGRAMS | LARGE | RECOMPUTING)[name]
     text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
     return parse_module(name, text.encode(), new_context()).module
 
@@ -98,8 +135,12 @@ def limits_of(name: str, machine: Machine) -> list[int]:
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_choice_is_monotone_in_the_limit(name: str, machine: Machine) -> None:
+    assert_monotone(name, limits_of(name, machine), machine)
+
+
+def assert_monotone(name: str, limits: Sequence[int], machine: Machine = CPU) -> None:
     found: list[Fit] = []
-    for limit in limits_of(name, machine):
+    for limit in limits:
         found.append(fit(module_of(name), DEFAULT_PASSES, Options(machine=machine), limit))
         assert found[-1].peak <= limit or not found[-1].fits
     assert found[-1].fits, "the last limit leaves room for all that there was"
@@ -119,6 +160,13 @@ def is_no_slower(larger: Fit, smaller: Fit, machine: Machine) -> bool:
     if larger.options.split_size is None:
         return machine is GPU or larger.seconds <= CLEARLY_FASTER * smaller.seconds
     return steps(larger.seconds) <= steps(smaller.seconds)
+
+
+def test_what_is_recomputed_for_a_limit_leads_the_search_nowhere_else() -> None:
+    """The slices at the peak get smaller as they do where nothing is recomputed: a smaller limit takes the same way."""
+    memory = read_timeline(module_of("u_net")).memory
+    held = memory.peak - memory.temp
+    assert_monotone("u_net", [held + int(part * memory.temp) for part in (0.12, 0.15)])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -250,3 +298,30 @@ def test_few_rows_of_logits_are_not_taken_where_more_fit(limit: int) -> None:
         whole = found.before.seconds
     assert found.fits and rows and min(rows) >= 100
     assert found.seconds <= 1.1 * whole
+
+
+def transformed(x: Any, k: Any) -> Any:
+    return jnp.abs(jnp.fft.ifft2(jnp.fft.fft2(x * 2) * k)).sum(0)
+
+
+def reshaped(x: Any) -> Any:
+    return jnp.fft.fft2(x.reshape(512, 256)).reshape(-1)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "least"),
+    [
+        (transformed, (f32(512, 256), f32(512, 256)), 2 * 8 * 512 * 256),  # complex64, read and computed
+        (reshaped, (jax.ShapeDtypeStruct((512 * 256,), jnp.complex64),), 0),  # an argument and a result, as they came
+    ],
+)
+def test_a_fourier_transform_needs_what_it_reads_and_what_it_computes(
+    function: Callable[..., Any], arguments: tuple[jax.ShapeDtypeStruct, ...], least: int
+) -> None:
+    text = str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo"))
+    module = parse_module("transform", text.encode(), new_context()).module
+    run_pipeline(module, DEFAULT_PASSES[:2], Options())
+    memory = read_timeline(module).memory
+    bound = lower_bound(module, memory)
+    assert bound.bytes == memory.peak - memory.temp + least
+    assert bound.bytes <= measure_memory(serialise(module, "bytecode")).peak <= 1.25 * bound.bytes

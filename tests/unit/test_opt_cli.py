@@ -93,7 +93,9 @@ def test_what_cannot_be_split_comes_out_with_its_reason(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "stablehlo.sort" in done.stdout
     assert done.stderr
-    for line in done.stderr.splitlines():
+    *remarks, why = done.stderr.splitlines()
+    assert remarks and why == f"{path}: note: the peak did not fall: 100000xf32 (400KB) stays"
+    for line in remarks:
         assert re.fullmatch(
             rf"{re.escape(str(path))}:\d+:\d+: remark: 100000xf32 \(400KB\) .* \[(tensor-splitter|order-statistics), EX\d{{3}}\]",
             line,
@@ -107,6 +109,15 @@ def test_the_summary_says_when_nothing_is_gained() -> None:
     assert lines[-1] == "Nothing was split: no tensor is over 1GB; the largest is 4MB."
     stays = opt("--size-threshold=100KB", "--summary", stdin=SORT).stderr
     assert "The peak did not fall: 100000xf32 (400KB) stays." in stays
+
+
+def test_a_pipe_reads_in_one_line_that_nothing_is_gained() -> None:
+    done = opt(stdin=KERNEL)
+    assert done.stderr == "<stdin>: note: nothing was split: no tensor is over 1GB; the largest is 4MB\n"
+    assert done.stdout == opt("--quiet", stdin=KERNEL).stdout
+    assert opt("--quiet", stdin=KERNEL).stderr == ""
+    assert opt("--passes=normalise", stdin=KERNEL).stderr == "", "nothing was to be split"
+    assert " note: " not in opt(*SMALL, stdin=KERNEL).stderr, "something was gained"
 
 
 @pytest.mark.parametrize("columns", [60, 100])
@@ -351,7 +362,8 @@ print(sorted({{"jax", "rich", "scipy"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], input=KERNEL.encode(), capture_output=True, timeout=60)
     assert done.stdout == b"[]\n"
-    assert bool(done.stderr) == bool(arguments)
+    nothing = b"<stdin>: note: nothing was split: no tensor is over 1GB; the largest is 4MB\n"
+    assert done.stderr == nothing if not arguments else done.stderr
 
 
 def failing(statement: str) -> str:
