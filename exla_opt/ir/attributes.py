@@ -65,8 +65,17 @@ def is_splat(op: ir.Operation) -> bool:
 
 def splat_text(op: ir.Operation) -> str | None:
     """The value of a splat constant op as MLIR writes it between `dense<` and `>`; None for any other constant."""
+    value = _between_brackets(op, limit=1)
+    return None if value.startswith("[") else value or None
+
+
+def elements_text(op: ir.Operation) -> str:
+    """All values of a constant op as MLIR writes them between `dense<` and `>`."""
+    return _between_brackets(op, limit=None)
+
+
+def _between_brackets(op: ir.Operation, limit: int | None) -> str:
     # A detached clone is printed alone; an attached op numbers the entire function first.
-    text = str(op.clone(ip=False).operation.get_asm(large_elements_limit=1))
+    text = str(op.clone(ip=False).operation.get_asm(large_elements_limit=limit, print_generic_op_form=True))
     _, _, rest = text.partition("dense<")
-    value, end, _ = rest.rpartition("> : tensor<")
-    return value if end and not value.startswith("[") else None
+    return rest.rpartition("> : tensor<")[0]

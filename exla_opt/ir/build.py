@@ -43,7 +43,7 @@ def splat(kind: ir.Type, number: Number) -> ir.Value:
     tensor = ir.RankedTensorType(kind)
     element = tensor.element_type
     if isinstance(element, ir.ComplexType):
-        return splat_of_text(tensor, f"({float(number)!r}, 0.0)")
+        return constant_of_text(tensor, f"({float(number)!r}, 0.0)")
     if isinstance(element, ir.IntegerType):
         # The bindings take 64 bits with a sign, whatever the type, and cut off what is too much.
         attribute: ir.Attribute = ir.IntegerAttr.get(element, _signed(int(number), 64))
@@ -62,8 +62,8 @@ def _signed(number: int, bits: int) -> int:
     return (number + half) % (2 * half) - half
 
 
-def splat_of_text(kind: ir.RankedTensorType, value: str) -> ir.Value:
-    """A constant whose one value is given as MLIR writes it; the bindings cannot make complex ones otherwise."""
+def constant_of_text(kind: ir.RankedTensorType, value: str) -> ir.Value:
+    """A constant of values as MLIR writes them; the bindings cannot make complex ones otherwise."""
     made = ir.Operation.parse(f'"stablehlo.constant"() {{value = dense<{value}> : {kind}}} : () -> {kind}').operation
     made.location = ir.Location.current
     ir.InsertionPoint.current.insert(made)

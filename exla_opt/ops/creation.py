@@ -33,7 +33,7 @@ def _constant_tile(tile: Tile) -> list[ir.Value]:
     if isinstance(kind.element_type, ir.ComplexType):
         text = splat_text(tile.op)
         assert text is not None
-        return [build.splat_of_text(kind, text)]
+        return [build.constant_of_text(kind, text)]
     old = ir.DenseElementsAttr(tile.op.attributes["value"])
     return tile.clone({"value": ir.DenseElementsAttr.get_splat(kind, old.get_splat_value())})
 
@@ -52,7 +52,7 @@ def _constant_resize(op: ir.Operation, _: Sequence[Shape]) -> None:
         text = splat_text(op)
         assert text is not None
         with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(build.splat_of_text(kind, text))
+            op.results[0].replace_all_uses_with(build.constant_of_text(kind, text))
         op.erase()
         return
     value = ir.DenseElementsAttr(op.attributes["value"])

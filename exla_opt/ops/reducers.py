@@ -168,6 +168,13 @@ def selects(op: ir.Operation) -> bool:
     return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
 
 
+def chooses_from_the_end(op: ir.Operation) -> bool:
+    """Whether a reduce of several tensors chooses, so that it may choose again among what parts of it chose."""
+    count = len(op.results)
+    inits = list(op.operands)[count:]
+    return count > 1 and chooses(body_of(op)) and starts_at_the_end(body_of(op), inits)
+
+
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:
     """Whether something that a choosing body orders its elements by starts from an infinity or an end of its type.
 

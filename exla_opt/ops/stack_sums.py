@@ -40,7 +40,7 @@ def add_in_place(total: ir.Value, stack: ir.Value) -> bool:
     carry = ir.OpResult(stack).result_number
     if splat_value(loop.operands[carry]) != 0:
         return False
-    update = _only_update(loop, carry, [])
+    update = only_update(loop, carry)
     if update is None:
         return False
     loop.operands[carry] = total
@@ -51,11 +51,13 @@ def add_in_place(total: ir.Value, stack: ir.Value) -> bool:
     return True
 
 
-def _only_update(loop: ir.Operation, carry: int, around: list[ir.Operation]) -> ir.Operation | None:
-    """The op that writes a carry, in the loop or in a loop inside, if it alone does and no element is written twice.
+def only_update(loop: ir.Operation, carry: int) -> ir.Operation | None:
+    """The op that writes a carry, in the loop or in a loop inside, if it alone does and no element is written twice."""
+    return _only_update(loop, carry, [])
 
-    around: the loops around this one, outermost first.
-    """
+
+def _only_update(loop: ir.Operation, carry: int, around: list[ir.Operation]) -> ir.Operation | None:
+    """As above. around: the loops around this one, outermost first."""
     condition, body = (region.blocks[0] for region in loop.regions)
     argument, nest = body.arguments[carry], [*around, loop]
     uses = list(argument.uses)

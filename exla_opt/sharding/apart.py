@@ -40,7 +40,10 @@ def propagated(module: ir.Module) -> ir.Module:
     if found.returncode:
         last = found.stderr.decode("utf-8", "replace").strip().splitlines()
         raise ShardyFailed(f"Shardy refuses it: {last[-1] if last else 'without a reason'}")
-    return parse_module(PARSER_FILE, found.stdout, module.context).module
+    try:
+        return parse_module(PARSER_FILE, found.stdout, module.context).module
+    except InputError as error:
+        raise ShardyFailed(f"Shardy makes no program of it: {error.message}") from None
 
 
 def main() -> int:

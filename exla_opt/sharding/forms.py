@@ -8,28 +8,34 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import integer, is_splat, splat_text
+from exla_opt.ir.attributes import elements_text, integer, integers, is_splat, splat_text
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import operations_of, terminator
 from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
+from exla_opt.ops.shardy import RULE
 
 from .communication import COMMUNICATION
 from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
 from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
 from .mesh import Axes, Sharding, is_replicated, parts
 from .prepare import TOP_K
+from .shardings import SHARDING
+
+_PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def _constant(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     kind = ir.RankedTensorType(localiser.local_type(op.results[0], shardings[0]))
+    if isinstance(kind.element_type, ir.ComplexType):
+        text = splat_text(op)
+        if text is not None:
+            return [build.constant_of_text(kind, text)]
+        whole = ir.RankedTensorType(op.results[0].type)
+        return [own_part(localiser, build.constant_of_text(whole, elements_text(op)), shardings[0])]
     value = op.attributes["value"]
     if is_replicated(shardings[0]):
         return [stablehlo.constant(value)]
-    if isinstance(kind.element_type, ir.ComplexType):
-        text = splat_text(op) if is_splat(op) else None
-        if text is not None:
-            return [build.splat_of_text(kind, text)]
-    elif is_splat(op):
+    if is_splat(op):
         one = ir.DenseElementsAttr(value).get_splat_value()
         return [stablehlo.constant(ir.DenseElementsAttr.get_splat(kind, one))]
     return [own_part(localiser, stablehlo.constant(value), shardings[0])]
@@ -47,10 +53,45 @@ def _iota(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
     return [build.convert(stablehlo.add(stablehlo.iota(counted, dim), begin), kind.element_type)]
 
 
+def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Along a dimension that is cut it keeps one of every few elements: the same ones of each part."""
+    starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
+    before, after = (build.shape_of(value) for value in (op.operands[0], op.results[0]))
+    for dim in _cut(shardings[0]):
+        if starts[dim] >= strides[dim] or before[dim] != after[dim] * strides[dim]:
+            raise NoLocalForm("a slice of a dimension that devices divide otherwise than what is left of it")
+    [made] = plain(localiser, op, shardings)
+    owner = defining_op(made)
+    assert owner is not None
+    own_starts, own_limits = integers(owner, "start_indices", []), integers(owner, "limit_indices", [])
+    for dim in _cut(shardings[0]):
+        own_starts[dim] = starts[dim]
+        own_limits[dim] = starts[dim] + (build.shape_of(made)[dim] - 1) * strides[dim] + 1
+    owner.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(own_starts)
+    owner.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(own_limits)
+    return [made]
+
+
+def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Along a dimension that is cut as much is put behind each element."""
+    low, high, interior = (integers(op, name, []) for name in _PADDING)
+    for dim in _cut(shardings[0]):
+        if low[dim] or high[dim] != interior[dim]:
+            raise NoLocalForm("the padding of a dimension that devices divide otherwise than what is padded")
+    return plain(localiser, op, shardings)
+
+
+def _cut(sharding: Sharding) -> list[int]:
+    return [dim for dim, axes in enumerate(sharding) if parts(axes) > 1]
+
+
 def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """What it starts with counts once: where devices combine their results, each starts with what changes nothing."""
-    if not localiser.reduced_axes(op):
+    axes = localiser.reduced_axes(op)
+    if not axes:
         return plain(localiser, op, shardings)
+    if len(op.results) > 1:
+        return _chosen(localiser, op, plain(localiser, op, shardings), axes)
     monoid, init = monoid_of(op), op.operands[1]
     if monoid is None:
         raise NoLocalForm(f"{op.name} combines its elements in a way that devices cannot")
@@ -62,6 +103,29 @@ def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
             reduce.operands[1] = build.splat(init.type, IDENTITY[monoid])
         localiser.start[op.results[0]] = build.broadcast(localiser.local[init], build.shape_of(made[0]))
     return made
+
+
+def _chosen(localiser: Localiser, op: ir.Operation, candidates: Results, axes: Axes) -> Results:
+    """The best of what each device has chosen among its own part, as argmax does, with its index counted on all.
+
+    Shardy's rule was restricted to those that may choose again.
+    """
+    rank = len(build.shape_of(candidates[0]))
+    together = []
+    for value in candidates:
+        kind = build.with_shape(build.tensor_of(value), [*build.shape_of(value), 1])
+        together.append(localiser.collectives.gather(stablehlo.reshape(kind, value), rank, axes))
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    inits = [localiser.local[value] for value in list(op.operands)[len(candidates) :]]
+    for place, value in enumerate([*together, *inits]):
+        made.operands[place] = value
+    for result, value in zip(made.results, candidates, strict=True):
+        result.set_type(value.type)
+    made.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([rank])
+    for name in (SHARDING, RULE):
+        if name in made.attributes:
+            del made.attributes[name]
+    return list(made.results)
 
 
 def _gather(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
@@ -177,6 +241,8 @@ FORMS: dict[str, Form] = {
     "sdy.constant": _constant,
     "stablehlo.constant": _constant,
     "stablehlo.iota": _iota,
+    "stablehlo.slice": _slice,
+    "stablehlo.pad": _pad,
     "stablehlo.reduce": _reduce,
     GATHER: _gather,
     SCATTER: _scatter,

@@ -63,7 +63,8 @@ class Localiser:
         shardings = shardings_of_results(op, self.mesh)
         make = self.forms.get(op.name, plain)
         made = make(self, op, shardings)
-        if RULE in op.attributes and op.name in _REDUCING and (axes := self.reduced_axes(op)):
+        is_left = RULE in op.attributes and op.name in _REDUCING and len(op.results) == 1
+        if is_left and (axes := self.reduced_axes(op)):
             # Shardy leaves it to an op with a rule of its own to combine what its devices have.
             made = [self.combined(op, self.collectives.reduce(made[0], axes, monoid_between(op)))]
         for result, value, sharding in zip(op.results, made, shardings, strict=True):

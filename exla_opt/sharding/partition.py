@@ -28,7 +28,9 @@ from exla_opt.options import Options
 from exla_opt.passes import normalise
 
 from .apart import ShardyFailed, propagated
+from .behind_loops import sum_behind_loops
 from .collectives import Collectives
+from .equal import merge_equal_collectives
 from .forms import FORMS
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
@@ -107,6 +109,8 @@ def partition(module: ir.Module) -> Partition:
         local = _local(spread, mesh, arguments, results)
     except NoLocalForm as error:
         raise CannotPartition(str(error)) from None
+    except ir.MLIRError as error:
+        raise CannotPartition(f"one device's part of it is no program: {error.error_diagnostics[0].message}") from None
     return Partition(original, local, mesh, arguments, results)
 
 
@@ -158,6 +162,8 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
             if localiser.shardings[value] != sharding:
                 raise NoLocalForm("a result is spread in another way than it is made")
     top.erase()
+    sum_behind_loops(made)
+    merge_equal_collectives(made)
     made.operation.verify()
     return made
 
@@ -218,6 +224,7 @@ def _joined(partition: Partition, local: ir.Module) -> ir.Module:
                 values.update(zip(op.results, copy.results, strict=True))
             returned = [values[each] for each in terminator(body).operands]
             ir.Operation.create("sdy.return", operands=returned)
+    merge_equal_collectives(made)
     made.operation.verify()
     return made
 

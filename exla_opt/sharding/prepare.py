@@ -7,7 +7,7 @@ before, so that its answer is the one that XLA's own run of Shardy gives, and on
   shardings are propagated, and others would be found;
 - positions are counted once for each reader, for each is spread in its own way;
 - a `chlo.top_k`, which Shardy does not know, becomes a call with a rule;
-- an op that has no local form along one of its factors gets a rule that says so: Shardy gathers the operand there.
+- an op that has no local form along one of its factors gets a rule that says so, and its operand is gathered there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out, walk_functions
 from exla_opt.ops.factor import Factor, Kind
-from exla_opt.ops.reducers import monoid_of
+from exla_opt.ops.reducers import chooses_from_the_end, monoid_of
 from exla_opt.ops.rules import OpRule, read_rules
 from exla_opt.ops.shardy import RULE, annotated_copy
 from exla_opt.ops.traits import Trait, traits_of
 
+from .agree import agree, places_of
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
-from .mesh import Sharding
 from .meshes import keep_meshes, mesh_ops
-from .shardings import Spread, read_meshes, reshard, set_shardings, sharding_of_value
+from .uneven import mask_uneven, spread_masks
 
 TOP_K = "exla_opt.top_k"
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
@@ -58,9 +58,12 @@ def propagate(module: ir.Module) -> None:
         _call_top_k(module)
         _state_rules(module)
         _run(module, _SPREAD)
-        _replicate(module)
+        agree(module)
         meshes = [mesh.clone(ip=False).operation for mesh in mesh_ops(module)]
-        _run(module, (*_COMMUNICATE, _that_parses(_PAD)))
+        _run(module, _COMMUNICATE)
+        mask_uneven(module)
+        _run(module, (_that_parses(_PAD),))
+        spread_masks(module)
         keep_meshes(module, meshes)
 
 
@@ -78,46 +81,6 @@ def _that_parses(pipelines: Sequence[str]) -> str:
 def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
     for pipeline in pipelines:
         passmanager.PassManager.parse(pipeline).run(module.operation)
-
-
-def _replicate(module: ir.Module) -> None:
-    """Gather what an op needs complete, and cut its results again.
-
-    Shardy does so only where an op's operands and results disagree; the partitioner behind it does the rest.
-    """
-    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
-    for op in inside_out(module):
-        if RULE not in op.attributes:
-            continue
-        rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
-        complete = set(rule.need_replication_factors)
-        for index, mapping in enumerate(rule.operand_mappings):
-            before = sharding_of_value(op.operands[index], meshes)
-            after = _without(before, mapping, complete)
-            if before is not None and after != before.sharding:
-                with ir.InsertionPoint(op), op.location:
-                    op.operands[index] = reshard(op.operands[index], after, before.mesh)
-        found = [sharding_of_value(result, meshes) for result in op.results]
-        wanted = [_without(one, each, complete) for one, each in zip(found, rule.result_mappings, strict=True)]
-        mesh = next((one.mesh for one in found if one is not None), None)
-        if mesh is None or all(one is None or one.sharding == two for one, two in zip(found, wanted, strict=True)):
-            continue
-        set_shardings(op, wanted, mesh)
-        with ir.InsertionPoint.after(op), op.location:
-            for result, one, two in zip(op.results, found, wanted, strict=True):
-                if one is not None and one.sharding != two:
-                    uses = list(result.uses)
-                    value = reshard(result, one.sharding, mesh)
-                    for use in uses:
-                        use.owner.operation.operands[use.operand_number] = value
-
-
-def _without(spread: Spread | None, mapping: ir.Attribute, complete: set[int]) -> Sharding:
-    """The sharding of a tensor without the axes of the dimensions that these factors stand in."""
-    if spread is None:
-        return ()
-    stands = {dim for factor, dim in _places(mapping).items() if factor in complete}
-    return tuple(() if dim in stands else axes for dim, axes in enumerate(spread.sharding))
 
 
 def _reshape_broadcasts(module: ir.Module) -> None:
@@ -196,7 +159,7 @@ def _state_rules(module: ir.Module) -> None:
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
         if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
             continue
-        if Trait.POINTWISE in traits_of(op.name):
+        if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
             continue
         found = copy.attributes[RULE] if RULE in copy.attributes and op.name != "stablehlo.custom_call" else None
         if found is None:
@@ -243,34 +206,26 @@ def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
 
 def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule) -> ir.Attribute | None:
     """Shardy's rule of an op, with those factors complete that have no local form; None where all have one."""
-    places = [_places(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
+    places = [places_of(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
     count = len(rule.operand_mappings)
     replicated = set(rule.need_replication_factors)
     for factor in range(len(rule.factor_sizes)):
         stands = [each.get(factor) for each in places]
         if factor not in replicated and not _has_local_form(op, stands[:count], stands[count:], own):
             replicated.add(factor)
-    if not replicated:
+    is_choice = op.name == "stablehlo.reduce" and len(op.results) > 1
+    if not replicated and not is_choice:  # one with a rule of its own is left alone: what it chooses is no sum
         return None
     return sdy.OpShardingRuleAttr.get(
         list(rule.factor_sizes),
         list(rule.operand_mappings),
         list(rule.result_mappings),
-        reduction_factors=[each for each in rule.reduction_factors if each not in replicated],
+        reduction_factors=[each for each in rule.reduction_factors if each not in replicated and not is_choice],
         need_replication_factors=sorted(replicated),
         permutation_factors=[each for each in rule.permutation_factors if each not in replicated],
         blocked_propagation_factors=[each for each in rule.blocked_propagation_factors if each not in replicated],
         is_custom=True,
     )
-
-
-def _places(tensor: ir.Attribute) -> dict[int, int]:
-    """The dimension that each factor stands in."""
-    return {
-        factor: dim
-        for dim, mapping in enumerate(sdy.TensorMappingAttr(tensor).dim_mappings)
-        for factor in sdy.DimMappingAttr(mapping).factor_indices
-    }
 
 
 def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[int | None], own: OpRule) -> bool:
@@ -284,7 +239,7 @@ def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[
         if op.name == SCATTER and not any(each is not None for each in results):
             return is_summing(op)
     if op.name == "stablehlo.reduce" and not any(each is not None for each in results):
-        return monoid_of(op) is not None
+        return monoid_of(op) is not None or chooses_from_the_end(op)
     if not any(each is not None for each in results):
         return False
     values = [*op.operands, *op.results]

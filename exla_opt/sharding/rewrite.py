@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.remarks import Kind, Remark
 
+from .equal import merge_equal_collectives
 from .partition import CannotPartition, Partition, is_partitioned, partition
 from .sent import bytes_sent
 
@@ -45,6 +46,7 @@ def joined_if_gained(
     said = [replace(remark, devices=partition.mesh.count) for remark in remarks]
     if not any(remark.kind is Kind.PASSED for remark in said):
         return None, said
+    merge_equal_collectives(local)
     before, after = bytes_sent(partition.local), bytes_sent(local)
     if after > MORE * before:
         return None, too_much_sent(said, before, after)

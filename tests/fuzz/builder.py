@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 
+from exla_opt.sharding.mesh import Mesh, Sharding
 from tests.fuzz import dtypes
+from tests.fuzz.meshes import axes_of, drawn_sharding, module_around, spelled
 
 Shape = tuple[int, ...]
 Type = tuple[Shape, str]
@@ -68,6 +70,7 @@ class Builder:
     special: whether NaN, infinities and -0.0 are among them.
     floats: the type that every float is written as, f64 or f32, to measure the errors of its own; "" for its own.
     donated: the arguments that a result is written over, by name, and the place of that result.
+    mesh: the devices that the module is for, if several; spread: how its arguments are, by name.
     """
 
     rng: random.Random
@@ -77,6 +80,7 @@ class Builder:
     whole_numbers: bool
     special: bool
     floats: str
+    mesh: Mesh | None = None
     most: int = 6000
     arguments: list[Argument] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -84,6 +88,7 @@ class Builder:
     pool: list[Value] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     donated: dict[str, int] = field(default_factory=dict)
+    spread: dict[str, Sharding] = field(default_factory=dict)
     bits_are_read: bool = False  # then the wide module would be another program
     in_function: bool = False
     depth: int = 0
@@ -136,6 +141,8 @@ class Builder:
             return replace(emit.dense(self, shape, dtype, high), size=max(size, 3.0))
         value = Value(f"%arg{len(self.arguments)}", shape, dtype, True, integral, size)
         self.arguments.append(Argument(value, kind, high))
+        if self.mesh is not None:
+            self.spread[value.name] = drawn_sharding(self.rng, axes_of(self.mesh), shape)
         return value
 
     def scalar(self, dtype: str, number: complex) -> Value:
@@ -191,15 +198,30 @@ class Builder:
     def module(self, results: Sequence[Value]) -> str:
         """The whole module, of which @main returns `results`."""
         self.give_back(results, "func.return")
-        takes = ", ".join(f"{a.value.name}: {self.spell(a.value.type)}{self.alias(a.value)}" for a in self.arguments)
-        gives = ", ".join(self.spell(value.type) for value in results)
+        takes = ", ".join(
+            f"{a.value.name}: {self.spell(a.value.type)}{self.of_argument(a.value)}" for a in self.arguments
+        )
+        gives = ", ".join(self.spell(v.type) + self.of_result(place, v) for place, v in enumerate(results))
         main = "\n".join(["func.func @main(" + takes + ") -> (" + gives + ") {", *self.lines, "}"])
-        return "\n".join([main, *self.functions]) + "\n"
+        text = "\n".join([main, *self.functions]) + "\n"
+        return text if self.mesh is None else module_around(text, self.mesh)
 
-    def alias(self, value: Value) -> str:
-        """The attribute of an argument that a result is written over."""
-        place = self.donated.get(value.name)
-        return "" if place is None else f" {{tf.aliasing_output = {place} : i32}}"
+    def of_argument(self, value: Value) -> str:
+        """The attributes of an argument: the result that is written over it, and how it is spread."""
+        place, sharding = self.donated.get(value.name), self.spread.get(value.name)
+        notes = [] if place is None else [f"tf.aliasing_output = {place} : i32"]
+        notes += [] if sharding is None else [f"sdy.sharding = #sdy.sharding{spelled(sharding)}"]
+        return f" {{{', '.join(notes)}}}" if notes else ""
+
+    def of_result(self, place: int, value: Value) -> str:
+        """How a result is spread, if that is said: as the argument that it is written over."""
+        if self.mesh is None:
+            return ""
+        over = [name for name, result in self.donated.items() if result == place]
+        if not over and self.chance(0.6):
+            return ""
+        sharding = self.spread[over[0]] if over else drawn_sharding(self.rng, axes_of(self.mesh), value.shape)
+        return f" {{sdy.sharding = #sdy.sharding{spelled(sharding)}}}"
 
     def shape(self, rank: int) -> Shape:
         """A random shape of at most `most` elements."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf, prod
 
 from tests.fuzz import dtypes
+from tests.fuzz.bodies import body as body
 from tests.fuzz.builder import Builder, Shape, Type, Value
 
 IDENTITIES: dict[str, float] = {
@@ -160,34 +161,6 @@ def dense(b: Builder, shape: Shape, dtype: str, high: int = 0) -> Value:
     return Value(name, shape, dtype, True, True, float(max(top, -low)))
 
 
-def body(b: Builder, name: str, dtype: str) -> str:
-    """The region of a reduce or scatter that computes one op: in either order, in a wider type, or by a choice."""
-    first, second = b.fresh(), b.fresh()
-    kind = b.spell(((), dtype))
-    pair = [first, second] if b.chance(0.7) else [second, first]
-    lines: list[str] = []
-
-    def write(op: str, operands: Sequence[str], takes: Sequence[str], gives: str, notes: str = "") -> str:
-        made = b.fresh()
-        lines.append(f'{made} = "stablehlo.{op}"({", ".join(operands)}){notes} : ({", ".join(takes)}) -> ({gives})')
-        return made
-
-    if dtype in ("bf16", "f16") and b.chance(0.2):
-        wide = b.spell(((), "f32"))
-        converted = [write("convert", [value], [kind], wide) for value in pair]
-        result = write("convert", [write(name, converted, [wide, wide], wide)], [wide], kind)
-    elif name in ("maximum", "minimum") and not b.special and b.chance(0.15):
-        # Of NaN this would depend on the order.
-        direction = "GT" if name == "maximum" else "LT"
-        notes = f" {{comparison_direction = #stablehlo<comparison_direction {direction}>}}"
-        held = write("compare", pair, [kind, kind], "tensor<i1>", notes)
-        result = write("select", [held, *pair], ["tensor<i1>", kind, kind], kind)
-    else:
-        result = write(name, pair, [kind, kind], kind)
-    lines.append(f'"stablehlo.return"({result}) : ({kind}) -> ()')
-    return f"{{\n^bb0({first}: {kind}, {second}: {kind}):\n" + "\n".join(lines) + "\n}"
-
-
 def identity(b: Builder, name: str, dtype: str) -> Value:
     """The identity of a monoid, as a scalar."""
     number = IDENTITIES[name]
@@ -235,9 +208,13 @@ def combined(x: Value, name: str, count: int, extra: float, kind: Type, result: 
 def reduce(b: Builder, x: Value, name: str, dims: Sequence[int], init: Value | None = None) -> Value:
     """x reduced over `dims` by one op, from its identity or from `init`."""
     count = prod(x.shape[dim] for dim in dims)
+    if b.mesh is not None and name in ("and", "or", "xor") and x.dtype != "i1":
+        name = "maximum"  # XLA:CPU combines no bits between devices
     x = folded(b, name, x, count)
-    if init is None or (count <= 1 and name in ("add", "multiply", "xor")):
-        init = identity(b, name, x.dtype)  # how often the init of one element counts is left to the compiler
+    # How often the init of one element counts is left to the compiler; and XLA counts it on every device.
+    is_counted = name in ("add", "multiply", "xor")
+    if init is None or (is_counted and (count <= 1 or b.mesh is not None)):
+        init = identity(b, name, x.dtype)
     kind = (tuple(size for dim, size in enumerate(x.shape) if dim not in dims), x.dtype)
     [result] = b.op("stablehlo.reduce", [x, init], [kind], f"dimensions = {list_of(dims)}", [body(b, name, x.dtype)])
     extra = init.size

@@ -1,12 +1,16 @@
-"""Runs several programs as one module."""
+"""Runs several programs as one module; those for several devices, each of which has its own mesh, one by one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-from exla_opt.runtime.compile import compile_program, run_program
+from exla_opt.ir.attributes import PARTITIONS
+from exla_opt.runtime import pjrt
+from exla_opt.runtime.compile import Program, compile_program, run_program
 from exla_opt.runtime.inputs import Array, Signature
+from exla_opt.runtime.traffic import traffic_of
 
 
 def joined(texts: Sequence[str], signatures: Sequence[Signature]) -> str:
@@ -44,6 +48,18 @@ def execute(
     texts: Sequence[str], signatures: Sequence[Signature], inputs: Sequence[Sequence[Array]]
 ) -> list[list[Array]]:
     """The results of each module, all compiled as one. Raises InputError when XLA refuses it."""
+    if any(PARTITIONS in text for text in texts):
+        return [run_program(_compiled(text), arrays) for text, arrays in zip(texts, inputs, strict=True)]
     program = compile_program(joined(texts, signatures))
     results = iter(run_program(program, [array for arrays in inputs for array in arrays]))
     return [[next(results) for _ in signature.results] for signature in signatures]
+
+
+def bytes_sent(text: str) -> float:
+    """What each device sends to others in a program for several. Raises InputError when XLA refuses it."""
+    return traffic_of(pjrt.optimised_hlo(_compiled(text).executable)).bytes
+
+
+@lru_cache(maxsize=64)
+def _compiled(text: str) -> Program:
+    return compile_program(text)

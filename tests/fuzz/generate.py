@@ -13,9 +13,11 @@ from tests.fuzz.algebra import ALGEBRA
 from tests.fuzz.builder import Argument, Builder, Value
 from tests.fuzz.contractions import CONTRACTIONS
 from tests.fuzz.control import CONTROL
+from tests.fuzz.devices import spread_out
 from tests.fuzz.distances import DISTANCES
 from tests.fuzz.indexing import INDEXING
 from tests.fuzz.maps import MAPS
+from tests.fuzz.meshes import drawn_mesh
 from tests.fuzz.movements import MOVEMENTS
 from tests.fuzz.ordering import ORDERING
 from tests.fuzz.reductions import REDUCTIONS, reduced
@@ -59,6 +61,8 @@ _DTYPES = (
 # XLA chooses by the shape how it computes these: their slices may be rounded otherwise.
 _CHOSEN_BY_SHAPE = ("dot", "einsum", "convolution", "fft", "cholesky", "triangular_solve", "batch_norm")
 _SIZES = (2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17, 24, 29, 32, 37, 48, 61)
+# Of programs for eight devices: most of them divide.
+_SIZES_ON_DEVICES = (1, 3, 4, 5, 8, 8, 12, 16, 16, 24, 24, 32, 40, 48, 64)
 REWRITES = tuple(dict.fromkeys(name for name in DEFAULT_PASSES if name != "normalise"))
 
 
@@ -82,15 +86,18 @@ class Program:
     options: Options
     passes: tuple[str, ...]
     kinds: frozenset[str]
+    devices: int = 1
 
 
-def generate(seed: int, index: int) -> Program:
-    """The program of this number."""
-    narrow, results = _write(seed, index)
+def generate(seed: int, index: int, devices: int = 1) -> Program:
+    """The program of this number, for one device or eight."""
+    narrow, results = _write(seed, index, devices)
     text = narrow.module(results)
     # The settings are drawn apart, so that they stay when a rule of generation changes.
     options, passes = settings(random.Random(f"settings {seed} {index}"))
-    in_order = not options.reassociate and not any(f"stablehlo.{name}" in text for name in _CHOSEN_BY_SHAPE)
+    in_order = (
+        devices == 1 and not options.reassociate and not any(f"stablehlo.{name}" in text for name in _CHOSEN_BY_SHAPE)
+    )
     return Program(
         seed,
         index,
@@ -103,6 +110,7 @@ def generate(seed: int, index: int) -> Program:
         options,
         passes,
         frozenset(narrow.kinds),
+        devices,
     )
 
 
@@ -110,7 +118,7 @@ def text_with(program: Program, floats: str) -> str:
     """The same program with every float as f64, or as f32; "" where it has no such counterpart."""
     if program.reads_bits:
         return ""
-    b, results = _write(program.seed, program.index, floats)
+    b, results = _write(program.seed, program.index, program.devices, floats)
     return b.module(results)
 
 
@@ -130,10 +138,10 @@ def settings(rng: random.Random) -> tuple[Options, tuple[str, ...]]:
     return options, passes
 
 
-def _write(seed: int, index: int, floats: str = "") -> tuple[Builder, list[Value]]:
-    rng = random.Random(f"program {seed} {index}")
+def _write(seed: int, index: int, devices: int, floats: str = "") -> tuple[Builder, list[Value]]:
+    rng = random.Random(f"program {seed} {index}" + (f" on {devices}" if devices > 1 else ""))
     [dtype] = rng.choices([name for name, _ in _DTYPES], [weight for _, weight in _DTYPES])
-    sizes = rng.sample(_SIZES, rng.randint(2, 4))
+    sizes = rng.sample(_SIZES if devices == 1 else _SIZES_ON_DEVICES, rng.randint(2, 4))
     if rng.random() < 0.06:
         sizes = [rng.choice((2, 3, 5)), rng.choice((211, 307))]  # long and thin
     if rng.random() < 0.25:
@@ -148,6 +156,7 @@ def _write(seed: int, index: int, floats: str = "") -> tuple[Builder, list[Value
         whole_numbers=rng.random() < 0.55,
         special=rng.random() < 0.2 and dtypes.is_float(dtype) and not dtype.startswith("f8"),
         floats=floats,
+        mesh=drawn_mesh(rng) if devices > 1 else None,
     )
     for _ in range(rng.choice((1, 1, 2))):
         shape = b.shape(rng.choice((1, 2, 2, 2, 3, 3, 4)))
@@ -183,6 +192,9 @@ def grow(b: Builder, steps: int) -> None:
             [build] = b.rng.choices([rule for rule, _ in blocks], [weight for _, weight in blocks])
             b.keep(*build(b, x, grow))
             b.kinds.add(build.__name__)
+            continue
+        if b.mesh is not None and b.chance(0.3):
+            b.keep(*spread_out(b, x, grow))
             continue
         [rules] = b.rng.choices([rules for _, rules, _ in FAMILIES], [weight for _, _, weight in FAMILIES])
         [rule] = b.rng.choices([rule for rule, _ in rules], [weight for _, weight in rules])

@@ -9,19 +9,17 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
-from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
-from exla_opt.ir.read import parse_module
-from exla_opt.ir.write import serialise
-from exla_opt.pipeline import run_pipeline
-from exla_opt.runtime.inputs import Array, ArrayType, Signature, read_signature
-from tests.fuzz.execute import execute
-from tests.fuzz.generate import Program, generate, text_with
+from exla_opt.runtime.inputs import Array, ArrayType
+from tests.fuzz.cases import Case, Failure, prepare
+from tests.fuzz.execute import bytes_sent, execute
+from tests.fuzz.generate import text_with
 from tests.fuzz.inputs import make_inputs, nudged, rounding, with_floats
 from tests.fuzz.judge import judge_exact, judge_rounded, nan_in_both
+from tests.fuzz.partitioned import NotPartitioned
 from tests.fuzz.roundings import rounded_text
+from tests.fuzz.whole import on_every_device
 
 # XLA:CPU as it rounds every op on its own, wherever it is fused: then maps are equal to the last bit. The rest is for
 # quick compilation.
@@ -41,7 +39,6 @@ _MULTIPLIES = frozenset(
 _HIDES = re.compile(r"clamp|select|compare|imum|tanh|logistic|atan|erf|exponential|divide|power|sign|is_finite|convert")
 # With --no-reassociate these keep the order of every sum; the others leave floats alone.
 _KEEPS_ORDER = frozenset({"normalise", "rce", "reshape-sinker", "tensor-splitter"})
-_AGAIN = 20
 _SINGLE = -1
 _ROUNDING_OF_DOUBLE = 2.0**-53
 _DOUBLE_TO_SINGLE = 2.0**-29
@@ -56,8 +53,10 @@ Stage = Callable[[str], None]
 class Outcome:
     """What became of one program.
 
-    status: ok, refused (XLA does not take the program) or failed.
+    status: ok, refused (XLA does not take the program) or failed; of programs for several devices also "as it came"
+    (there is no program of one device) and mended (right, where XLA's partitioner makes the original wrong).
     changed: the passes that changed it. kinds: the patterns in it. measured: how many results needed a float64 run.
+    sent: of a program for several devices, the bytes that each sends to the others, before and after.
     """
 
     index: int
@@ -68,76 +67,19 @@ class Outcome:
     results: int = 0
     exact: int = 0
     measured: int = 0
+    sent: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A program, what it was rewritten to, and the inputs of both."""
-
-    program: Program
-    rewritten: str
-    changed: tuple[str, ...]
-    signature: Signature
-    inputs: tuple[Array, ...]
-
-
-class Failure(Exception):
-    """A program that is not rewritten as it should be."""
-
-
-def rewrite(program: Program) -> tuple[str, tuple[str, ...], Signature]:
-    """The rewritten text, the passes that changed it, and its signature.
-
-    Of every twentieth program it is noted whether a second run changes it. Raises Failure when a pass raises, leaves
-    an invalid module or changes the signature.
-    """
-    with new_context() as context:
-        try:
-            module = parse_module("<program>", program.text.encode(), context).module
-        except InputError as error:
-            raise Failure(f"the generator wrote what is no program: {error}") from error
-        signature = read_signature(module)
-        last = [serialise(module, "bytecode")]
-        changed: list[str] = []
-
-        def look(name: str, module: ir.Module) -> None:
-            now = serialise(module, "bytecode")
-            if now != last[0] and name not in changed:
-                changed.append(name)
-            last[0] = now
-
-        try:
-            run_pipeline(module, program.passes, program.options, after_pass=look)
-        except Exception as error:
-            raise Failure(f"{type(error).__name__}: {error}") from error
-        if read_signature(module) != signature:
-            raise Failure("the signature changed")
-        once = serialise(module, "text").decode()
-    if program.index % _AGAIN == 0:
-        with new_context() as context:
-            module = parse_module("<program>", once.encode(), context).module
-            run_pipeline(module, program.passes, program.options)
-            if serialise(module, "text").decode() != once:
-                changed.append("a second run")
-    return once, tuple(changed), signature
-
-
-def prepare(seed: int, index: int) -> Case:
-    """Generate and rewrite one program. Raises Failure as `rewrite` does."""
-    program = generate(seed, index)
-    rewritten, changed, signature = rewrite(program)
-    inputs = make_inputs(program.arguments, signature.arguments, f"{seed} {index}", special=program.special)
-    return Case(program, rewritten, changed, signature, tuple(inputs))
-
-
-def run_batch(seed: int, indices: Sequence[int], stage: Stage) -> list[Outcome]:
+def run_batch(seed: int, indices: Sequence[int], stage: Stage, devices: int = 1) -> list[Outcome]:
     """Generate, rewrite, run and judge these programs. `stage` is called with what is being done before it is done."""
     outcomes: list[Outcome] = []
     cases: list[Case] = []
     for index in indices:
         stage("rewriting")
         try:
-            cases.append(prepare(seed, index))
+            cases.append(prepare(seed, index, devices))
+        except NotPartitioned as why:
+            outcomes.append(Outcome(index, "as it came", str(why)))
         except Failure as failure:
             outcomes.append(Outcome(index, "failed", str(failure)))
     stage("original")
@@ -153,8 +95,20 @@ def run_batch(seed: int, indices: Sequence[int], stage: Stage) -> list[Outcome]:
             status = "refused" if _NEEDED_PASS in actual else "failed"
             outcomes.append(_outcome(case, status, f"rewritten: {actual}"))
         else:
-            outcomes.append(_judge(case, expected, actual))
+            outcomes.append(_judge_spread(case, expected, actual))
     return outcomes
+
+
+def _judge_spread(case: Case, expected: Sequence[Array], actual: Sequence[Array]) -> Outcome:
+    """As `_judge`; where a program for several devices differs, XLA may have partitioned the original wrongly."""
+    outcome = _judge(case, expected, actual)
+    if case.program.devices == 1:
+        return outcome
+    if outcome.status == "failed":
+        whole = _execute_all([case], [on_every_device(case.program.text)])[0]
+        if not isinstance(whole, str) and _judge(case, whole, actual).status == "ok":
+            outcome = replace(outcome, status="mended")
+    return replace(outcome, sent=(bytes_sent(case.program.text), bytes_sent(case.rewritten)))
 
 
 def _told(result: list[Array] | str) -> str:

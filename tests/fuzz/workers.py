@@ -23,11 +23,11 @@ class _Told:
     last: str
 
 
-def run_range(seed: int, indices: range, batch: int, plain: bool) -> list[Outcome]:
+def run_range(seed: int, indices: range, batch: int, plain: bool, devices: int = 1) -> list[Outcome]:
     """The outcomes of these programs, in order. Where a process dies the programs of its batch are run one by one."""
     outcomes: list[Outcome] = []
     while len(indices):
-        reported = _run_process(seed, indices, batch, plain)
+        reported = _run_process(seed, indices, batch, plain, devices)
         outcomes += reported.outcomes
         finished = {outcome.index for outcome in reported.outcomes}
         rest = [index for index in indices if index not in finished]
@@ -40,14 +40,15 @@ def run_range(seed: int, indices: range, batch: int, plain: bool) -> list[Outcom
             indices = range(rest[0] + 1, indices.stop)
             continue
         stop = min(rest[0] + batch, indices.stop)
-        outcomes += run_range(seed, range(rest[0], stop), 1, plain)
+        outcomes += run_range(seed, range(rest[0], stop), 1, plain, devices)
         indices = range(stop, indices.stop)
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
-def _run_process(seed: int, indices: range, batch: int, plain: bool) -> _Told:
+def _run_process(seed: int, indices: range, batch: int, plain: bool, devices: int) -> _Told:
     command = [sys.executable, "-m", "tests.fuzz", "--worker", f"--seed={seed}", f"--first={indices.start}"]
-    command += [f"--count={len(indices)}", f"--batch={batch}", *["--plain"] * plain]
+    command += [f"--count={len(indices)}", f"--batch={batch}", f"--devices={devices}"]
+    command += ["--plain"] * plain
     process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
     outcomes, stage = [], "starting"
     for line in process.stdout.splitlines():
@@ -58,6 +59,7 @@ def _run_process(seed: int, indices: range, batch: int, plain: bool) -> _Told:
             stage = reported["stage"]
         else:
             reported["changed"], reported["kinds"] = tuple(reported["changed"]), tuple(reported["kinds"])
+            reported["sent"] = tuple(reported["sent"])
             outcomes.append(Outcome(**reported))
     if process.returncode and stage == "starting":
         raise RuntimeError(process.stderr[-2000:])
@@ -73,7 +75,8 @@ def failure_text(program: Program, problem: str, plain: bool) -> str:
     flags += [f"--chain-cost={options.chain_cost}"]
     head = [f"// {line}" for line in problem.splitlines()]
     head += [
-        f"// python -m tests.fuzz --seed={program.seed} --only={program.index}{' --plain' * plain}",
+        f"// python -m tests.fuzz --seed={program.seed} --only={program.index}{' --plain' * plain}"
+        + f" --devices={program.devices}" * (program.devices > 1),
         f"// exla-opt FILE {' '.join(flags)}",
     ]
     return "\n".join(head) + "\n" + program.text

@@ -44,7 +44,7 @@ def shuffled() -> Mesh:
     return Mesh(np.array(jax.devices())[[0, 2, 4, 6, 1, 3, 5, 7]].reshape(2, 4), ("d", "m"))
 
 
-def spec(mesh: Mesh, shape: tuple[int, ...], *axes: str | None, dtype: Any = jnp.float32) -> Array:
+def spec(mesh: Mesh, shape: tuple[int, ...], *axes: str | tuple[str, ...] | None, dtype: Any = jnp.float32) -> Array:
     return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P(*axes)))
 
 
@@ -132,6 +132,19 @@ def constrained(weights: list[Array], x: Array) -> list[Array]:
     gradients = jax.grad(loss)(weights, x)
     cut = NamedSharding(line(), P("d"))
     return [fixed(w - 0.1 * fixed(d, cut), cut) for w, d in zip(weights, gradients, strict=True)]
+
+
+def uneven(x: Array, w: Array, v: Array) -> tuple[Array, ...]:
+    """All that is read along a dimension which eight devices do not divide: what it is padded with counts nowhere."""
+    y = jnp.exp(lax.with_sharding_constraint(x @ w, NamedSharding(line(), P(None, "d"))))
+    return y.sum(1), y @ v, (-y).max(1), y.min(1), jnp.argmin(jnp.round(y), 1)
+
+
+def orders(x: Array, i: Array) -> tuple[Array, ...]:
+    """Ops that are given tensors which are cut along the same axes in another order, or along others."""
+    fixed = partial(lax.with_sharding_constraint, shardings=NamedSharding(grid(), P(None, ("d", "m"))))
+    y = lax.with_sharding_constraint(x, NamedSharding(grid(), P("m", None)))
+    return fixed(x[i]), fixed(jnp.sinh(x)), fixed(lax.sort((x, y), num_keys=1)[1]), jnp.concatenate([x, y])
 
 
 def made() -> dict[str, Program]:
@@ -237,6 +250,10 @@ def made() -> dict[str, Program]:
             (on((512, 64)), on((64, 1001))),
             2,
         ),
+        "uneven sums": Program(uneven, (on((64, 64)), on((64, 1001)), on((1001, 16)))),
+        "orders of axes": Program(orders, (spec(two, (16, 48), None, ("m", "d")), spec(two, (8,), dtype=jnp.int32))),
+        "every third": Program(lambda x: (jnp.sin(x)[:, 1::3], x[:, ::2]), (on((64, 48), None, "d"),)),
+        "complex constants": Program(lambda x: x[None] * (np.arange(24) * 1j)[:, None], (on((16,), "d"),)),
         "dropout": Program(
             lambda k, x: jnp.where(jax.random.bernoulli(jax.random.wrap_key_data(k), 0.9, x.shape), x, 0).sum(0),
             (on((2,), dtype=jnp.uint32), on((1024, 512), "d")),
@@ -249,6 +266,12 @@ def made() -> dict[str, Program]:
         ),
         "maximum from a start": Program(lambda x: lax.reduce(x, np.float32(1), lax.max, (0,)), (rows,), 0),
         "place of the largest": Program(lambda x: jnp.argmax(jnp.sin(x), 0), (rows,), 0),
+        "place of the largest word": Program(
+            lambda x, w: jnp.argmax(jnp.round(x @ w), 1), (on((256, 64)), on((64, 8000), None, "d")), 8
+        ),
+        "places along two axes": Program(
+            lambda x: (jnp.argmax(jnp.round(x), 0), jnp.argmin(jnp.round(x))), (spec(two, (256, 64), "d", "m"),)
+        ),
         "embedding, batch": Program(
             jax.grad(lambda e, i: (e[i] ** 2).sum()), (on((1000, 64)), on((512,), "d", dtype=jnp.int32)), 0
         ),

@@ -16,6 +16,7 @@ from tests.fuzz.workers import run_range
 SEED = 20
 PIECES = 4
 PROGRAMS_A_PIECE = 24
+PROGRAMS_ON_DEVICES = 30
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
@@ -25,6 +26,14 @@ def test_generated_programs_keep_their_results(piece: int) -> None:
     assert not [(outcome.index, outcome.problem) for outcome in outcomes if outcome.status == "failed"]
     assert sum(outcome.status == "ok" for outcome in outcomes) >= 0.9 * PROGRAMS_A_PIECE
     assert sum("tensor-splitter" in outcome.changed for outcome in outcomes) >= 0.2 * PROGRAMS_A_PIECE
+
+
+def test_generated_programs_for_eight_devices_keep_their_results() -> None:
+    outcomes = run_range(SEED, range(PROGRAMS_ON_DEVICES), 5, plain=False, devices=8)
+    assert len(outcomes) == PROGRAMS_ON_DEVICES
+    assert not [(outcome.index, outcome.problem) for outcome in outcomes if outcome.status == "failed"]
+    assert sum(len(outcome.sent) > 0 for outcome in outcomes) >= 0.6 * PROGRAMS_ON_DEVICES
+    assert {"constrained", "on_each_device"} <= {kind for outcome in outcomes for kind in outcome.kinds}
 
 
 def test_generated_programs_are_valid_and_the_same_each_time() -> None:

@@ -24,6 +24,8 @@ GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
+    ["uneven sums", "orders of axes", "every third", "complex constants"],
+    ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     [
@@ -56,6 +58,16 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
             assert each["devices"] == [8], name
 
 
+def test_training_steps_at_a_size_where_memory_matters() -> None:
+    command = [sys.executable, "-m", "tests.sharded.middle"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for each in map(json.loads, done.stdout.splitlines()):
+        (before, after), (sent, sends) = each["temp"], each["sent"]
+        assert before >= each["gain"] * after, f"{each['name']}: {before} -> {after}"
+        assert sends <= MORE * sent, each["name"]
+
+
 # A product of rows that are spread with all of a matrix; 32 KB of it on each device.
 SPREAD = """
 module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
@@ -67,6 +79,17 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
     %z = stablehlo.constant dense<0.0> : tensor<f32>
     %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<1024x1024xf32>, tensor<f32>) -> tensor<1024xf32>
     return %2 : tensor<1024xf32>
+  }
+}"""
+# Twelve rows on two devices, which eight do not divide: their padding would stand in the middle.
+UNEVEN = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=2, "m"=4]>
+  func.func public @main(%x: tensor<12x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) -> tensor<12xf32> {
+    %0 = sdy.sharding_constraint %x <@mesh, [{"d", "m"}, {}]> : tensor<12x16xf32>
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %2 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<12x16xf32>, tensor<f32>) -> tensor<12xf32>
+    return %2 : tensor<12xf32>
   }
 }"""
 GSPMD = SPREAD.replace('sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>', 'mhlo.sharding = "{devices=[8,1]<=[8]}"')
@@ -106,8 +129,9 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
             "stablehlo.custom_call has an effect",
         ),
+        (UNEVEN, "the padding of a dimension that devices divide otherwise than what is padded"),
     ],
-    ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback"],
+    ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
@@ -115,10 +139,35 @@ def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     assert "manual_computation" not in optimize(text)
 
 
+def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:
+    text = """
+    module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+      sdy.mesh @mesh = <["d"=2, "m"=4]>
+      func.func public @main(%x: tensor<16x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>},
+                             %y: tensor<16x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"m"}]>}) -> tensor<16x16xf32> {
+        %0 = "stablehlo.map"(%x, %y) ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %c = stablehlo.add %a, %b : tensor<f32>
+          stablehlo.return %c : tensor<f32>
+        }) {dimensions = array<i64: 0, 1>} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+        %1 = chlo.sinh %0 : tensor<16x16xf32> -> tensor<16x16xf32>
+        return %1 : tensor<16x16xf32>
+      }
+    }"""
+    assert "(tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>" in str(partition(parse(text)).local)
+
+
 def test_a_crash_of_shardy_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     crashed = subprocess.CompletedProcess([], -6, b"", b"Check failed")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: crashed)
     with pytest.raises(CannotPartition, match=r"Shardy crashed on it \(SIGABRT\)"):
+        partition(parse(SPREAD))
+
+
+def test_a_program_of_shardys_that_is_none_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = subprocess.CompletedProcess([], 0, b"module {", b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: made)
+    with pytest.raises(CannotPartition, match="Shardy makes no program of it"):
         partition(parse(SPREAD))
 
 

@@ -1,0 +1,83 @@
+"""Sums over devices of what a loop writes into a stack, step by step, taken behind the loop.
+
+    while { s = dynamic_update_slice(s, all_reduce(x), n) }  ->  all_reduce(while { s = dynamic_update_slice(s, x, n) })
+
+The gradients of the weights of all layers are such a stack. The loop talks to no other device then, so it can be cut
+along the batch. The same numbers are added for every element, and as many bytes are sent: each element of the stack is
+written once, or the sum stays where it is.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir import build
+from exla_opt.ir.loops import trip_count
+from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import captured_values, inside_out
+from exla_opt.ops.reducers import body_of, componentwise
+from exla_opt.ops.stack_sums import only_update
+
+_SUM = "stablehlo.all_reduce"
+# So many times larger than the stack is what may be cut.
+_TIMES = 2
+# What is only moved may be added up before or after.
+_MOVES = ("stablehlo.reshape", "stablehlo.transpose")
+
+
+def sum_behind_loops(module: ir.Module) -> None:
+    """Take the sums of stacks behind the loops that write them, in place; inner loops first."""
+    for loop in inside_out(module, "stablehlo.while"):
+        for carry, result in enumerate(loop.results):
+            found = _sum_of_stack(loop, carry)
+            if found is not None and _pays(loop, result):
+                _move(found, result)
+
+
+def _sum_of_stack(loop: ir.Operation, carry: int) -> ir.Operation | None:
+    """The op that sums each slice of a stack over devices, if that is all it does and the stack is written whole."""
+    update = only_update(loop, carry)
+    if update is None or update.block != loop.regions[1].blocks[0]:
+        return None
+    stack, part = (prod(build.shape_of(value)) for value in list(update.operands)[:2])
+    if (trip_count(loop) or 0) * part != stack:
+        return None
+    value = update.operands[1]
+    made = defining_op(value)
+    while made is not None and made.name in _MOVES and _is_read_once(value):
+        value = made.operands[0]
+        made = defining_op(value)
+    if made is None or made.name != _SUM or len(made.operands) != 1 or not _is_read_once(value):
+        return None
+    return made if made.block == update.block and componentwise(body_of(made)) == ("add",) else None
+
+
+def _pays(loop: ir.Operation, stack: ir.Value) -> bool:
+    """Whether something that the loop reads or carries is twice as large as the stack, which is there twice.
+
+    Without such a thing, as the activations of all layers, there is nothing to be gained by cutting the loop.
+    """
+    types = Types()
+    values = [*loop.results, *captured_values(loop)]
+    return any(types.of(value).bytes >= _TIMES * types.of(stack).bytes for value in values)
+
+
+def _is_read_once(value: ir.Value) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def _move(summed: ir.Operation, stack: ir.Value) -> None:
+    loop = defining_op(stack)
+    assert loop is not None
+    uses = list(stack.uses)
+    with ir.InsertionPoint.after(loop):
+        whole = summed.clone(ip=ir.InsertionPoint.current).operation
+    whole.operands[0] = stack
+    whole.results[0].set_type(stack.type)
+    for use in uses:
+        use.owner.operation.operands[use.operand_number] = whole.results[0]
+    summed.results[0].replace_all_uses_with(summed.operands[0])
+    summed.erase()

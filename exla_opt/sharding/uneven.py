@@ -1,0 +1,113 @@
+"""Dimensions that the devices along them do not divide: what they are padded with counts in no sum.
+
+Shardy pads such a dimension at its end with zeros, of which other ops make other numbers: exp makes ones. So before a
+reduction along the dimension, what lies beyond its end becomes what the reduction's result does not depend on. Shardy
+does so before dots alone, and does not say how what it writes there is spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import inside_out
+from exla_opt.ops.reducers import IDENTITY, monoid_of
+
+from .indexing import GATHER, SCATTER
+from .mesh import Mesh, Sharding, parts
+from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
+
+# These read along a dimension what they do not make; what is padded would be among it.
+_READING = (GATHER, SCATTER, "stablehlo.custom_call", "stablehlo.convolution", "stablehlo.dot")
+
+
+def mask_uneven(module: ir.Module) -> None:
+    """Mask what reductions read beyond the end of dimensions that are still to be padded, in place.
+
+    Raises InputError for ops that might read it and have no masks.
+    """
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module):
+        if op.name == "stablehlo.reduce":
+            for index in range(len(op.results)):
+                _mask(op, index, integers(op, "dimensions", []), meshes)
+        elif op.name in _READING and any(_uneven(value, spread) for value, spread in _operands(op, meshes)):
+            raise InputError(f"{op.name} reads a dimension that its devices do not divide")
+
+
+def spread_masks(module: ir.Module) -> None:
+    """Say of what Shardy writes before a dot of padded dimensions that it is spread as the operand is, in place."""
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module, "stablehlo.select"):
+        spread = sharding_of_value(op.operands[1], meshes)
+        if SHARDING in op.attributes or spread is None:
+            continue
+        made: list[ir.Operation | None] = [op]
+        while made:
+            each = made.pop()
+            if each is None or SHARDING in each.attributes or build.shape_of(each.results[0]) == []:
+                continue
+            set_shardings(each, [spread.sharding], spread.mesh)
+            made += [defining_op(value) for value in each.operands]
+
+
+def _operands(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Iterator[tuple[ir.Value, Spread]]:
+    for value in op.operands:
+        spread = sharding_of_value(value, meshes)
+        if spread is not None:
+            yield value, spread
+
+
+def _uneven(value: ir.Value, spread: Spread) -> list[int]:
+    return [
+        dim
+        for dim, (size, axes) in enumerate(zip(build.shape_of(value), spread.sharding, strict=True))
+        if size % parts(axes)
+    ]
+
+
+def _mask(op: ir.Operation, index: int, dims: list[int], meshes: Mapping[str, Mesh]) -> None:
+    value = op.operands[index]
+    spread = sharding_of_value(value, meshes)
+    if spread is None:
+        return
+    for dim in [dim for dim in _uneven(value, spread) if dim in dims]:
+        with ir.InsertionPoint(op), op.location:
+            op.operands[index] = _masked(op, index, dim, spread)
+
+
+def _masked(op: ir.Operation, index: int, dim: int, spread: Spread) -> ir.Value:
+    """An operand, and beyond its end along a dimension what changes nothing."""
+    value = op.operands[index]
+    kind = build.tensor_of(value)
+    shape = build.shape_of(value)
+    counted = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+    monoid = monoid_of(op)
+    if monoid is None and len(op.results) == 1:
+        raise InputError(f"{op.name} combines elements of which some are padded")
+    positions = _spread(stablehlo.iota(counted, dim), spread.sharding, spread.mesh)
+    end = _repeated(build.scalar_i32(shape[dim]), counted, spread)
+    inside = _spread(build.compare(positions, end, "LT", "SIGNED"), spread.sharding, spread.mesh)
+    if monoid in IDENTITY:
+        neutral = build.splat(build.with_shape(kind, []), IDENTITY[monoid])
+    else:  # what the reduction starts with, for that may be combined as often as one likes
+        neutral = op.operands[len(op.results) + index]
+    return _spread(stablehlo.select(inside, value, _repeated(neutral, kind, spread)), spread.sharding, spread.mesh)
+
+
+def _repeated(number: ir.Value, kind: ir.RankedTensorType, spread: Spread) -> ir.Value:
+    found = stablehlo.broadcast_in_dim(kind, number, ir.DenseI64ArrayAttr.get([]))
+    return _spread(found, spread.sharding, spread.mesh)
+
+
+def _spread(value: ir.Value, sharding: Sharding, mesh: Mesh) -> ir.Value:
+    op = defining_op(value)
+    assert op is not None
+    set_shardings(op, [sharding], mesh)
+    return value
