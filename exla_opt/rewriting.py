@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
@@ -34,12 +35,18 @@ class Rewriting:
     fitted: Fit | None = None
 
 
-def rewrite(module: ir.Module, options: Options, limit: int | None, target: str | None) -> Rewriting:
+def rewrite(
+    module: ir.Module,
+    options: Options,
+    limit: int | None,
+    target: str | None,
+    names: Sequence[str] = DEFAULT_PASSES,
+) -> Rewriting:
     """Rewrite a module, which stays as it is.
 
     limit: bytes that the program is to fit, of each device where there are several; sizes in the options mean nothing
-    then. target: the machine whose compiler says whether it does; None is this machine's CPU. Raises InputError for
-    what is wrong with the module, TargetError for an unknown target.
+    then. names: the passes to run. target: the machine whose compiler says whether it fits; None is this machine's CPU.
+    Raises InputError for what is wrong with the module, TargetError for an unknown target.
     """
     found: Partition | None = None
     one = copy_of(module)
@@ -57,12 +64,12 @@ def rewrite(module: ir.Module, options: Options, limit: int | None, target: str 
 
     fitted = None
     if limit is None:
-        remarks = run_pipeline(one, DEFAULT_PASSES, options, after_pass=look).remarks
+        remarks = run_pipeline(one, names, options, after_pass=look).remarks
     else:
         from exla_opt.runtime.judge import judge_of  # loads jax
 
         measure = judge_of(target, found).measure
-        fitted = fit(one, DEFAULT_PASSES, replace(options, memory_limit=limit), limit, measure, after_pass=look)
+        fitted = fit(one, names, replace(options, memory_limit=limit), limit, measure, after_pass=look)
         one, remarks, options = fitted.module, fitted.outcome.remarks, fitted.options
     after = _seen(one, options)
     if found is None:

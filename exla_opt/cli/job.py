@@ -15,6 +15,7 @@ import click
 from exla_opt.budget.judge import Judge
 from exla_opt.cli.check import check
 from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
+from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.partitioned import joined
 from exla_opt.cli.reproducer import reproducer
@@ -164,10 +165,17 @@ class Job:
 
     def write(self) -> None:
         """Write the module. Raises InputError when that cannot be done."""
-        from exla_opt.ir.write import write_module
+        from exla_opt.ir.write import write_data, write_module
 
+        output, emit = self.request.output, self.request.emit
+        if emit is None:
+            seen = output == "-" and is_terminal(sys.stdout)
+            emit = "jax" if self.source.exported and not seen else "text"
         with self._timed("Output"):
-            write_module(self.written, self.request.output, self.request.emit)
+            if emit == "jax":
+                write_data(written_exported(self.source, self.written, self.request), output)
+            else:
+                write_module(self.written, output, emit)
 
     def report(self) -> None:
         """Print and write what was done and what was not."""
