@@ -27,11 +27,9 @@ import numpy as np  # noqa: E402
 import exla_opt  # noqa: E402
 from exla_opt.ir.context import new_context  # noqa: E402
 from exla_opt.ir.read import parse_module  # noqa: E402
-from exla_opt.options import Options  # noqa: E402
 from exla_opt.passes.tensor_splitter import driver  # noqa: E402
 from exla_opt.runtime import pjrt  # noqa: E402
 from exla_opt.runtime.inputs import random_inputs, read_signature  # noqa: E402
-from exla_opt.sizes import parse_size  # noqa: E402
 
 PASS = "small-while-loop-hoisting"
 ONE_KERNEL = 'xla_cpu_small_call="true"'
@@ -56,10 +54,9 @@ def row(name: str, tile: str, repeats: int) -> str:
     """Split, compile thrice, run by turns."""
     function, shapes = PROGRAMS[name]
     text = jax.jit(function).lower(*(jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)).as_text()
-    options = Options(size_threshold=parse_size(tile))
-    split = exla_opt.optimize(text, options)
+    split = exla_opt.optimize(text, size_threshold=tile).program
     with mock.patch.object(driver, "needs_separate_kernels", lambda loop, types: False):
-        plain = exla_opt.optimize(text, options)
+        plain = exla_opt.optimize(text, size_threshold=tile).program
     with new_context() as context:
         signature = read_signature(parse_module("<program>", text.encode(), context).module)
     inputs = [jax.device_put(array) for array in random_inputs(signature, seed=0)]

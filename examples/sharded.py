@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +66,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     arrays = [jax.device_put(rng.normal(size=shape).astype(np.float32), each) for each in shardings]
     exported = jax.export.export(jax.jit(step))(*arrays)
-    options = exla_opt.Options(size_threshold=4_000_000, split_size=2_000_000)
-    module = exla_opt.optimize(exported.mlir_module_serialized, options)
-    smaller = replace(exported, mlir_module_serialized=module).call
+    smaller = exla_opt.optimize(exported, size_threshold="4MB", split_size="2MB").program.call
     before, after = jax.jit(step)(*arrays), jax.jit(smaller)(*arrays)
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-7)

@@ -1,8 +1,9 @@
 """exla-opt: makes XLA programs fit in memory by rewriting their StableHLO."""
 
-from exla_opt.api import jit, optimize
-from exla_opt.options import Options
+from exla_opt.api import Jitted, Result, StaysInMemory, jit, optimize
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.remarks import Remark
 
 __version__ = "0.1.0"
 
-__all__ = ["Options", "__version__", "jit", "optimize"]
+__all__ = ["InputError", "Jitted", "Remark", "Result", "StaysInMemory", "__version__", "jit", "optimize"]

@@ -1,53 +1,289 @@
-"""The tool as a library: a module in, a module out; or a JAX function in, a JAX function out."""
+"""The tool as a library: a program in, the same kind of program out; or a JAX function in, a JAX function out."""
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
-from typing import Any, overload
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
-from exla_opt.options import Options
+from exla_opt.explanations import NEVER_IN_MEMORY
+from exla_opt.options import ChainCost, Options
+from exla_opt.remarks import Kind, Remark
+from exla_opt.sizes import format_size, parse_size
+
+# The bindings take a fifth of a second to load, and jax more, which `import exla_opt` should not.
+if TYPE_CHECKING:
+    import jax
+    from jaxlib.mlir import ir
+
+    from exla_opt.rewriting import Rewriting
+
+Size = int | str
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Program = TypeVar("Program")
 
 
-@overload
-def optimize(program: str, options: Options | None = None) -> str: ...
-@overload
-def optimize(program: bytes, options: Options | None = None) -> bytes: ...
-def optimize(program: str | bytes, options: Options | None = None) -> str | bytes:
-    """Rewrite one module so that its big tensors are computed in slices; the signature and results stay the same.
+class Wishes(TypedDict, total=False):
+    """What may be asked for. Sizes are bytes, or text such as "2GB" (10^9) or "2GiB" (2^30).
 
-    Of a module for several devices the sizes are those of each device; where none of its tensors is split, or there is
-    no program of one device, it comes out as it was.
-
-    program: MLIR text, or MLIR bytecode or a portable artifact as bytes. Text gives text, bytes give a portable
-    artifact. Raises `exla_opt.ir.diagnostics.InputError` when the module cannot be read.
+    memory_limit: the memory in which the program is to fit; chooses the two sizes.
+    size_threshold: tensors above it are computed in slices; "1GB" if neither is given.
+    split_size: the most that one slice may take; the threshold if it is not given.
+    target: the machine that the program is for, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200, cuda:h100, or
+    cuda: and the path of a description.
+    reassociate: whether a floating-point sum may be computed tile by tile; True.
+    op_rules: how custom calls may be cut, as (call target, rule) pairs.
+    chain_cost: what the order of a product of matrices lowers: "flops", "bytes" or "both".
     """
-    # The bindings take a fifth of a second to load, which `import exla_opt` should not.
+
+    memory_limit: Size
+    size_threshold: Size
+    split_size: Size
+    target: str
+    reassociate: bool
+    op_rules: tuple[tuple[str, str], ...]
+    chain_cost: ChainCost
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[Program]):
+    """A program that was rewritten, and what is known of it.
+
+    program: of the kind that was given. remarks: what was done and what was not, tensor by tensor.
+    peak_before, peak_after: the bytes of the peak, of each device where there are several.
+    compiled: whether XLA planned peak_after; it is predicted if not, with a margin where there is a limit.
+    fits: whether the peak is within memory_limit; None where none was given. summary: the table that `exla-opt` prints.
+    """
+
+    program: Program
+    remarks: tuple[Remark, ...]
+    peak_before: int
+    peak_after: int
+    compiled: bool
+    fits: bool | None
+    summary: str
+
+
+class StaysInMemory(UserWarning):
+    """A tensor is above the threshold and was not split, or the program does not fit."""
+
+
+class Jitted(Protocol[P, R_co]):
+    """What `exla_opt.jit` gives: what `jax.jit` does, and `explain`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
+        """As `jax.jit(f).lower`."""
+
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced:
+        """As `jax.jit(f).trace`."""
+
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """As `jax.jit(f).eval_shape`."""
+
+    def clear_cache(self) -> None:
+        """As `jax.jit(f).clear_cache`."""
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Remark, ...]:
+        """Print what is done to the function for these arguments, and return the remarks; nothing is run.
+
+        Arguments may be abstract (jax.ShapeDtypeStruct).
+        """
+
+
+@overload
+def optimize(program: str, **wishes: Unpack[Wishes]) -> Result[str]: ...
+@overload
+def optimize(program: bytes, **wishes: Unpack[Wishes]) -> Result[bytes]: ...
+@overload
+def optimize(program: ir.Module, **wishes: Unpack[Wishes]) -> Result[ir.Module]: ...
+@overload
+def optimize(program: jax.export.Exported, **wishes: Unpack[Wishes]) -> Result[jax.export.Exported]: ...
+@overload
+def optimize(program: jax.stages.Lowered, **wishes: Unpack[Wishes]) -> Result[jax.stages.Lowered]: ...
+def optimize(program: Any, **wishes: Unpack[Wishes]) -> Result[Any]:
+    """Rewrite one program so that its big tensors are computed in slices; signature and results stay the same.
+
+    program: MLIR text, MLIR bytecode or a portable artifact as bytes (a portable artifact comes out), a module, or what
+    `jax.export.export(…)(…)` or `jax.jit(…).lower(…)` gives; an Exported's derivatives are rewritten when they are
+    asked for. wishes: see `Wishes`. Of a program for several devices the sizes are those of each device.
+
+    A program that does not fit into memory_limit comes out as near as it gets, with `fits` False. Raises InputError
+    when the program cannot be read and for an unknown target, ValueError for sizes that contradict each other,
+    TypeError for another kind of program.
+    """
+    options, limit = _options(wishes)
+
+    def run(module: ir.Module) -> Rewriting:
+        from exla_opt.rewriting import rewrite
+
+        return rewrite(module, options, limit, wishes.get("target"))
+
+    if not isinstance(program, str | bytes):
+        from exla_opt.runtime.programs import rewritten
+
+        new, found = rewritten(program, run)
+        return _result(new, found)
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import parse_module
     from exla_opt.ir.write import serialise
-    from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-    from exla_opt.sharding.rewrite import rewrite_each_device
 
-    is_text = isinstance(program, str)
     data = program.encode() if isinstance(program, str) else program
-    with new_context() as context:
-        module = parse_module("<program>", data, context).module
-        module = rewrite_each_device(
-            module, lambda one: run_pipeline(one, DEFAULT_PASSES, options or Options()).remarks
-        )
-        written = serialise(module, "text" if is_text else "portable")
-        return written.decode() if is_text else written
+    found = run(parse_module("<program>", data, new_context()).module)
+    if isinstance(program, str):
+        return _result(serialise(found.module, "text").decode(), found)
+    return _result(serialise(found.module, "portable"), found)
 
 
-def jit(function: Callable[..., Any], options: Options | None = None) -> Callable[..., Any]:
-    """`jax.jit(function)`, computed in slices: the function is exported, rewritten and compiled once per signature.
+@overload
+def jit(
+    function: Callable[P, R],
+    /,
+    *,
+    memory_limit: Size | None = None,
+    size_threshold: Size | None = None,
+    split_size: Size | None = None,
+    target: str | None = None,
+    reassociate: bool = True,
+    op_rules: tuple[tuple[str, str], ...] = (),
+    **jax_jit_options: Any,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    *,
+    memory_limit: Size | None = None,
+    size_threshold: Size | None = None,
+    split_size: Size | None = None,
+    target: str | None = None,
+    reassociate: bool = True,
+    op_rules: tuple[tuple[str, str], ...] = (),
+    **jax_jit_options: Any,
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
+    """`jax.jit`, computed in slices: `exla_opt.jit(f, memory_limit="2GB")`, `@exla_opt.jit` or `@exla_opt.jit(…)`.
 
-    function: of arrays, or of pytrees of arrays, as for `jax.jit`; it cannot be differentiated or mapped afterwards,
-    so take `jax.grad` or `jax.vmap` first. Raises what `jax.export` raises for functions that it cannot export.
+    What is wished for stands in `Wishes`; everything else goes to `jax.jit` (static_argnames, donate_argnums, …), which
+    does what it always does: one compile per signature, weak types, `lower`, donation. The target is jax's own backend
+    if none is given. `jax.grad` of the function is computed in slices as well, by the arguments that it is asked for,
+    and so is `jax.vmap` of it; forward mode is refused by jax (take `exla_opt.jit` of the derivative then). Under
+    `jax.disable_jit` the function runs as it is written. On arrays that are spread over devices it does as `jax.jit`
+    does if it is the outermost function.
+
+    A tensor that stays above the threshold, and a limit that is not met, are a `StaysInMemory` warning. Raises
+    ValueError for sizes that contradict each other and, when called, NotImplementedError for a function that calls
+    Python while it runs and what `jax.jit` and `optimize` raise.
     """
-    from exla_opt.runtime.jit import split_jit
+    if function is None:
+        return functools.partial(jit, **given)
+    names = Wishes.__optional_keys__
+    wishes: Any = {name: value for name, value in given.items() if name in names and value is not None}
+    options, limit = _options(wishes)
+    target = wishes.get("target")
+    from exla_opt.runtime.jit import backend_target, sliced_jit
 
-    def rewrite(module: bytes) -> bytes:
-        return optimize(module, options)
+    def run(module: bytes) -> Rewriting:
+        from exla_opt.ir.context import new_context
+        from exla_opt.ir.read import parse_module
+        from exla_opt.memory.machine import machine_of
+        from exla_opt.rewriting import rewrite
 
-    return split_jit(function, rewrite)
+        where = backend_target() if target is None else target
+        source = parse_module(f"<{getattr(function, '__name__', 'function')}>", module, new_context())
+        return rewrite(source.module, replace(options, machine=machine_of(where)), limit, where)
+
+    def shrink(module: bytes) -> bytes:
+        from exla_opt.ir.write import serialise
+
+        found = run(module)
+        _warn(found, limit)
+        return serialise(found.module, "portable")
+
+    jitted = sliced_jit(function, shrink, {name: value for name, value in given.items() if name not in names})
+
+    def explain(*arguments: Any, **named: Any) -> tuple[Remark, ...]:
+        seen: list[Rewriting] = []
+
+        def look(module: bytes) -> bytes:
+            seen.append(run(module))
+            return module
+
+        sliced_jit(function, look, {k: v for k, v in given.items() if k not in names}).trace(*arguments, **named)
+        print(_summary(seen[0]))
+        return seen[0].remarks
+
+    jitted.explain = explain
+    return jitted
+
+
+def _options(wishes: Wishes) -> tuple[Options, int | None]:
+    """The settings, and the limit in bytes. Raises ValueError where they contradict each other."""
+    from exla_opt.memory.machine import CPU, machine_of
+
+    limit = _bytes(wishes.get("memory_limit"))
+    threshold, split = _bytes(wishes.get("size_threshold")), _bytes(wishes.get("split_size"))
+    if limit is not None and (threshold, split) != (None, None):
+        raise ValueError("memory_limit chooses size_threshold and split_size itself; leave them out")
+    try:
+        machine = machine_of(wishes["target"]) if "target" in wishes else CPU
+    except ValueError:  # refused where its compiler is asked for
+        machine = CPU
+    return Options(
+        size_threshold=Options().size_threshold if threshold is None else threshold,
+        split_size=split,
+        reassociate=wishes.get("reassociate", True),
+        op_rules=wishes.get("op_rules", ()),
+        chain_cost=wishes.get("chain_cost", "both"),
+        machine=machine,
+        memory_limit=limit,
+    ), limit
+
+
+def _bytes(size: Size | None) -> int | None:
+    return parse_size(size) if isinstance(size, str) else size
+
+
+def _result(program: Any, found: Rewriting) -> Result[Any]:
+    fitted = found.fitted
+    return Result(
+        program=program,
+        remarks=found.remarks,
+        peak_before=fitted.before.peak if fitted is not None else found.before[1].memory.peak,
+        peak_after=fitted.peak if fitted is not None else found.after[1].memory.peak,
+        compiled=fitted is not None and fitted.compiled,
+        fits=None if fitted is None else fitted.fits,
+        summary=_summary(found),
+    )
+
+
+def _summary(found: Rewriting) -> str:
+    from rich.console import Console
+
+    from exla_opt.report.figures import nothing_gained, sides
+    from exla_opt.report.table import print_summary
+
+    console = Console(highlight=False, width=100, color_system=None)
+    why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
+    with console.capture() as printed:
+        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, note=why)
+    return printed.get()
+
+
+def _warn(found: Rewriting, limit: int | None) -> None:
+    """Warn of what stays in memory; Python shows an equal warning once."""
+    fitted = found.fitted
+    if fitted is not None and not fitted.fits and limit is not None:
+        warnings.warn(
+            f"does not fit into {format_size(limit)}: needs {format_size(fitted.peak)}, held up by {fitted.held_by}",
+            StaysInMemory,
+            stacklevel=2,
+        )
+    if fitted is not None:
+        return
+    for remark in found.remarks:
+        if remark.kind is Kind.MISSED and remark.code not in NEVER_IN_MEMORY:
+            text = f"{remark.location}: {remark.tensor} ({format_size(remark.bytes)}){remark.where} {remark.text}"
+            warnings.warn(f"{text} [{remark.code}]", StaysInMemory, stacklevel=2)

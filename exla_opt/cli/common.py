@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -48,14 +49,31 @@ class Size(click.ParamType[int]):
 def read_source(name: str) -> Source:
     """The module in the file `name`, in a context of its own. Raises InputError like `read_module`."""
     from exla_opt.ir.context import new_context
-    from exla_opt.ir.read import parse_module, read_file
+    from exla_opt.ir.read import is_exported, parse_module, read_file
 
     shown, data = read_file(name)
     doing("reading", shown)
+    exported = data if is_exported(data) else b""
+    if exported:
+        data = _module_in(shown, data)
     with bounded_reading(len(data)):
-        source = parse_module(shown, data, new_context())
+        source = replace(parse_module(shown, data, new_context()), exported=exported)
     doing("working on it", source.name)
     return source
+
+
+def _module_in(name: str, data: bytes) -> bytes:
+    """The module in a file of jax.export."""
+    from exla_opt.ir.diagnostics import InputError
+
+    load_jax(uses_gpu=False)
+    from exla_opt.runtime.exported_file import module_in
+
+    try:
+        return module_in(data)
+    except InputError as error:
+        error.locate(name, b"")
+        raise
 
 
 def as_it_came(source: Source) -> ir.Module:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exla_opt.budget.judge import Judge
 from exla_opt.cli.check import check
 from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
-from exla_opt.cli.judge import Judge, judge_of
-from exla_opt.cli.partitioned import joined, refused
+from exla_opt.cli.exported import written_exported
+from exla_opt.cli.judge import judge_of
+from exla_opt.cli.partitioned import joined
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from exla_opt.sharding.partition import Partition
 
 _DOES_NOT_FIT = 3
-# Of a module for several devices that is left as it is: names what is big, and changes nothing.
-_REFUSED = ("normalise", "tensor-splitter")
 # Without it no tensor is cut, however large.
 _SPLITTER = "tensor-splitter"
 # With a memory limit, tensors of less than this part of it get no line of their own.
@@ -115,6 +115,8 @@ class Job:
 
     def join(self) -> None:
         """Put the program of one device among the others again, where that is worth it."""
+        from exla_opt.sharding.rewrite import refused
+
         self.written = self.source.module
         if self.partition is None and not self.refusal:
             return
@@ -165,10 +167,17 @@ class Job:
 
     def write(self) -> None:
         """Write the module. Raises InputError when that cannot be done."""
-        from exla_opt.ir.write import write_module
+        from exla_opt.ir.write import write_data, write_module
 
+        output, emit = self.request.output, self.request.emit
+        if emit is None:
+            seen = output == "-" and is_terminal(sys.stdout)
+            emit = "jax" if self.source.exported and not seen else "text"
         with self._timed("Output"):
-            write_module(self.written, self.request.output, self.request.emit)
+            if emit == "jax":
+                write_data(written_exported(self.source, self.written, self.request), output)
+            else:
+                write_module(self.written, output, emit)
 
     def report(self) -> None:
         """Print and write what was done and what was not."""
@@ -190,11 +199,12 @@ class Job:
 
     def _run_passes(self, module: ir.Module) -> Outcome:
         from exla_opt.pipeline import run_pipeline
+        from exla_opt.sharding.rewrite import NAMING
 
         request = self.request
         return run_pipeline(
             module,
-            _REFUSED if self.refusal else request.passes,
+            NAMING if self.refusal else request.passes,
             self.options,
             verify_each=request.verify_each,
             after_pass=self._look_and_print,

@@ -16,7 +16,7 @@ from exla_opt.cli.request import read_request
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
-    from exla_opt.ir.write import Emit
+    from exla_opt.cli.request import Form
 
 _EPILOG = """\b
 Sizes are numbers of bytes with an optional unit, in any case: KB, MB, GB
@@ -42,7 +42,11 @@ reasons on standard error."""
 )
 @click.argument("source", metavar="[INPUT]", default="-")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")
-@click.option("--emit", type=click.Choice(["text", "bytecode", "portable"]), default="text", help="Form of the output.")
+@click.option(
+    "--emit",
+    type=click.Choice(["text", "bytecode", "portable", "hlo", "jax"]),
+    help="Form of the output; hlo is a proto, jax what jax.export.deserialize reads [jax of such a file, else text].",
+)
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
@@ -116,18 +120,18 @@ reasons on standard error."""
 )
 @click.option("--quiet", is_flag=True, help="No summary and no remarks, only errors.")
 @click.version_option(__version__, message="exla-opt %(version)s")
-def main(source: str, output: str, emit: Emit, **flags: Any) -> None:
+def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     """Make an XLA program fit: rewrite the StableHLO module INPUT so that huge intermediate tensors are computed
     in slices, inside loops. Signature and results stay the same.
 
-    INPUT is MLIR text, MLIR bytecode or a StableHLO portable artifact, gzipped or not; - (the default) is
-    standard input.
+    INPUT is MLIR text, MLIR bytecode, a StableHLO portable artifact, HLO before XLA's optimisation (text or proto, as
+    XLA dumps it) or a file of jax.export, gzipped or not; - (the default) is standard input.
     """
     request = read_request(source, output, emit, flags)
     if request.pareto:
         sys.exit(print_choices(request))
     written = request.outputs()
-    if emit != "text" and output == "-" and is_terminal(sys.stdout):
+    if emit not in (None, "text") and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
     if source == "-" and is_terminal(sys.stdin):
         click.echo("exla-opt: reading a module from standard input (see --help)", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -18,13 +17,6 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.ir.read import Source
     from exla_opt.remarks import Remark
     from exla_opt.sharding.partition import Partition
-
-
-def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
-    """The remarks on a module of which there is no program of one device. why: a clause."""
-    return tuple(
-        replace(remark, message=f"not split: {why}") if remark.code == "EX311" else remark for remark in remarks
-    )
 
 
 def joined(

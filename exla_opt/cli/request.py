@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import click
 
@@ -14,8 +14,8 @@ from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
-if TYPE_CHECKING:  # at run time this would load MLIR
-    from exla_opt.ir.write import Emit
+# What may be written. None: what was read, of a file of jax.export, else text.
+Form = Literal["text", "bytecode", "portable", "hlo", "jax"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Request:
 
     source: str
     output: str
-    emit: Emit
+    emit: Form | None
     options: Options
     passes: tuple[str, ...]
     limit: int | None = None
@@ -85,7 +85,7 @@ class Request:
         return words + ([] if self.check_memory is None else [f"--check-memory={self.check_memory}"])
 
 
-def read_request(source: str, output: str, emit: Emit, flags: dict[str, Any]) -> Request:
+def read_request(source: str, output: str, emit: Form | None, flags: dict[str, Any]) -> Request:
     """The request of a command line, `flags` being the options by their names in Python.
 
     Raises click.UsageError where it contradicts itself.

@@ -12,7 +12,7 @@ from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
     from exla_opt.budget.fit import Fit
-    from exla_opt.cli.judge import Judge
+    from exla_opt.budget.judge import Judge
     from exla_opt.cli.request import Request
     from exla_opt.ir.read import Source
     from exla_opt.options import Options

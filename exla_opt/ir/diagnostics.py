@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from jaxlib.mlir import ir
+# The bindings take a fifth of a second to load, which `import exla_opt` should not.
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
 
 # The parser's name for its input; it stands in the locations of every op that came without a `loc(...)`.
 PARSER_FILE = "-"

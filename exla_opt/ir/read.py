@@ -17,7 +17,8 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, EXPORT_HELP, SPECIALISE, explain
+from exla_opt.ir.hlo import is_hlo, stablehlo_of
+from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
@@ -28,11 +29,15 @@ _DEEPEST = 1000
 
 @dataclass(frozen=True)
 class Source:
-    """A module and where it came from: its name for diagnostics, its bytes (unzipped), and the parsed module."""
+    """A module and where it came from: its name for diagnostics, its bytes (unzipped), and the parsed module.
+
+    exported: the file of jax.export that the bytes were taken from; b"" where they were the file.
+    """
 
     name: str
     data: bytes
     module: ir.Module
+    exported: bytes = b""
 
 
 def read_module(source: str, context: ir.Context) -> Source:
@@ -72,6 +77,11 @@ def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
     return Source(name, data, module)
 
 
+def is_exported(data: bytes) -> bool:
+    """Whether this is a file that `jax.export.Exported.serialize` wrote: a module stands in it, with much around it."""
+    return b"\0" in data[:16] and not data.startswith((BYTECODE, _GZIP)) and data.find(BYTECODE) > 0
+
+
 def _read_bytes(source: str) -> bytes:
     if source == "-":
         if sys.stdin is None:
@@ -98,6 +108,9 @@ def _unzip(data: bytes) -> bytes:
 def _parse(data: bytes, context: ir.Context) -> ir.Module:
     if not data.strip():
         raise InputError("the file is empty")
+    if is_hlo(data):
+        with _captured_stderr():
+            data = stablehlo_of(data)
     program = data if data.startswith(BYTECODE) else _decode(data)
     try:
         if (version := _portable_version(data)) is not None:
@@ -111,8 +124,6 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
 
 
 def _decode(data: bytes) -> str:
-    if data.lstrip().startswith(b"HloModule"):
-        raise InputError("this is HLO text, not StableHLO", line=1, col=1, help=EXPORT_HELP)
     position = data.find(b"\0")
     try:
         text = data.decode("utf-8-sig")
@@ -120,7 +131,7 @@ def _decode(data: bytes) -> str:
         position = error.start if position < 0 else min(error.start, position)
     if position >= 0:
         raise InputError(
-            "this is neither text, MLIR bytecode nor a StableHLO portable artifact"
+            "this is neither text, MLIR bytecode, a StableHLO portable artifact, HLO nor what jax.export wrote"
             f" (byte 0x{data[position]:02x} at offset {position})"
         )
     return text

@@ -15,8 +15,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
+from exla_opt.ir.hlo import hlo_of
 
-Emit = Literal["text", "bytecode", "portable"]
+Emit = Literal["text", "bytecode", "portable", "hlo"]
 
 _PARSER_POSITION = re.compile(rf'"{PARSER_FILE}":\d+:\d+')
 
@@ -94,6 +95,8 @@ def serialise(module: ir.Module, emit: Emit) -> bytes:
     operation.write_bytecode(buffer)
     if emit == "bytecode":
         return buffer.getvalue()
+    if emit == "hlo":
+        return hlo_of(buffer.getvalue())
     # Serialising turns a module into VHLO in place, so it works on a copy; chlo and sdy ops stay as they are.
     copy = ir.Module.parse(buffer.getvalue(), module.context)
     artifact: bytes = stablehlo.serialize_portable_artifact(copy, stablehlo.get_current_version(), True)

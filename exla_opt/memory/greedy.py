@@ -165,6 +165,8 @@ class Greedy:
         Each op that reads at other places than it is read computes an index, and so does each reshape on the way.
         """
         op, shapes = self.ops[position], self.block.shapes
+        if not op.results:
+            return own
         shape, result = shapes[op.operands[index]], shapes[op.results[0]]
         if shape == result or op.name == "transpose":
             return own

@@ -1,38 +1,109 @@
-"""JAX functions whose big tensors are computed in slices: export, rewrite, call."""
+"""JAX functions whose big tensors are computed in slices: a layer below `jax.jit`.
+
+While `jax.jit` traces, the function is traced on its own, exported, rewritten, and called as what it has become. What
+`jax.jit` does stays jax's: its cache, weak types, x64, static arguments, donation, `lower` and `compile`.
+
+What a function closes over, arrays or tracers of functions around it, is an argument of the exported one: no constants
+in the module, and gradients flow into it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax import export
+from jax.extend.core import jaxpr_as_fun, primitives
+
+from exla_opt.runtime.exported import Rewrite, rewritten
 
 
-def split_jit(function: Callable[..., Any], rewrite: Callable[[bytes], bytes]) -> Callable[..., Any]:
-    """The function with every module that it lowers to rewritten; one export and one compile per signature.
+def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str, Any]) -> Any:
+    """`jax.jit(function, **options)` with every module that it lowers to rewritten.
 
-    rewrite: from a module as a portable artifact to one of the same signature.
+    With several devices in this process, each call looks at how its arrays are spread over them. Raises what `jax.jit`
+    raises, and NotImplementedError for a function that calls Python while it runs.
     """
-    lowered = jax.jit(function)
-    compiled: dict[Any, Callable[..., Any]] = {}
 
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        leaves, structure = jax.tree.flatten((arguments, named))
-        key = (structure, tuple(map(_kind, leaves)))
-        if key not in compiled:
-            exported = export.export(lowered)(*arguments, **named)
-            smaller = rewrite(exported.mlir_module_serialized)
-            compiled[key] = jax.jit(dataclasses.replace(exported, mlir_module_serialized=smaller).call)
-        return compiled[key](*arguments, **named)
+    @functools.cache
+    def jitted(shardings: tuple[Any, ...]) -> Any:
+        return jax.jit(_sliced(function, rewrite, shardings), **options)
 
+    plain = jitted(())
+    if jax.device_count() == 1:
+        return plain
+
+    def of_spread(name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def method(*arguments: Any, **named: Any) -> Any:
+            return getattr(jitted(_shardings((arguments, named))), name)(*arguments, **named)
+
+        return method
+
+    call: Any = of_spread("__call__")
+    call.lower, call.trace, call.eval_shape = map(of_spread, ("lower", "trace", "eval_shape"))
+    call.clear_cache = plain.clear_cache
     return call
 
 
-def _kind(leaf: Any) -> tuple[Any, ...]:
-    """What a program depends on: shape, type, and over which devices the array is spread."""
-    sharding = leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None
-    return jax.numpy.shape(leaf), jax.numpy.result_type(leaf), sharding
+def backend_target() -> str:
+    """jax's own backend as a target."""
+    return "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
+
+
+def _shardings(arguments: Any) -> tuple[Any, ...]:
+    """How the leaves are spread over devices, None for one that is not; () where none is."""
+    found = tuple(map(_sharding, jax.tree.leaves(arguments)))
+    return found if any(found) else ()
+
+
+def _sharding(leaf: Any) -> Any:
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
+        return None
+    return leaf.sharding if leaf.sharding is not None and leaf.sharding.num_devices > 1 else None
+
+
+def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any, ...]) -> Callable[..., Any]:
+    """The function as `jax.jit` is to trace it. shardings: of the leaves of its arguments; () where none is spread."""
+
+    @functools.wraps(function)
+    def traced(*arguments: Any, **named: Any) -> Any:
+        if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+            return function(*arguments, **named)
+        leaves, structure = jax.tree.flatten((arguments, named))
+        # All else is a static argument, or a part of one.
+        dynamic = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+        given = [leaves[place] for place in dynamic]
+        spread = [shardings[place] if shardings else None for place in dynamic]
+        results: list[Any] = []
+
+        def flat(*given: Any) -> list[Any]:
+            known = dict(zip(dynamic, given, strict=True))
+            filled = [known.get(place, leaf) for place, leaf in enumerate(leaves)]
+            arguments, named = jax.tree.unflatten(structure, filled)
+            found, tree = jax.tree.flatten(function(*arguments, **named))
+            results.append(tree)
+            return found
+
+        closed = jax.make_jaxpr(flat)(*map(_spec, given, spread))
+        jaxpr = closed.jaxpr
+        opened = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+        call = rewritten(
+            jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[])), rewrite, [None] * len(closed.consts) + spread
+        )
+        found = map(_as_typed, call(*closed.consts, *given), closed.out_avals)
+        return jax.tree.unflatten(results[0], list(found))
+
+    return traced
+
+
+def _as_typed(result: Any, wanted: Any) -> Any:
+    """The result, with a weak type where the function gives one: what is exported has none."""
+    if not getattr(wanted, "weak_type", False):
+        return result
+    return primitives.convert_element_type_p.bind(result, new_dtype=wanted.dtype, weak_type=True, sharding=None)
+
+
+def _spec(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)

@@ -9,12 +9,14 @@ dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must
 - the executable's `hlo_modules`: what of a GPU's time is estimated from.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: which part of an argument or result each of them has.
+- what a `jax.stages.Lowered` keeps: the same one with another module.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -122,6 +124,14 @@ def execute_on_all(
         jax.make_array_from_single_device_arrays(tuple(shape), one, parts)
         for shape, one, parts in zip(shapes, found, shards, strict=True)
     ]
+
+
+def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.Lowered:
+    """What jax lowered, with another module of the same signature."""
+    new, computation = copy.copy(lowered), copy.copy(lowered._lowering)
+    computation._hlo, computation._executable = module, None  # type: ignore[attr-defined]
+    new._lowering = computation
+    return new
 
 
 def _options(flags: Flags, partitions: int = 1) -> Any:

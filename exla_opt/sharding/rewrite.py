@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jaxlib.mlir import ir
@@ -10,29 +10,21 @@ from jaxlib.mlir import ir
 from exla_opt.remarks import Kind, Remark
 
 from .equal import merge_equal_collectives
-from .partition import CannotPartition, Partition, is_partitioned, partition
+from .partition import Partition
 from .sent import bytes_sent
 
 # Of the bytes that devices send to each other: what a compiler makes of equal programs may differ by as much.
 MORE = 1.02
 _MORE_SENT = "EX312"
+# Passes that name what is big in a module that is left as it is, and change nothing.
+NAMING = ("normalise", "tensor-splitter")
 
 
-def rewrite_each_device(module: ir.Module, run: Callable[[ir.Module], Sequence[Remark]]) -> ir.Module:
-    """The module with its passes run: in place, or of one for several devices on the program of one of them.
-
-    run: rewrites a module in place, and says what it did.
-    """
-    if not is_partitioned(module):
-        run(module)
-        return module
-    try:
-        found = partition(module)
-    except CannotPartition:
-        return module
-    local = found.local_copy()
-    written, _ = joined_if_gained(found, local, run(local))
-    return module if written is None else written
+def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
+    """The remarks on a module of which there is no program of one device. why: a clause."""
+    return tuple(
+        replace(remark, message=f"not split: {why}") if remark.code == "EX311" else remark for remark in remarks
+    )
 
 
 def joined_if_gained(

@@ -29,7 +29,7 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
         made = [_convolved(op, *part, convolution, 1) for part in parts]
         last = len(convolution.result) - 1
         whole = build.with_shape(build.tensor_of(made[0]), convolution.result)
-        result = stablehlo.ConcatenateOp(made, last, results=[whole]).result
+        result: ir.Value = stablehlo.ConcatenateOp(made, last, results=[whole]).result
     else:
         if form == "joined":
             image, groups = _joined_images(image, convolution.batch_groups), convolution.batch_groups

@@ -51,10 +51,10 @@ def refused(path: Path, tmp_path: Path) -> str:
     ("data", "sentence"),
     [
         (b"", "the file is empty"),
-        (bytes(range(256)) * 9, "neither text, MLIR bytecode nor a StableHLO portable artifact"),
-        (MODULE.encode("utf-16"), "neither text, MLIR bytecode nor a StableHLO portable artifact"),
+        (bytes(range(256)) * 9, "neither text, MLIR bytecode, a StableHLO portable artifact"),
+        (MODULE.encode("utf-16"), "neither text, MLIR bytecode, a StableHLO portable artifact"),
         (gzip.compress(MODULE.encode())[:40], "the gzip data is damaged or cut short"),
-        (b"PK\x03\x04" + bytes(60), "neither text, MLIR bytecode nor a StableHLO portable artifact"),
+        (b"PK\x03\x04" + bytes(60), "neither text, MLIR bytecode, a StableHLO portable artifact"),
         (b"ML\xefR" + bytes(60), "the MLIR bytecode is damaged or cut short"),
         (MODULE.replace("4xf32", "99999999999999999999xf32").encode(), "invalid dimension"),
         (nested(1200).encode(), "its regions are nested more than 1,000 deep"),

@@ -233,7 +233,7 @@ def test_strict_fails_where_it_does_not_fit() -> None:
 def test_strict_goes_by_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     for peak, expected in ((30 * 10**6, 0), (30 * 10**6 + 1, 3)):
         planned = Compiled(Memory(0, 0, 0, peak))
-        monkeypatch.setattr("exla_opt.runtime.target.compiled_memory", lambda data, target, planned=planned: planned)
+        monkeypatch.setattr("exla_opt.runtime.judge.compiled_memory", lambda data, target, planned=planned: planned)
         code, output = run(str(SAMPLE), "--memory-limit=30MB", "--strict")
         assert code == expected, output
 
@@ -271,7 +271,7 @@ def test_what_xla_refuses_is_predicted(tmp_path: Path) -> None:
 
 
 def test_a_gpu_needs_no_plugin_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exla_opt.runtime.target.has_gpu_compiler", lambda: False)
+    monkeypatch.setattr("exla_opt.runtime.judge.has_gpu_compiler", lambda: False)
     code, output = run(str(SAMPLE), "--target=gpu", "--strict")
     assert code == 0
     assert "fits into 151GB, without a split: " in output

@@ -128,7 +128,11 @@ def test_words_of_64_bits_are_in_slices(shape: tuple[int, ...], platform: str) -
     with jax.enable_x64(True):
         for draw in (jax.random.bits, jax.random.uniform):
             dtype = jnp.uint64 if draw is jax.random.bits else jnp.float64
-            text = program(lambda key, draw=draw, dtype=dtype: draw(key, shape, dtype).max(), platform, False)
+
+            def largest(key: jax.Array, draw: Any = draw, dtype: Any = dtype) -> Any:
+                return draw(key, shape, dtype).max()
+
+            text = program(largest, platform, False)
             after = rewritten(text, 100_000, 50_000)
             one, two = (compile_program(each, count_all_memory=True) for each in (text, after))
             before, smaller = (each.executable.get_compiled_memory_stats().temp_size_in_bytes for each in (one, two))

@@ -16,7 +16,7 @@ def test_the_judge_of_a_target_says_how_long_a_run_takes(
     monkeypatch: pytest.MonkeyPatch, seconds: float | None
 ) -> None:
     found = Compiled(Memory(1, 2, 0, 4), time=None if seconds is None else GpuTime(seconds=seconds, at_least=True))
-    monkeypatch.setattr("exla_opt.runtime.target.compiled_memory", lambda data, target: found)
+    monkeypatch.setattr("exla_opt.runtime.judge.compiled_memory", lambda data, target: found)
     measure = judge_of("cuda:h200", "test").measure
     assert measure is not None
     assert measure(b"") == Measured(7, seconds)

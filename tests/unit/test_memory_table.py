@@ -16,7 +16,6 @@ import pytest
 from jax import export
 
 from exla_opt import optimize
-from exla_opt.options import Options
 from exla_opt.runtime.memory import measure_memory
 from tests.programs.samples import elbo, gradient, kernel_vector, neighbours, squared_distance
 
@@ -74,5 +73,5 @@ def test_the_memory_of_a_big_program_does_not_grow(name: str) -> None:
     with jax.enable_x64(kind == "float64"):
         arguments = [jax.ShapeDtypeStruct(shape, kind) for shape in shapes]
         module = export.export(jax.jit(function))(*arguments).mlir_module()
-    smaller = optimize(module, Options(size_threshold=100_000_000, split_size=100_000_000))
+    smaller = optimize(module, size_threshold=100_000_000, split_size=100_000_000).program
     assert measure_memory(smaller).temp <= _HELD * megabytes * 1e6

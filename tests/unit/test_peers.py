@@ -11,7 +11,6 @@ import pytest
 from benchmarks.peers import keops
 from benchmarks.peers.tasks import Task, nearest, tasks
 from exla_opt.api import optimize
-from exla_opt.options import Options
 from exla_opt.runtime.compare import compare
 from exla_opt.runtime.compile import compile_program, run_program
 from exla_opt.runtime.inputs import Array
@@ -52,7 +51,7 @@ def test_all_ways_give_the_same(task: Task) -> None:
 def test_exla_opt_gives_the_same_in_a_loop(task: Task) -> None:
     arrays = arrays_of(task)
     before = str(jax.jit(task.naive).lower(*arrays).as_text())
-    after = optimize(before, Options(size_threshold=THRESHOLD, split_size=THRESHOLD // 2))
+    after = optimize(before, size_threshold=THRESHOLD, split_size=THRESHOLD // 2).program
     # XLA:CPU fuses what an argmin compares: there is nothing to cut.
     assert ("stablehlo.while" in after) == (task.rows is not nearest)
     results = [run_program(compile_program(text), arrays) for text in (before, after)]

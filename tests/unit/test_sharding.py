@@ -136,7 +136,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
         partition(parse(text))
-    assert "manual_computation" not in optimize(text)
+    assert "manual_computation" not in optimize(text).program
 
 
 def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:

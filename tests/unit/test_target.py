@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from exla_opt import Options, optimize
+from exla_opt import optimize
 from exla_opt.cli.run import main
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.memory.peak import Memory
@@ -351,7 +351,7 @@ def test_splitting_makes_a_module_fit_a_gpu(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("4096", "16384")
     model, smaller = tmp_path / "model.mlir", tmp_path / "smaller.mlir"
     model.write_text(text)
-    smaller.write_text(str(optimize(text, Options(size_threshold=10**8, split_size=10**8))))
+    smaller.write_text(optimize(text, size_threshold=10**8, split_size=10**8).program)
     code = "from exla_opt.cli.run import main; main()"
     options = ("--target=cuda:h200", "--limit=500MB", "--json", str(tmp_path / "x.json"))
     done = in_fresh_process(code, str(smaller), "--compare", str(model), *options)
@@ -370,7 +370,7 @@ def test_the_time_of_a_split_attention_on_a_gpu(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("4096", "16384")
     model, smaller = tmp_path / "model.mlir", tmp_path / "smaller.mlir"
     model.write_text(text)
-    smaller.write_text(str(optimize(text, Options(size_threshold=10**8, split_size=2**24))))
+    smaller.write_text(optimize(text, size_threshold=10**8, split_size=2**24).program)
     code = "from exla_opt.cli.run import main; main()"
     options = ("--target=cuda:h200", "--json", str(tmp_path / "x.json"))
     done = in_fresh_process(code, str(smaller), "--compare", str(model), *options)

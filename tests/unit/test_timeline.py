@@ -208,3 +208,12 @@ func.func @main(%t: tensor<64x64xf8E4M3FN>) -> tensor<64xf32> {
     [point, largest] = found.points[found.peak], found.alive_at(found.peak)[0]
     assert (largest.name, largest.bytes) == ("a copy of 64x64xf8E4M3FN in f16", SQUARE_BYTES // 2)
     assert point.bytes >= sum(tensor.bytes for tensor in found.alive_at(found.peak))
+
+
+def test_an_op_without_results_reads_what_it_is_given() -> None:
+    found = timeline(f"""func.func @main(%x: {SQUARE}) -> {SQUARE} {{
+  %y = stablehlo.sine %x : {SQUARE}
+  stablehlo.custom_call @print(%y) {{has_side_effect = true}} : ({SQUARE}) -> ()
+  return %x : {SQUARE}
+}}""")
+    assert found.memory.temp >= SQUARE_BYTES

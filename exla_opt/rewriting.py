@@ -1,0 +1,91 @@
+"""One rewriting of a module, as the library asks for it: passes, or a search where there is a limit; and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jaxlib.mlir import ir
+
+from exla_opt.budget.fit import Fit, fit
+from exla_opt.ir.rewrite import copy_of
+from exla_opt.memory.timeline import Timeline, read_timeline
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.remarks import Remark
+from exla_opt.report.summary import Summary, summarise
+from exla_opt.sharding.partition import CannotPartition, Partition, is_partitioned, partition
+from exla_opt.sharding.rewrite import NAMING, joined_if_gained, refused
+
+
+@dataclass(slots=True)
+class Rewriting:
+    """What came of a module.
+
+    module: rewritten. remarks: what was done and what was not. before, after: what there was without any split and
+    what there is, of each device where there are several. options: with the sizes that were chosen, where they were.
+    fitted: what the search for a limit found; None without a limit.
+    """
+
+    module: ir.Module
+    remarks: tuple[Remark, ...]
+    before: tuple[Summary, Timeline]
+    after: tuple[Summary, Timeline]
+    options: Options
+    fitted: Fit | None = None
+
+
+def rewrite(
+    module: ir.Module,
+    options: Options,
+    limit: int | None,
+    target: str | None,
+    names: Sequence[str] = DEFAULT_PASSES,
+) -> Rewriting:
+    """Rewrite a module, which stays as it is.
+
+    limit: bytes that the program is to fit, of each device where there are several; sizes in the options mean nothing
+    then. names: the passes to run. target: the machine whose compiler says whether it fits; None is this machine's CPU.
+    Raises InputError for what is wrong with the module, TargetError for an unknown target.
+    """
+    found: Partition | None = None
+    one = copy_of(module)
+    if is_partitioned(module):
+        try:
+            found = partition(module)
+        except CannotPartition as error:
+            return _left(module, one, options, str(error))
+        one = found.local_copy()
+    seen: list[tuple[Summary, Timeline]] = []
+
+    def look(name: str, module: ir.Module) -> None:
+        if not seen:
+            seen.append(_seen(module, options))
+
+    fitted = None
+    if limit is None:
+        remarks = run_pipeline(one, names, options, after_pass=look).remarks
+    else:
+        from exla_opt.runtime.judge import judge_of  # loads jax
+
+        measure = judge_of(target, found).measure
+        fitted = fit(one, names, replace(options, memory_limit=limit), limit, measure, after_pass=look)
+        one, remarks, options = fitted.module, fitted.outcome.remarks, fitted.options
+    after = _seen(one, options)
+    if found is None:
+        return Rewriting(one, tuple(remarks), seen[0], after, options, fitted)
+    written, said = joined_if_gained(found, one, remarks)
+    if written is None:
+        return Rewriting(module, tuple(said), seen[0], seen[0], options)
+    return Rewriting(written, tuple(said), seen[0], after, options, fitted)
+
+
+def _left(module: ir.Module, copy: ir.Module, options: Options, why: str) -> Rewriting:
+    """A module for several devices of which there is no program of one: as it came, with what is big named."""
+    remarks = refused(run_pipeline(copy, NAMING, options).remarks, why)
+    seen = _seen(copy, options)
+    return Rewriting(module, remarks, seen, seen, options)
+
+
+def _seen(module: ir.Module, options: Options) -> tuple[Summary, Timeline]:
+    return summarise(module), read_timeline(module, options.machine)

@@ -1,0 +1,145 @@
+"""A JAX function as what it was exported to and rewritten, with derivatives and batches of its own.
+
+JAX has no rule for a batch of what was exported, and its derivative is the one that was not rewritten. So each is
+exported and rewritten like the function itself; a derivative only by the arguments that it is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
+from jaxlib.mlir import ir
+
+# From a module as a portable artifact to one of the same signature.
+Rewrite = Callable[[bytes], bytes]
+# Of arrays; gives a list of arrays.
+Flat = Callable[..., list[Any]]
+
+_NO_CALLS_BACK = (
+    "exla_opt cannot rewrite a function that calls Python while it runs (jax.debug.print, jax.pure_callback, "
+    "io_callback): leave the call out, or take jax.jit"
+)
+# What jax says of targets that it does not promise to keep. Here the process that exports them runs them, too.
+_NO_PROMISE = "custom calls whose targets have no compatibility guarantees"
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Of which arguments a derivative is wanted, by their places."""
+
+    places: tuple[int, ...]
+
+
+def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
+    """The function with the module that it is exported to rewritten, whenever it is traced.
+
+    shardings: how each argument is spread over devices, None for one that is not. Raises NotImplementedError for a
+    function that calls Python while it runs, and what `jax.export` raises.
+    """
+
+    @custom_vmap
+    def run(*given: Any) -> list[Any]:
+        specs = [_spec(one, sharding) for one, sharding in zip(given, shardings, strict=True)]
+        return list(_exported(flat, rewrite, specs).call(*given))
+
+    @run.def_vmap
+    def run_batch(size: int, is_batched: Sequence[bool], *given: Any) -> tuple[list[Any], list[bool]]:
+        axes = tuple(0 if batched else None for batched in is_batched)
+        batch = jax.vmap(flat, in_axes=axes, axis_size=size)
+        results = rewritten(batch, rewrite, [None] * len(given))(*given)
+        return results, [True] * len(results)
+
+    @jax.custom_vjp
+    def call(*given: Any) -> list[Any]:
+        return list(run(*given))
+
+    def forward(*given: Any) -> tuple[list[Any], Any]:
+        values = custom_vjp_primal_tree_values(given)
+        wanted = tuple(place for place, one in enumerate(given) if one.perturbed and _is_float(one.value))
+        return call(*values), (values, _Wanted(wanted))
+
+    def backward(kept: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        given, wanted = kept
+        known = [place for place, one in enumerate(cotangents) if not isinstance(one, SymbolicZero) and _is_float(one)]
+        pull = _pullback(flat, len(given), wanted.places, known, [(one.shape, one.dtype) for one in cotangents])
+        # Under jax.grad nobody knows how arguments are spread: they are tracers.
+        arguments = [*given, *[cotangents[place] for place in known]]
+        found = rewritten(pull, rewrite, [None] * len(arguments))(*arguments)
+        by_place = dict(zip(wanted.places, found, strict=True))
+        return tuple(by_place.get(place) for place in range(len(given)))
+
+    call.defvjp(forward, backward, symbolic_zeros=True)
+    return call
+
+
+def _pullback(flat: Flat, count: int, wanted: Sequence[int], known: Sequence[int], results: Sequence[Any]) -> Flat:
+    """The derivative as a function of the `count` arguments and of the cotangents of the results at `known`.
+
+    wanted: the places of the arguments that it is by. results: the shape and type of every cotangent.
+    """
+
+    def pull(*given: Any) -> list[Any]:
+        arguments, cotangents = given[:count], dict(zip(known, given[count:], strict=True))
+
+        def of_wanted(*chosen: Any) -> list[Any]:
+            filled = dict(zip(wanted, chosen, strict=True))
+            return list(flat(*[filled.get(place, one) for place, one in enumerate(arguments)]))
+
+        _, pulled = jax.vjp(of_wanted, *[arguments[place] for place in wanted])
+        full = [cotangents.get(place, np.zeros(*one)) for place, one in enumerate(results)]
+        return list(pulled(full))
+
+    return pull
+
+
+def _exported(flat: Flat, rewrite: Rewrite, specs: Sequence[jax.ShapeDtypeStruct]) -> export.Exported:
+    try:
+        jitted = jax.jit(flat)
+        try:
+            found = export.export(jitted)(*specs)
+        except ValueError as error:
+            if _NO_PROMISE not in str(error):
+                raise
+            checks = [export.DisabledSafetyCheck.custom_call(name) for name in _call_targets(jitted.lower(*specs))]
+            found = export.export(jitted, disabled_checks=checks)(*specs)
+    except NotImplementedError as error:
+        if "host_callbacks" not in str(error) and "keepalive" not in str(error):
+            raise
+        raise NotImplementedError(_NO_CALLS_BACK) from None
+    return dataclasses.replace(found, mlir_module_serialized=rewrite(found.mlir_module_serialized))
+
+
+def _call_targets(lowered: jax.stages.Lowered) -> list[str]:
+    found: set[str] = set()
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "stablehlo.custom_call":
+            found.add(ir.StringAttr(op.attributes["call_target_name"]).value)
+        return ir.WalkResult.ADVANCE
+
+    module_of(lowered).operation.walk(look)
+    return sorted(found)
+
+
+def module_of(lowered: jax.stages.Lowered) -> ir.Module:
+    """The module that jax lowered a function to."""
+    module: Any = lowered.compiler_ir()
+    assert isinstance(module, ir.Module)
+    return module
+
+
+def _spec(one: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+
+
+def _is_float(one: Any) -> bool:
+    return bool(jax.numpy.issubdtype(one.dtype, jax.numpy.inexact))

@@ -1,0 +1,57 @@
+"""Programs as jax has them, rewritten: the same kind comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jax import export, stages
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.diagnostics import PARSER_FILE
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.runtime import pjrt
+from exla_opt.runtime.exported import module_of
+
+if TYPE_CHECKING:
+    from exla_opt.rewriting import Rewriting
+
+Run = Callable[[ir.Module], "Rewriting"]
+
+
+def rewritten(program: Any, run: Run) -> tuple[Any, Rewriting]:
+    """The program with its module as `run` rewrites it, and what that found. Raises TypeError for other programs."""
+    if isinstance(program, ir.Module):
+        found = run(_own(serialise(program, "bytecode")))
+        return found.module, found
+    if isinstance(program, export.Exported):
+        return _exported(program, run)
+    if isinstance(program, stages.Lowered):
+        found = run(_own(serialise(module_of(program), "bytecode")))
+        module = parse_module(PARSER_FILE, serialise(found.module, "bytecode"), module_of(program).context).module
+        return pjrt.lowered_with(program, module), found
+    raise TypeError(
+        f"a {type(program).__name__} is no program that exla_opt.optimize knows: give text, bytes, an ir.Module, what "
+        "jax.export.export(...)(...) gives, or jax.jit(...).lower(...)"
+    )
+
+
+def _exported(program: export.Exported, run: Run) -> tuple[export.Exported, Rewriting]:
+    found = run(_own(program.mlir_module_serialized))
+
+    def derivative(_: export.Exported) -> export.Exported:
+        return _exported(program.vjp(), run)[0]
+
+    return dataclasses.replace(
+        program,
+        mlir_module_serialized=serialise(found.module, "portable"),
+        _get_vjp=derivative if program.has_vjp() else None,
+    ), found
+
+
+def _own(data: bytes) -> ir.Module:
+    """The module in a context of ours, which knows all dialects."""
+    return parse_module("<program>", data, new_context()).module

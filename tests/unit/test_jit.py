@@ -1,0 +1,202 @@
+"""`exla_opt.jit` does what `jax.jit` does, in slices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exla_opt
+
+sliced: Any = partial(exla_opt.jit, size_threshold="64KB", split_size="32KB")
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.softmax(q @ k.T / 3, axis=-1) @ v
+
+
+def loss(call: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    return lambda *given: jnp.sum(call(*given) ** 2)
+
+
+def arguments(rows: int = 301) -> list[jax.Array]:
+    return [jax.random.normal(jax.random.key(seed), (rows, 8)) for seed in range(3)]
+
+
+def close(one: Any, other: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), one, other)
+
+
+def temp(jitted: Any, *given: Any) -> int:
+    return int(jitted.lower(*given).compile().memory_analysis().temp_size_in_bytes)
+
+
+def test_it_computes_the_same_in_less_memory() -> None:
+    split = sliced(attention)
+    for rows in (301, 200):
+        close(split(*arguments(rows)), attention(*arguments(rows)))
+    assert temp(split, *arguments()) < temp(jax.jit(attention), *arguments()) / 4
+
+
+@pytest.mark.parametrize("form", ["bare", "called", "limit"])
+def test_it_is_a_decorator(form: str) -> None:
+    decorator: Any = {"bare": exla_opt.jit, "called": sliced(), "limit": exla_opt.jit(memory_limit="2GB")}[form]
+
+    @decorator  # type: ignore[untyped-decorator]
+    def double(x: jax.Array) -> jax.Array:
+        """Twice."""
+        return 2 * x
+
+    assert double(3.0) == 6 and double.__doc__ == "Twice."
+
+
+def test_types_are_those_of_jax_jit() -> None:
+    def multiply(x: Any, y: Any) -> Any:
+        return x * y
+
+    half, one = jnp.ones(3, jnp.float16), np.float32(2)
+    calls = [(half, 2.0), (half, one), (half, 2.0), (3, 2), (3.0, 2), (half, half), (True, half)]
+    ours, jaxs = sliced(multiply), jax.jit(multiply)
+    for given in calls:
+        assert jax.typeof(ours(*given)) == jax.typeof(jaxs(*given)), given
+    with jax.enable_x64(True):
+        assert ours(3.0, 2.0).dtype == jnp.float64
+    assert ours(3.0, 2.0).dtype == jnp.float32
+
+
+def test_static_arguments_and_donation_go_to_jax() -> None:
+    def scale(x: jax.Array, by: int, *, mode: str) -> jax.Array:
+        return x * by if mode == "times" else x + by
+
+    split = sliced(scale, static_argnames=("by", "mode"), donate_argnames="x")
+    x = jnp.ones(3)
+    assert split(x, 2, mode="times")[0] == 2 and x.is_deleted()
+    assert split(jnp.ones(3), 2, mode="plus")[0] == 3
+    assert split.lower(jnp.ones(3), 2, mode="plus").compile().memory_analysis().alias_size_in_bytes == 12
+
+
+@pytest.mark.parametrize("by", [0, (0, 2), (0, 1, 2)])
+def test_gradients_are_sliced_too(by: int | tuple[int, ...]) -> None:
+    given = arguments()
+    inside, outside = jax.grad(loss(sliced(attention)), by), jax.grad(loss(attention), by)
+    close(inside(*given), outside(*given))
+    assert temp(jax.jit(inside), *given) < temp(jax.jit(outside), *given) / 4
+
+
+def test_a_gradient_is_computed_by_what_it_is_asked_for_only() -> None:
+    def fit(weights: jax.Array, data: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(data @ weights) ** 2)
+
+    given = jax.ShapeDtypeStruct((8,), jnp.float32), jax.ShapeDtypeStruct((50_000, 8), jnp.float32)
+    text = jax.jit(jax.grad(sliced(fit))).lower(*given).as_text()
+    assert "-> tensor<8xf32>" in text.replace("(tensor<8xf32>", "") and "-> tensor<50000x8xf32>" not in text
+
+
+def test_second_derivatives() -> None:
+    q, *rest = arguments(60)
+
+    def squared(call: Callable[..., jax.Array]) -> Callable[[jax.Array], jax.Array]:
+        return jax.grad(lambda q: jnp.sum(jax.grad(loss(call))(q, *rest) ** 2))
+
+    close(squared(exla_opt.jit(attention, size_threshold=10_000))(q), squared(attention)(q))
+
+
+@pytest.mark.parametrize("axes", [(0, 0, 0), (0, None, None), (None, 0, 0)])
+def test_batches(axes: tuple[int | None, ...]) -> None:
+    given = [jnp.stack([x, x / 2]) if axis == 0 else x for x, axis in zip(arguments(), axes, strict=True)]
+    split = sliced(attention)
+    close(jax.vmap(split, axes)(*given), jax.vmap(attention, axes)(*given))
+    close(jax.vmap(jax.grad(loss(split)), axes)(*given), jax.vmap(jax.grad(loss(attention)), axes)(*given))
+    mapped = [
+        jax.grad(lambda *given, call=call: jnp.sum(jax.vmap(call, axes)(*given) ** 2)) for call in (split, attention)
+    ]
+    close(mapped[0](*given), mapped[1](*given))
+
+
+def test_it_stands_inside_of_other_functions() -> None:
+    def outer(w: jax.Array, x: jax.Array, call: Any) -> Any:
+        return call(lambda x: jnp.sum(jnp.tanh(x * w) @ x.T))(x) * 2
+
+    given = jnp.ones(8), arguments()[0]
+    ours = jax.jit(jax.value_and_grad(partial(outer, call=sliced)))
+    close(ours(*given), jax.value_and_grad(partial(outer, call=jax.jit))(*given))
+
+    def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return sliced(attention)(carry, carry, carry), None
+
+    x = arguments()[0]
+    found, _ = jax.lax.scan(body, x, length=3)
+    close(found, attention(*[attention(*[attention(x, x, x)] * 3)] * 3))
+
+
+def test_constants_are_arguments_of_the_module() -> None:
+    table = jnp.ones((2000, 300))
+    lowered = sliced(lambda x: x @ table).lower(jnp.ones((5, 2000)))
+    assert len(lowered.as_text()) < 100_000
+
+
+def test_keys_and_integers_have_no_gradient() -> None:
+    def dropped(key: jax.Array, x: jax.Array, times: int) -> tuple[jax.Array, Any]:
+        return jnp.sum(jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)) * times, times
+
+    given = jax.random.key(0), arguments()[0], 3
+    split = sliced(dropped)
+    close(split(*given), dropped(*given))
+    close(jax.grad(split, 1, has_aux=True)(*given)[0], jax.grad(dropped, 1, has_aux=True)(*given)[0])
+
+
+def test_what_calls_python_is_refused_in_a_sentence() -> None:
+    def prints(x: jax.Array) -> jax.Array:
+        jax.debug.print("{}", x)
+        return x
+
+    def asks(x: jax.Array) -> Any:
+        return jax.pure_callback(np.asarray, x, x)
+
+    for function in (prints, asks):
+        with pytest.raises(NotImplementedError, match="calls Python while it runs"):
+            sliced(function)(jnp.ones(3))
+
+
+def test_disable_jit_runs_the_function_itself() -> None:
+    seen: list[Any] = []
+
+    def look(x: jax.Array) -> jax.Array:
+        seen.append(x)
+        return x
+
+    with jax.disable_jit():
+        sliced(look)(jnp.ones(3))
+    assert isinstance(seen[0], jax.Array) and not isinstance(seen[0], jax.core.Tracer)
+
+
+def test_a_library_whose_calls_jax_does_not_promise_to_keep() -> None:
+    given = jnp.eye(3) + 0.5
+    close(sliced(jnp.linalg.slogdet)(given), jnp.linalg.slogdet(given))
+    close(sliced(jax.scipy.linalg.expm)(given), jax.scipy.linalg.expm(given))
+
+
+def test_what_stays_in_memory_is_a_warning_with_its_line() -> None:
+    def sorts(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.arange(100_000) * jnp.sort(jnp.sin(x)))
+
+    with pytest.warns(exla_opt.StaysInMemory, match=r"test_jit\.py:\d+.*: 100000xf32 \(400KB\)"):
+        sliced(sorts)(jnp.ones(100_000))
+    with pytest.warns(exla_opt.StaysInMemory, match="does not fit into 410KB: needs"):
+        exla_opt.jit(sorts, memory_limit="410KB")(jnp.ones(100_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sliced(attention)(*arguments())
+
+
+def test_explain_prints_the_summary_and_returns_the_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    specs = [jax.ShapeDtypeStruct((301, 8), jnp.float32)] * 3
+    remarks = sliced(attention).explain(*specs)
+    assert any(remark.tensor == "301x301xf32" for remark in remarks)
+    assert "Peak memory" in capsys.readouterr().out

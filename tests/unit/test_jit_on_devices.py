@@ -1,0 +1,74 @@
+"""`exla_opt.jit` on arrays that are spread over 8 host devices: in a process of its own, which has them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_BEGIN = """
+import jax, jax.numpy as jnp, numpy as np
+from functools import partial
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import exla_opt
+jax.config.update("jax_num_cpu_devices", 8)
+mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+def attention(q, k, v):
+    return jax.nn.softmax(q @ k.T / 3, axis=-1) @ v
+def loss(call):
+    return lambda *given: jnp.sum(call(*given) ** 2)
+values = [np.random.default_rng(seed).normal(size=(512, 8)).astype("float32") for seed in range(3)]
+rows = [jax.device_put(value, NamedSharding(mesh, P("d"))) for value in values]
+ones = [jnp.asarray(value) for value in values]
+sliced = partial(exla_opt.jit, size_threshold="64KB", split_size="32KB")
+def same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        assert a.sharding.is_equivalent_to(b.sharding, a.ndim), (a.sharding, b.sharding)
+def temp(jitted, *given):
+    return jitted.lower(*given).compile().memory_analysis().temp_size_in_bytes
+"""
+
+_CASES = {
+    "values": """
+split, plain = sliced(attention), jax.jit(attention)
+same(split(*rows), plain(*rows))
+same(split(*ones), plain(*ones))
+assert temp(split, *rows) < temp(plain, *rows) / 2
+""",
+    "gradients inside": """
+step = jax.value_and_grad(loss(attention), (0, 1, 2))
+split, plain = sliced(step), jax.jit(step)
+same(split(*rows), plain(*rows))
+assert temp(split, *rows) < temp(plain, *rows) / 2
+""",
+    "gradients outside": """
+found, wanted = (jax.grad(loss(call))(*rows) for call in (sliced(attention), attention))
+np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)  # spread as Shardy likes: see docs/jax.md
+""",
+    "a limit": """
+rows = [jax.device_put(np.tile(value, (4, 1)), NamedSharding(mesh, P("d"))) for value in values]
+split, plain = exla_opt.jit(attention, memory_limit="1MB"), jax.jit(attention)
+same(split(*rows), plain(*rows))
+assert temp(split, *rows) < temp(plain, *rows) / 2
+""",
+    "shardings of jax.jit": """
+cut = NamedSharding(mesh, P("d"))
+split = sliced(attention, in_shardings=(cut,) * 3, out_shardings=cut)
+same(split(*ones), jax.jit(attention, in_shardings=(cut,) * 3, out_shardings=cut)(*ones))
+""",
+    "inside of shard_map": """
+def each(q, k, v):
+    return sliced(attention)(q, k, v)
+given = dict(mesh=mesh, in_specs=(P("d"), P(), P()), out_specs=P("d"))
+plain = jax.jit(jax.shard_map(attention, **given))
+same(jax.jit(jax.shard_map(each, **given, check_vma=False))(*ones), plain(*ones))
+""",
+}
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_it_does_as_jax_jit_does(case: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _BEGIN + _CASES[case]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
