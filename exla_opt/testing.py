@@ -67,13 +67,10 @@ def assert_fits(
 def _lowered(
     function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any], target: str | None
 ) -> ir.Module:
-    import jax
+    from exla_opt.runtime.exported import lowered
 
-    from exla_opt.runtime.exported import module_of
-
-    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
-    platform = jax.default_backend() if target is None else "cuda" if target.startswith(("cuda", "gpu")) else "cpu"
-    return module_of(jitted.trace(*arguments, **named).lower(lowering_platforms=(platform,)))
+    platform = None if target is None else "cuda" if target.startswith(("cuda", "gpu")) else "cpu"
+    return lowered(function, arguments, named, platform)
 
 
 def _peak(module: bytes, target: str | None) -> int:

@@ -175,13 +175,12 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        in_loops = found.options.calls_in_loops
-        # Of these the model knows least: one is compiled when two others were.
-        on_trial = COMPILED if in_loops and True not in self.ratios else _COMPILED_ON_TRIAL
-        if len(self.known) >= on_trial:
+        # Of these the model knows least: they are compiled however many were before.
+        if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
+            return True
+        if len(self.known) >= _COMPILED_ON_TRIAL:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        accuracy = _ACCURACY_WITH_CALLS if in_loops else _ACCURACY
-        return found.predicted_with(self.ratio_of(found)) <= accuracy * self.limit
+        return found.predicted_with(self.ratio_of(found)) <= _ACCURACY * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
         """How many times the predicted temporary memory the compiler planned for the last program of this kind."""

@@ -7,7 +7,7 @@ exported and rewritten like the function itself; a derivative only by the argume
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,15 @@ def module_of(lowered: jax.stages.Lowered) -> ir.Module:
     module: Any = lowered.compiler_ir()
     assert isinstance(module, ir.Module)
     return module
+
+
+def lowered(
+    function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any], platform: str | None
+) -> ir.Module:
+    """The module of a function, jitted or not, for arguments that may be abstract. platform: None is jax's backend."""
+    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
+    platforms = (jax.default_backend() if platform is None else platform,)
+    return module_of(jitted.trace(*arguments, **named).lower(lowering_platforms=platforms))
 
 
 def _spec(one: Any, sharding: Any) -> jax.ShapeDtypeStruct:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun, primitives
 
+from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import Rewrite, rewritten
 
 
@@ -87,11 +87,8 @@ def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any
             return found
 
         closed = jax.make_jaxpr(flat)(*map(_spec, given, spread))
-        jaxpr = closed.jaxpr
-        opened = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
-        call = rewritten(
-            jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[])), rewrite, [None] * len(closed.consts) + spread
-        )
+        opened = pjrt.with_constants_as_arguments(closed)
+        call = rewritten(opened, rewrite, [None] * len(closed.consts) + spread)
         found = map(_as_typed, call(*closed.consts, *given), closed.out_avals)
         return jax.tree.unflatten(results[0], list(found))
 
@@ -102,7 +99,7 @@ def _as_typed(result: Any, wanted: Any) -> Any:
     """The result, with a weak type where the function gives one: what is exported has none."""
     if not getattr(wanted, "weak_type", False):
         return result
-    return primitives.convert_element_type_p.bind(result, new_dtype=wanted.dtype, weak_type=True, sharding=None)
+    return pjrt.as_weak(result)
 
 
 def _spec(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:

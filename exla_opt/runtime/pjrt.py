@@ -9,6 +9,7 @@ dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must
 - the executable's `hlo_modules`: what of a GPU's time is estimated from.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: which part of an argument or result each of them has.
+- `jax.extend.core`: a traced function called with its constants as arguments, and weak types.
 - what a `jax.stages.Lowered` keeps: the same one with another module.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
@@ -26,6 +27,7 @@ import numpy as np
 from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend
+from jax.extend.core import jaxpr_as_fun, primitives
 from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
 
@@ -124,6 +126,18 @@ def execute_on_all(
         jax.make_array_from_single_device_arrays(tuple(shape), one, parts)
         for shape, one, parts in zip(shapes, found, shards, strict=True)
     ]
+
+
+def with_constants_as_arguments(closed: Any) -> Any:
+    """What `jax.make_jaxpr` traced as a function of its constants, then of its arguments; it returns a list."""
+    jaxpr = closed.jaxpr
+    opened = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    return jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[]))
+
+
+def as_weak(value: Any) -> Any:
+    """A tracer's value with the weak type of a Python scalar."""
+    return primitives.convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
 
 
 def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.Lowered:

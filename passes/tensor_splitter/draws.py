@@ -6,14 +6,12 @@ from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
-from exla_opt.ir import build
-from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.clean_up import clean_up
-from exla_opt.ir.types import Types, element_type
+from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import walk_functions
+from exla_opt.ops.counts import count_apart
 from exla_opt.ops.draw_bits import draw
 from exla_opt.ops.element_at import read_part
 from exla_opt.ops.joined_halves import Halves, halves_of, write_halves
@@ -37,7 +35,7 @@ def expand_draws(module: ir.Module, options: Options) -> bool:
     """
     found = _expand_generators(module, options)
     found = _expand_halves(module, options) or found
-    return _count_apart(module, options) or found
+    return count_apart(module, options.slice_bytes) or found
 
 
 def _expand_generators(module: ir.Module, options: Options) -> bool:
@@ -81,34 +79,6 @@ def _expand_halves(module: ir.Module, options: Options) -> bool:
     if found:
         clean_up(module)
     return found
-
-
-def _count_apart(module: ir.Module, options: Options) -> bool:
-    """iota [n:2n] = iota + n: parts of one big count would have to be cut together, where the count is."""
-    types, found = Types(), False
-    for op in [op for op in walk_functions(module.operation) if op.name == "stablehlo.iota"]:
-        count = op.results[0]
-        readers = [use.owner.operation for use in count.uses]
-        is_big = types.of(count).bytes > options.slice_bytes and isinstance(element_type(count), ir.IntegerType)
-        if not is_big or len(readers) < 2 or not all(_is_part(reader) for reader in readers):
-            continue
-        dim = integer(op, "iota_dimension")
-        for reader in readers:
-            with ir.InsertionPoint(reader), reader.location:
-                kind, start = build.tensor_of(reader.results[0]), integers(reader, "start_indices", [])[dim]
-                made = stablehlo.iota(kind, dim)
-                made = stablehlo.add(made, build.splat(kind, start)) if start else made
-            reader.results[0].replace_all_uses_with(made)
-            reader.erase()
-            found = True
-    if found:
-        clean_up(module)
-    return found
-
-
-def _is_part(op: ir.Operation) -> bool:
-    strides = integers(op, "strides", [])
-    return op.name == "stablehlo.slice" and set(strides) == {1} and not has_discardable_attributes(op)
 
 
 def _is_worthwhile(halves: Halves, size: int, options: Options) -> bool:
