@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -21,14 +22,14 @@ def read_meshes(module: ir.Module) -> list[Mesh]:
     found = []
     for op in operations_of(module.body):
         if op.name == "sdy.mesh":
-            mesh = sdy.MeshAttr(op.attributes["mesh"])
-            axes = tuple((axis.name, axis.size) for axis in map(sdy.MeshAxisAttr, mesh.axes))
-            count = 1
-            for _, size in axes:
-                count *= size
-            devices = tuple(mesh.device_ids) or tuple(range(count))
-            found.append(Mesh(ir.StringAttr(op.attributes["sym_name"]).value, axes, devices))
+            found.append(_read_mesh(ir.StringAttr(op.attributes["sym_name"]).value, op.attributes["mesh"]))
     return found
+
+
+def _read_mesh(name: str, attribute: ir.Attribute) -> Mesh:
+    mesh = sdy.MeshAttr(attribute)
+    axes = tuple((axis.name, axis.size) for axis in map(sdy.MeshAxisAttr, mesh.axes))
+    return Mesh(name, axes, tuple(mesh.device_ids) or tuple(range(prod(size for _, size in axes))))
 
 
 def sharding_of_attribute(attribute: ir.Attribute, mesh: Mesh) -> Sharding:
@@ -71,8 +72,16 @@ def sharding_of_value(value: ir.Value, meshes: Mapping[str, Mesh]) -> Spread | N
     attribute = _attribute_of(value)
     if attribute is None:
         return None
-    name = ir.FlatSymbolRefAttr(sdy.TensorShardingAttr(attribute).mesh_or_ref).value
-    return Spread(sharding_of_attribute(attribute, meshes[name]), meshes[name])
+    mesh = _mesh_of(sdy.TensorShardingAttr(attribute).mesh_or_ref, meshes)
+    return Spread(sharding_of_attribute(attribute, mesh), mesh)
+
+
+def _mesh_of(attribute: ir.Attribute, meshes: Mapping[str, Mesh]) -> Mesh:
+    """The mesh that a sharding names, or that stands in it, as jaxlib 0.12 writes them."""
+    if str(attribute).startswith("@"):
+        return meshes[ir.FlatSymbolRefAttr(attribute).value]
+    found = _read_mesh("", attribute)
+    return next(mesh for mesh in meshes.values() if replace(mesh, name="") == found)
 
 
 def _attribute_of(value: ir.Value) -> ir.Attribute | None:
