@@ -32,7 +32,9 @@ Sharding = tuple[Axes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """name: its symbol in the module. axes: (name, size), the major one first. devices: by place in the mesh."""
+    """name: its symbol in the module, or `mesh<...>` of one that has none. axes: (name, size), the major one first.
+    devices: by place in the mesh.
+    """
 
     name: str
     axes: tuple[tuple[str, int], ...]

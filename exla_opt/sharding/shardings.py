@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from jaxlib.mlir import ir
@@ -80,8 +80,7 @@ def _mesh_of(attribute: ir.Attribute, meshes: Mapping[str, Mesh]) -> Mesh:
     """The mesh that a sharding names, or that stands in it, as jaxlib 0.12 writes them."""
     if str(attribute).startswith("@"):
         return meshes[ir.FlatSymbolRefAttr(attribute).value]
-    found = _read_mesh("", attribute)
-    return next(mesh for mesh in meshes.values() if replace(mesh, name="") == found)
+    return _read_mesh(str(attribute).removeprefix("#sdy."), attribute)
 
 
 def _attribute_of(value: ir.Value) -> ir.Attribute | None:
@@ -140,7 +139,8 @@ def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh:
 def text_of(sharding: Sharding, mesh: Mesh) -> str:
     """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`."""
     dims = ["{" + ", ".join(_axis_text(axis, mesh) for axis in axes) + "}" for axes in sharding]
-    return f"<@{mesh.name}, [{', '.join(dims)}]>"
+    name = mesh.name if mesh.name.startswith("mesh<") else f"@{mesh.name}"
+    return f"<{name}, [{', '.join(dims)}]>"
 
 
 def _axis_text(axis: Axis, mesh: Mesh) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jaxlib.version
 import pytest
 from jaxlib.mlir import ir
 
@@ -129,7 +130,13 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
             "stablehlo.custom_call has an effect",
         ),
-        (UNEVEN, "the padding of a dimension that devices divide otherwise than what is padded"),
+        pytest.param(
+            UNEVEN,
+            "the padding of a dimension that devices divide otherwise than what is padded",
+            marks=pytest.mark.skipif(
+                jaxlib.version.__version_info__ >= (0, 12), reason="its Shardy gathers before it pads, which is right"
+            ),
+        ),
     ],
     ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
 )
