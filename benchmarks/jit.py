@@ -1,4 +1,4 @@
-"""What a call of `exla_opt.jit` costs beside one of `jax.jit`, and the memory of a gradient outside of it.
+"""What a call of `exla_opt.jit` costs, and one of `jax.jit`, and the memory of a gradient outside of it.
 
 python benchmarks/jit.py
 """

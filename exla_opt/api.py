@@ -202,7 +202,8 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         _warn(found, limit)
         return serialise(found.module, "portable")
 
-    jitted = sliced_jit(function, shrink, {name: value for name, value in given.items() if name not in names})
+    for_jax = {name: value for name, value in given.items() if name not in names}
+    jitted = sliced_jit(function, shrink, for_jax)
 
     def explain(*arguments: Any, **named: Any) -> tuple[Remark, ...]:
         seen: list[Rewriting] = []
@@ -211,7 +212,7 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
             seen.append(run(module))
             return module
 
-        sliced_jit(function, look, {k: v for k, v in given.items() if k not in names}).trace(*arguments, **named)
+        sliced_jit(function, look, for_jax).trace(*arguments, **named)
         print(_summary(seen[0]))
         return seen[0].remarks
 

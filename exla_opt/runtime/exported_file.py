@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from jax import export
 
 from exla_opt.ir.diagnostics import InputError
-
-# From a module as a portable artifact to one of the same signature.
-Rewrite = Callable[[bytes], bytes]
+from exla_opt.runtime.exported import Rewrite
 
 
 def module_in(data: bytes) -> bytes:
@@ -27,13 +24,15 @@ def with_module(data: bytes, module: bytes, rewrite: Rewrite) -> bytes:
     order, last = 0, exported
     while last.has_vjp():
         order, last = order + 1, last.vjp()
-    return bytes(_rewritten(exported, module, rewrite).serialize(vjp_order=order))
+    return bytes(replaced(exported, module, rewrite).serialize(vjp_order=order))
 
 
-def _rewritten(exported: export.Exported, module: bytes, rewrite: Rewrite) -> export.Exported:
+def replaced(exported: export.Exported, module: bytes, rewrite: Rewrite) -> export.Exported:
+    """The function with another module; `rewrite` gives those of its derivatives when they are asked for."""
+
     def derivative(_: export.Exported) -> export.Exported:
         found = exported.vjp()
-        return _rewritten(found, rewrite(found.mlir_module_serialized), rewrite)
+        return replaced(found, rewrite(found.mlir_module_serialized), rewrite)
 
     return dataclasses.replace(
         exported, mlir_module_serialized=module, _get_vjp=derivative if exported.has_vjp() else None

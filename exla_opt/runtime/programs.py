@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import module_of
+from exla_opt.runtime.exported_file import replaced
 
 if TYPE_CHECKING:
     from exla_opt.rewriting import Rewriting
@@ -40,16 +40,11 @@ def rewritten(program: Any, run: Run) -> tuple[Any, Rewriting]:
 
 
 def _exported(program: export.Exported, run: Run) -> tuple[export.Exported, Rewriting]:
+    def rewrite(module: bytes) -> bytes:
+        return serialise(run(_own(module)).module, "portable")
+
     found = run(_own(program.mlir_module_serialized))
-
-    def derivative(_: export.Exported) -> export.Exported:
-        return _exported(program.vjp(), run)[0]
-
-    return dataclasses.replace(
-        program,
-        mlir_module_serialized=serialise(found.module, "portable"),
-        _get_vjp=derivative if program.has_vjp() else None,
-    ), found
+    return replaced(program, serialise(found.module, "portable"), rewrite), found
 
 
 def _own(data: bytes) -> ir.Module:

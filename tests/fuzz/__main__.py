@@ -107,7 +107,7 @@ def _print(outcomes: list[Outcome], seconds: float) -> None:
         more = sum(after > MORE * before for before, after in sent)
         print(
             f"without a program of one device: {status['as it came']}; more would be sent: {more}; "
-            f"right where XLA's original is wrong: {status['mended']}"
+            f"right where XLA's original is wrong: {status['corrected']}"
         )
     print("changed by: " + ", ".join(f"{name} {count}" for name, count in changed.most_common()))
     print(f"results: {results}, of which {exact} to the bit, {measured} by their error against float64")

@@ -54,7 +54,7 @@ class Outcome:
     """What became of one program.
 
     status: ok, refused (XLA does not take the program) or failed; of programs for several devices also "as it came"
-    (there is no program of one device) and mended (right, where XLA's partitioner makes the original wrong).
+    (there is no program of one device) and corrected (right, where XLA's partitioner makes the original wrong).
     changed: the passes that changed it. kinds: the patterns in it. measured: how many results needed a float64 run.
     sent: of a program for several devices, the bytes that each sends to the others, before and after.
     """
@@ -107,7 +107,7 @@ def _judge_spread(case: Case, expected: Sequence[Array], actual: Sequence[Array]
     if outcome.status == "failed":
         whole = _execute_all([case], [on_every_device(case.program.text)])[0]
         if not isinstance(whole, str) and _judge(case, whole, actual).status == "ok":
-            outcome = replace(outcome, status="mended")
+            outcome = replace(outcome, status="corrected")
     return replace(outcome, sent=(bytes_sent(case.program.text), bytes_sent(case.rewritten)))
 
 
