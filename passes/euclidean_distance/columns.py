@@ -39,14 +39,13 @@ def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Ty
 
 
 def columns_of(candidate: Candidate, doubles: bool) -> tuple[int, ...]:
-    """The dimensions of the result whose few indices are taken one by one.
+    """The dimensions whose few indices are taken one by one.
 
     doubles: whether float64 is fast; else that is done in float32 where it gains digits.
     """
     if candidate.columns or not _cancels_in_singles(candidate, doubles):
         return candidate.columns
-    pair = _longest(candidate)
-    return tuple(dim for dim in sorted(candidate.sum.output) if dim not in pair)
+    return tuple(sorted(candidate.sum.space - _longest(candidate)))
 
 
 def is_added_one_by_one(candidate: Candidate, doubles: bool) -> bool:
@@ -77,7 +76,10 @@ def _has_few_for_a_weight(candidate: Candidate) -> bool:
 
 
 def by_column(candidate: Candidate, columns: tuple[int, ...], at: Callable[[dict[int, int]], Tensor]) -> ir.Value:
-    """The candidate's sum. at: the formula where some dimensions have one index each, on the others."""
+    """The candidate's sum. at: the formula where some dimensions have one index each, on the others.
+
+    Columns that the result lacks are added up last.
+    """
     sizes, output = candidate.sum.sizes, candidate.sum.output
     others = sorted(candidate.sum.space - {*columns})
     kept = [dim for dim in others if dim in output]
@@ -95,4 +97,4 @@ def by_column(candidate: Candidate, columns: tuple[int, ...], at: Callable[[dict
     dims = (*kept, *columns)
     kind = build.with_shape(build.tensor_of(joined), [sizes[dim] for dim in dims])
     value = joined if len(columns) == 1 else stablehlo.reshape(kind, joined)
-    return repeated(Tensor(value, dims), tuple(sorted(output)), sizes)
+    return repeated(summed(Tensor(value, dims), output), tuple(sorted(output)), sizes)

@@ -75,7 +75,7 @@ def test_rounded_results_may_be_off_by_the_error_of_the_original(actual: float, 
     assert (not verdict.problem) == passes
 
 
-@pytest.mark.parametrize(("actual", "passes"), [(0.0, True), (3e-38, False)])
+@pytest.mark.parametrize(("actual", "passes"), [(0.0, True), (9e-38, True), (2e-37, False)])
 def test_what_is_no_normal_number_may_be_zero(actual: float, passes: bool) -> None:
     expected, exact = np.array([1e-38], np.float32), np.array([1e-38])
     verdict = judge_rounded(expected, np.array([actual], np.float32), lambda: exact, lambda: [exact], swaps=False)
