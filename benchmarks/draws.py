@@ -26,6 +26,7 @@ from exla_opt.ir.diagnostics import InputError  # noqa: E402
 from exla_opt.ir.read import parse_module  # noqa: E402
 from exla_opt.memory.machine import CPU, GPU, Machine  # noqa: E402
 from exla_opt.memory.peak import predict  # noqa: E402
+from exla_opt.options import Options  # noqa: E402
 from exla_opt.passes import normalise  # noqa: E402
 from exla_opt.runtime.memory import measure_memory  # noqa: E402
 
@@ -111,8 +112,8 @@ def _row(sample: Callable[[Key, Shape], jax.Array], generator: str, shape: Shape
     for platform in ("cpu", "cuda"):
         text = _export(sample, generator, shape, platform)
         machine, before = _temp(text)
-        sizes = exla_opt.Options(size_threshold=size // _PARTS, split_size=size // _PARTS, machine=machine)
-        _, left = _temp(exla_opt.optimize(text, sizes))
+        smaller = exla_opt.optimize(text, size_threshold=size // _PARTS, target=machine.kind).program
+        _, left = _temp(smaller)
         cells += [f"{before / 1e6:.1f}", f"{left / 1e6:.1f}"]
         after.append(left)
     marks = ["apart"] * (max(after) > 1.25 * min(after) + 1e5) + ["large"] * (max(after) > size // 2)
@@ -129,7 +130,7 @@ def _temp(text: str) -> tuple[Machine, int]:
     except InputError:
         with new_context() as context:
             module = parse_module("<program>", text.encode(), context).module
-            normalise.run(module, exla_opt.Options())
+            normalise.run(module, Options())
             return GPU, predict(module, GPU).temp
 
 

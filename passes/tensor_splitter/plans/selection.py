@@ -16,27 +16,24 @@ from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 
-from ..graph import OUTSIDE, Graph
+from ..graph import OUTSIDE, Graph, Node
 from .plan import Plan
 
 # So many tensors are looked at for what an elementwise function is computed of.
-_MOST_STEPS_BACK = 32
+_MOST_STEPS = 32
+_LOOP = Trait.CONTROL_FLOW | Trait.IN_PLACE
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
 
-    Between the tensor and what it is made by may stand elementwise ops. Loops are not asked: they are cut in any steps,
+    Between the tensor and what it is made by, or what reads it, may stand elementwise ops. Loops are not asked: they are cut in any steps,
     and the question takes a walk through their bodies.
     """
     tensor = graph.tensors[value]
     made_by = [(graph.nodes[graph.tensors[each].producer], each) for each in _elementwise_sources(graph, value)]
     steps = [(node, each) for node, each in made_by if Trait.CONTROL_FLOW not in node.traits]
-    readers = [
-        (graph.nodes[user], index)
-        for user, index in tensor.users
-        if index >= 0 and Trait.CONTROL_FLOW not in graph.nodes[user].traits
-    ]
+    readers = [(node, index) for node, index in _behind_maps(graph, value) if Trait.CONTROL_FLOW not in node.traits]
     mappings = []
     for dim, size in enumerate(tensor.type.shape):
         if size < 2:
@@ -67,12 +64,35 @@ def _elementwise_sources(graph: Graph, value: int) -> list[int]:
         if producer == OUTSIDE:
             continue
         node = graph.nodes[producer]
-        if Trait.POINTWISE not in node.traits or len(known) > _MOST_STEPS_BACK:
+        if Trait.POINTWISE not in node.traits or len(known) > _MOST_STEPS:
             found.append(current)
             continue
         same = [each for each in node.operands if graph.tensors[each].type.shape == shape and each not in known]
         known.update(same)
         queue += same
+    return found
+
+
+def _behind_maps(graph: Graph, value: int) -> list[tuple[Node, int]]:
+    """What reads one tensor or what is computed of it element by element, and as which operand: the first so many.
+
+    A loop may compute the words of a draw so, step by step: who reads its result is asked.
+    """
+    shape = graph.tensors[value].type.shape
+    found: list[tuple[Node, int]] = []
+    known, queue = {value}, [value]
+    while queue:
+        for user, index in graph.tensors[queue.pop()].users:
+            if index < 0:
+                continue
+            node = graph.nodes[user]
+            made = node.results[index : index + 1] if _LOOP in node.traits else node.results
+            if not (_LOOP in node.traits or Trait.POINTWISE in node.traits) or len(known) > _MOST_STEPS:
+                found.append((node, index))
+                continue
+            same = [each for each in made if graph.tensors[each].type.shape == shape and each not in known]
+            known.update(same)
+            queue += same
     return found
 
 
