@@ -27,7 +27,7 @@ from .readers import Reader, step_readers
 from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
 
 # So many ops of a block follow in one go.
-_MOST_OPS = 64
+_MOST_OPS = 512
 # What must stay, to be sliced, takes less than this part of what is gone.
 _LEFT = 0.5
 # What moves elements may be moved by so many readers.

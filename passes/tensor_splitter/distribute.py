@@ -8,12 +8,13 @@ sets of points, each point to the nearest of the other set, can be cut neither w
 
 NOTE [What is made twice]: what both terms are made of would join them again, so the second term is made of copies.
 No copy may be compared with an original, for loops round in their own ways: all that a big shared tensor leads to
-is copied with it. And a question is asked once: who reads its answer is copied, or there is no copy at all.
+is copied with it. And a question is asked once: who reads its answer is copied, or there is no copy at all. What the
+sum is multiplied by, big itself, would join them as well: it is copied too, unless it asks or takes long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -22,12 +23,13 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.types import Types, element_type, float_bits
 from exla_opt.ir.values import defining_op, has_discardable_attributes
-from exla_opt.ir.walk import all_blocks, operations_of
+from exla_opt.ir.walk import all_blocks
 from exla_opt.ops.comparisons import asks
-from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.partial_sums import is_zero, linear_operands
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
+
+from .copies import BlockOps, copy_behind, may_be_copied
 
 # A sum of so many terms is taken apart, one by one.
 _MOST_TERMS = 8
@@ -35,16 +37,13 @@ _MOST_TERMS = 8
 _LEAST_BITS = 32
 
 
-# Not made twice: what no second one may be of, or what takes long.
-_MADE_ONCE = (Trait.CONTROL_FLOW, Trait.LIBRARY)
-
-
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """A sum of two terms and what is computed of it.
 
     linear: the ops that are linear in the sum, in order, up to those with small results. copied: the ops that the
-    second term is made of, from the big tensors on that the first one is made of as well.
+    second term is made of, from the big tensors on that the first one is made of as well, and those that make the big
+    factors of the sum.
     """
 
     op: ir.Operation
@@ -59,7 +58,7 @@ def distribute_sums(module: ir.Module, options: Options) -> bool:
     found = False
     for block in list(all_blocks(module)):
         for _ in range(_MOST_TERMS):
-            taken = _Block(block, options.size_threshold).find()
+            taken = _Sums(block, options.size_threshold).find()
             if taken is None:
                 break
             _distribute(taken, options.size_threshold)
@@ -67,19 +66,8 @@ def distribute_sums(module: ir.Module, options: Options) -> bool:
     return found
 
 
-class _Block:
-    """A block as it stands, its ops by their places. most: bytes, over which a tensor is big."""
-
-    def __init__(self, block: ir.Block, most: int):
-        self.ops = operations_of(block)
-        self.types, self.most = Types(), most
-        self.place: dict[ir.Value, int] = {}
-        for place, op in enumerate(self.ops):
-            self.place.update(dict.fromkeys(op.results, place))
-
-    def is_big(self, values: Iterable[ir.Value]) -> bool:
-        """Whether one of the tensors is."""
-        return any(self.types.of(value).bytes > self.most for value in values)
+class _Sums(BlockOps):
+    """Looks for such sums in a block."""
 
     def find(self) -> _Sum | None:
         """The first sum that can be taken apart, and should be: each term asks for what the other does not."""
@@ -91,7 +79,7 @@ class _Block:
             if not one & ~other or not other & ~one:
                 continue
             linear = self.linear_behind(place)
-            copied = self.copied_for(place) if linear else []
+            copied = self.copied_for(place, self.factors_of(place, linear)) if linear else []
             if copied:
                 return _Sum(op, linear, copied)
         return None
@@ -141,20 +129,25 @@ class _Block:
         # Who reads in a region, or returns it, needs the sum itself.
         return found if reads == sum(1 for value in inside for _ in value.uses) else []
 
-    def copied_for(self, place: int) -> list[ir.Operation]:
+    def factors_of(self, place: int, linear: Iterable[ir.Operation]) -> set[int]:
+        """The places of the ops that make the big factors of a sum, of those that can be made twice."""
+        inside = {self.ops[place].results[0], *(op.results[0] for op in linear)}
+        others = {value for op in linear for value in op.operands if value not in inside and self.is_big((value,))}
+        found: set[int] = set()
+        for value in others:
+            made_by = self.ancestors(value)
+            if all(may_be_copied(self.ops[each]) and not asks(self.ops[each]) for each in made_by):
+                found |= made_by
+        return found
+
+    def copied_for(self, place: int, factors: set[int]) -> list[ir.Operation]:
         """What has to be made anew for the second term of a sum; none where something may not be."""
-        first, second = (self.ancestors(value) for value in self.ops[place].operands)
-        anew: set[ir.Value] = set()
+        first, second = (self.ancestors(value) | factors for value in self.ops[place].operands)
+        copied = self.compared_or_big(first, second)
+        if not all(map(may_be_copied, copied)):
+            return []
         answers: dict[ir.Value, int] = {}  # what asks, or is made of an answer, by the number of its readers here
-        copied: list[ir.Operation] = []
-        for each in sorted(second):
-            op = self.ops[each]
-            if not (each in first and self.is_big(op.results)) and anew.isdisjoint(op.operands):
-                continue
-            if not may_be_merged(op) or any(has_trait(op, trait) for trait in _MADE_ONCE):
-                return []
-            copied.append(op)
-            anew.update(op.results)
+        for op in copied:
             for value in op.operands:
                 if value in answers:
                     answers[value] += 1
@@ -164,31 +157,45 @@ class _Block:
         is_closed = all(readers + (value == last) == sum(1 for _ in value.uses) for value, readers in answers.items())
         return copied if is_closed else []
 
-    def ancestors(self, value: ir.Value) -> set[int]:
-        """The places of the ops that a tensor is made by."""
-        found: set[int] = set()
-        stack = [value]
-        while stack:
-            place = self.place.get(stack.pop())
-            if place is not None and place not in found:
-                found.add(place)
-                stack += list(self.ops[place].operands)
-        return found
+    def compared_or_big(self, first: set[int], second: set[int]) -> list[ir.Operation]:
+        """What the second term is made of and shares with the first: all that is big, and what small tensors lead to a
+        question about something big, or follow from its answer.
+        """
+        anew: set[ir.Value] = set()
+        shared: list[ir.Operation] = []
+        for each in sorted(second):
+            op = self.ops[each]
+            if (each in first and self.is_big(op.results)) or not anew.isdisjoint(op.operands):
+                shared.append(op)
+                anew.update(op.results)
+        compared: set[ir.Value] = set()
+        answered: set[ir.Value] = set()
+        for op in shared:
+            if (asks(op) and self.is_big(op.operands)) or not answered.isdisjoint(op.operands):
+                answered.update(op.results)
+        for op in reversed(shared):
+            if (asks(op) and self.is_big(op.operands)) or not compared.isdisjoint(op.results):
+                compared.update(op.operands)
+        return [
+            op
+            for op in shared
+            if self.is_big(op.results) or not answered.isdisjoint(op.results) or not compared.isdisjoint(op.results)
+        ]
 
 
 def _distribute(taken: _Sum, most: int) -> None:
     """Write out both terms, and add what is computed of them."""
     copies: dict[ir.Value, ir.Value] = {}
     for op in taken.copied:
-        copies.update(_copy(op, copies))
+        copies.update(copy_behind(op, copies))
     op, [first, second] = taken.op, taken.op.operands
     with ir.InsertionPoint(op), op.location:
         nothing = build.zeros(op.results[0].type)
-    copies.update(_copy(op, {first: nothing, second: copies.get(second, second)}))
+    copies.update(copy_behind(op, {first: nothing, second: copies.get(second, second)}))
     op.operands[1] = nothing
     types = Types()
     for each in taken.linear:
-        copies.update(_copy(each, copies))
+        copies.update(copy_behind(each, copies))
         [result] = each.results
         if types.of(result).bytes > most:
             continue
@@ -201,11 +208,3 @@ def _distribute(taken: _Sum, most: int) -> None:
     for each in reversed(taken.copied):
         if not any(True for result in each.results for _ in result.uses):
             each.erase()
-
-
-def _copy(op: ir.Operation, operands: Mapping[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
-    """Put a copy of an op behind it, with other operands; the results of the copy, by those of the op."""
-    made = op.clone(ip=ir.InsertionPoint.after(op)).operation
-    for index, value in enumerate(made.operands):
-        made.operands[index] = operands.get(value, value)
-    return dict(zip(op.results, made.results, strict=True))

@@ -28,6 +28,7 @@ from exla_opt.passes.loop_residuals.origin import origin_of
 from exla_opt.passes.loop_residuals.stacks import updates
 from exla_opt.remarks import Kind, Reason, Remark
 
+from .ask_anew import ask_anew
 from .distribute import distribute_sums
 from .draws import expand_draws, why_not_split
 from .emit import build_plans
@@ -63,7 +64,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     try:
         done, missed = _split_with_draws(module, original, options)
         if any(each.code == _EQUALITY for each in missed):
-            done, missed = _split_terms(module, original, options, (done, missed))
+            done, missed = _split_questions(module, original, options, (done, missed))
     except CannotOrder:  # loops that were planned apart, and each need what another one computes
         restore(module, original)
         reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
@@ -75,19 +76,25 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) -> Remarks:
-    """Split, random numbers as well; they stay as they came where that leads to nothing."""
+    """Split, random numbers as well; they stay as they came where that leads to nothing.
+
+    Draws that are written out may be fused into their readers, so that nothing is left to be split.
+    """
     expanded = expand_draws(module, options)
     done, missed = _split(module, options)
-    if expanded and not done:
+    if expanded and not done and predict(module, options.machine).peak >= predict(original, options.machine).peak:
         restore(module, copy_of(original))
         done, missed = _split(module, options)
     return done, missed
 
 
-def _split_terms(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
-    """Split the terms of sums one by one where that takes clearly less. found: of the module as it is split already."""
+def _split_questions(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
+    """Split with questions of equality set apart, where that takes clearly less: the terms of sums one by one, and
+    picks made a second time. found: of the module as it is split already.
+    """
     other = copy_of(original)
-    if not distribute_sums(other, options):
+    changed = [ask_anew(other, options), distribute_sums(other, options)]
+    if not any(changed):
         return found
     try:
         made = _split_with_draws(other, copy_of(other), options)

@@ -41,6 +41,11 @@ def _rows(key: Any) -> Any:
     return jax.vmap(lambda own: jax.random.bits(own, (33, 31)), out_axes=1)(jax.random.split(key, 3)).max(0)
 
 
+def _picked(numbers: Any) -> Any:
+    """Only behind the draw's own loop does anybody know of rows."""
+    return jnp.take_along_axis(numbers, (numbers[:, :2] * 10).astype(jnp.int32), axis=1, mode="clip")
+
+
 def _steps(key: Any) -> Any:
     def step(most: Any, own: Any) -> Any:
         return jnp.maximum(most, jax.random.bits(own, (61, 37)).max(0)), None
@@ -99,7 +104,7 @@ def test_the_numbers_are_those_of_jax(name: str) -> None:
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", ["normal", "bernoulli", "bytes", "integers"])
+@pytest.mark.parametrize("name", ["normal", "bernoulli", "bytes", "integers", "picked"])
 def test_a_big_draw_is_in_slices(name: str, platform: str) -> None:
     shape = (1999, 501)
     draws: dict[str, Drawn] = {
@@ -107,6 +112,7 @@ def test_a_big_draw_is_in_slices(name: str, platform: str) -> None:
         "bernoulli": lambda key: jax.random.bernoulli(key, 0.3, shape).astype(jnp.float32).sum(),
         "bytes": lambda key: jax.random.bits(key, (2000, 500), dtype="uint8").max(1),
         "integers": lambda key: jax.random.randint(key, shape, 3, 1000).max(1),
+        "picked": lambda key: _picked(jax.random.uniform(key, shape)),
     }
     text = program(draws[name], platform, False)
     after = rewritten(text, 250_000, 100_000)

@@ -100,6 +100,11 @@ def with_a_temporary(x: Any, w: Any, h: Any) -> Any:
     return scanned(jnp.tanh(x @ w), h)[0]
 
 
+def of_many_terms(x: Any, y: Any, h: Any) -> Any:
+    """Costs of all pairs, term by term, as short sums of squares are written."""
+    return scanned(sum((x[:, None, k] - y[None, :, k]) ** 2 for k in range(16)), h)[0]
+
+
 def in_a_square(x: Any, h: Any) -> Any:
     """What is repeated and what is sliced are made of one tensor."""
     a = jnp.cos(x)
@@ -148,6 +153,7 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "backwards": (lambda x, h: scanned(jnp.cos(x), h, reverse=True)[0], (of(STEPS, 64), of(64)), "EX006"),
     "shifted": (lambda x, h: scanned(jnp.cos(x)[1:], h)[0], (of(STEPS + 1, 64), of(64)), "EX006"),
     "turned around": (lambda x, h: scanned(jnp.cos(x)[::-1], h)[0], (of(STEPS, 64), of(64)), "EX006"),
+    "of many terms": (of_many_terms, (of(STEPS, 16), of(64, 16), of(64)), "EX006"),
     "converted": (lambda x, h: scanned(x.astype(jnp.float32), h)[0], (of(STEPS, 64, dtype=BF16), of(64)), "EX006"),
     "rows repeated": (
         lambda x, h: scanned(jnp.broadcast_to(x[:, :, None], (STEPS, 6, 4)), h)[0],

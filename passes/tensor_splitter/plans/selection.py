@@ -27,8 +27,8 @@ _LOOP = Trait.CONTROL_FLOW | Trait.IN_PLACE
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
 
-    Between the tensor and what it is made by, or what reads it, may stand elementwise ops. Loops are not asked: they are cut in any steps,
-    and the question takes a walk through their bodies.
+    Between the tensor and what it is made by, or what reads it, may stand elementwise ops. Loops are not asked: they
+    are cut in any steps, and the question takes a walk through their bodies.
     """
     tensor = graph.tensors[value]
     made_by = [(graph.nodes[graph.tensors[each].producer], each) for each in _elementwise_sources(graph, value)]

@@ -1,0 +1,123 @@
+"""Picks a second time what a later loop compares with what it was picked from.
+
+    m = min(d, rows); g = f(sum(m)); use(d == m, g)   ->   m = min(d); g = f(sum(m)); use(d' == min(d'), g)
+
+The gradient of a minimum is where the tensor equals it. Where that also waits for something made of all the minima, as
+the gradient of the root of their mean does, it runs in a second loop, which would have to recompute the very bits of
+the first. It need not: it has all of the row, and finds the minimum of what it has recomputed. d' is d once more, and
+in one loop the compiler makes one of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.walk import all_blocks
+from exla_opt.ops.comparisons import asks
+from exla_opt.ops.reducers import selects
+from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.options import Options
+
+from .copies import BlockOps, copy_behind, may_be_copied
+
+# So many picks of a block are made a second time.
+_MOST_PICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Pick:
+    """asking: the ops that compare with what was picked. copied: what they read, and is to be made once more."""
+
+    asking: list[ir.Operation]
+    copied: list[ir.Operation]
+
+
+def ask_anew(module: ir.Module, options: Options) -> bool:
+    """Pick a second time where an answer is needed after all picks are known; whether there was such a pick."""
+    found = False
+    for block in list(all_blocks(module)):
+        for _ in range(_MOST_PICKS):
+            pick = _Picks(block, options.size_threshold).find()
+            if pick is None:
+                break
+            _copy(pick)
+            found = True
+    return found
+
+
+class _Picks(BlockOps):
+    """Looks for such picks in a block."""
+
+    def find(self) -> _Pick | None:
+        """The first one."""
+        for place, op in enumerate(self.ops):
+            if not has_trait(op, Trait.REDUCES) or not selects(op) or not self.is_big(op.operands):
+                continue
+            moved, asking = self.questions_about(op)
+            if not asking or not self.waits(place, moved, asking):
+                continue
+            copied = self.copied_for(place, asking)
+            if copied:
+                return _Pick(asking, copied)
+        return None
+
+    def questions_about(self, pick: ir.Operation) -> tuple[set[ir.Value], list[ir.Operation]]:
+        """What was picked and what is only moved of it, and the ops that compare that with a big tensor."""
+        moved: set[ir.Value] = set(pick.results)
+        asking: list[ir.Operation] = []
+        queue: list[ir.Value] = list(pick.results)
+        while queue:
+            for use in queue.pop().uses:
+                op = use.owner.operation
+                if op.block != pick.block or op in asking:
+                    continue
+                if has_trait(op, Trait.MOVES) and len(op.operands) == 1:
+                    moved.update(op.results)
+                    queue += op.results
+                elif not len(op.regions) and self.is_big(op.operands) and asks(op):
+                    asking.append(op)
+        return moved, asking
+
+    def waits(self, place: int, moved: set[ir.Value], asking: list[ir.Operation]) -> bool:
+        """Whether something big is made both of an answer and of many picks: a loop has to end in between."""
+        answers = {result for op in asking for result in op.results}
+        of_one, of_many = set(moved), set[ir.Value]()
+        for op in self.ops[place + 1 :]:
+            many = not of_many.isdisjoint(op.operands)
+            if not answers.isdisjoint(op.operands):
+                if many and len(op.results) and self.is_big((*op.operands, *op.results)):
+                    return True
+                answers.update(op.results)
+                of_many.update(op.results if many else ())
+            elif many or not of_one.isdisjoint(op.operands):
+                alone = has_trait(op, Trait.POINTWISE) or has_trait(op, Trait.MOVES)
+                (of_many if many or not alone else of_one).update(op.results)
+        return False
+
+    def copied_for(self, place: int, asking: list[ir.Operation]) -> list[ir.Operation]:
+        """What the questions read, from the big tensors on that the pick is made of; none where one may not be."""
+        pick = self.ops[place]
+        first = self.ancestors(pick.results[0])
+        read = {each for op in asking for value in op.operands for each in self.ancestors(value)}
+        anew: set[ir.Value] = set()
+        copied: list[ir.Operation] = []
+        for each in sorted(read):
+            op = self.ops[each]
+            if not (each in first and self.is_big(op.results)) and anew.isdisjoint(op.operands):
+                continue
+            if not may_be_copied(op) or asks(op):
+                return []
+            copied.append(op)
+            anew.update(op.results)
+        return copied if anew.issuperset(pick.results) else []
+
+
+def _copy(pick: _Pick) -> None:
+    copies: dict[ir.Value, ir.Value] = {}
+    for op in pick.copied:
+        copies.update(copy_behind(op, copies))
+    for op in pick.asking:
+        for index, value in enumerate(op.operands):
+            op.operands[index] = copies.get(value, value)
