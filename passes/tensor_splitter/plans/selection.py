@@ -22,13 +22,15 @@ from .plan import Plan
 # So many tensors are looked at for what an elementwise function is computed of.
 _MOST_STEPS = 32
 _LOOP = Trait.CONTROL_FLOW | Trait.IN_PLACE
+# Parts that are laid one behind the other, each in the dimensions of all.
+_JOINS = Trait.MOVES | Trait.NEW_BLOCK
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
     """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
 
-    Between the tensor and what it is made by, or what reads it, may stand elementwise ops. Loops are not asked: they
-    are cut in any steps, and the question takes a walk through their bodies.
+    Between the tensor and what it is made by, or what reads it, may stand elementwise ops, and joins of what it is
+    made of. Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
     """
     tensor = graph.tensors[value]
     made_by = [(graph.nodes[graph.tensors[each].producer], each) for each in _elementwise_sources(graph, value)]
@@ -55,19 +57,25 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
 
 
 def _elementwise_sources(graph: Graph, value: int) -> list[int]:
-    """The tensors of which one is computed element by element, as far back as ops are elementwise; or some steps."""
-    shape = graph.tensors[value].type.shape
+    """The tensors of which one is computed element by element, or joined, as far back as ops are so; or some steps."""
+    rank = len(graph.tensors[value].type.shape)
     found, known, queue = [], {value}, [value]
     while queue:
         current = queue.pop()
-        producer = graph.tensors[current].producer
-        if producer == OUTSIDE:
+        tensor = graph.tensors[current]
+        if tensor.producer == OUTSIDE:
             continue
-        node = graph.nodes[producer]
-        if Trait.POINTWISE not in node.traits or len(known) > _MOST_STEPS:
+        node = graph.nodes[tensor.producer]
+        joins = _JOINS in node.traits and Trait.IN_PLACE not in node.traits
+        if not (joins or Trait.POINTWISE in node.traits) or len(known) > _MOST_STEPS:
             found.append(current)
             continue
-        same = [each for each in node.operands if graph.tensors[each].type.shape == shape and each not in known]
+        shapes = {each: graph.tensors[each].type.shape for each in node.operands}
+        same = [
+            each
+            for each, shape in shapes.items()
+            if each not in known and (len(shape) == rank if joins else shape == tensor.type.shape)
+        ]
         known.update(same)
         queue += same
     return found
