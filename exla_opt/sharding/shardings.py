@@ -136,9 +136,16 @@ def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh:
     ]
 
 
-def text_of(sharding: Sharding, mesh: Mesh) -> str:
-    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`."""
-    dims = ["{" + ", ".join(_axis_text(axis, mesh) for axis in axes) + "}" for axes in sharding]
+def text_of(sharding: Sharding, mesh: Mesh, opened: Sequence[bool] = ()) -> str:
+    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`.
+
+    opened: which dimensions may be cut further.
+    """
+    more = opened or (False,) * len(sharding)
+    dims = [
+        "{" + ", ".join([_axis_text(axis, mesh) for axis in axes] + ["?"] * is_open) + "}"
+        for axes, is_open in zip(sharding, more, strict=True)
+    ]
     name = mesh.name if mesh.name.startswith("mesh<") else f"@{mesh.name}"
     return f"<{name}, [{', '.join(dims)}]>"
 

@@ -1,6 +1,7 @@
-"""Rewrites programs for eight devices and runs them before and after: python -m tests.sharded [NAME ...].
+"""Rewrites programs for eight devices and runs them before and after: python -m tests.sharded [--gspmd] [NAME ...].
 
-Prints a line of JSON for each program. The parts of the CPU that stand for devices are made here, once in a process.
+With --gspmd they are exported, compiled and run for GSPMD, the partitioner before Shardy. Prints a
+line of JSON for each program. The parts of the CPU that stand for devices are made here, once in a process.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ _OPTIONS = Options(size_threshold=65_536, split_size=32_768)
 def main(names: Sequence[str]) -> None:
     """Rewrite, run and compare the programs of these names, or all."""
     jax.config.update("jax_num_cpu_devices", DEVICES)
+    chosen = [name for name in names if name != "--gspmd"]
+    if len(chosen) < len(names):
+        jax.config.update("jax_use_shardy_partitioner", False)
     programs = made()
-    for name in names or programs:
+    for name in chosen or programs:
         print(json.dumps({"name": name, "gain": programs[name].gain, **check(programs[name])}), flush=True)
 
 

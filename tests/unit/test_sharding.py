@@ -93,7 +93,6 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
     return %2 : tensor<12xf32>
   }
 }"""
-GSPMD = SPREAD.replace('sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>', 'mhlo.sharding = "{devices=[8,1]<=[8]}"')
 
 
 def parse(text: str) -> ir.Module:
@@ -110,7 +109,6 @@ def test_the_program_of_one_device_has_its_part() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (GSPMD, "its shardings are GSPMD's: export with the Shardy partitioner"),
         (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
         (
             SPREAD.replace(
@@ -138,7 +136,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
         ),
     ],
-    ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
+    ids=["another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
