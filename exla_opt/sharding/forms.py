@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import elements_text, integer, integers, is_splat, splat_text
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.ir.walk import terminator
+from exla_opt.ops.collectives import OPS as COLLECTIVES
 from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
 from exla_opt.ops.shardy import RULE
 
@@ -18,8 +19,9 @@ from .communication import COMMUNICATION
 from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
 from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
 from .mesh import Axes, Sharding, is_replicated, parts
+from .own_groups import stays_between
 from .prepare import TOP_K
-from .shardings import SHARDING
+from .shardings import SHARDING, sharding_of_attribute
 
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -207,7 +209,10 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
     """Control flow block by block. What a block gets and returns is spread as the results are."""
     kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
     made = ir.Operation.create(op.name, kinds, localiser.operands(op), regions=len(op.regions))
-    for old, new in zip(op.regions, made.regions, strict=True):
+    if op.name == "stablehlo.while":
+        for value, sharding in zip(op.operands, shardings, strict=True):
+            _expect(localiser, value, sharding)
+    for number, (old, new) in enumerate(zip(op.regions, made.regions, strict=True)):
         block = old.blocks[0]
         types = kinds if block.arguments else []
         inner = new.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
@@ -215,29 +220,53 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
             localiser.local[argument], localiser.shardings[argument] = value, sharding
         with ir.InsertionPoint(inner):
             localiser.block(block)
+            if op.name != "stablehlo.while" or number:
+                for value, sharding in zip(terminator(block).operands, shardings, strict=True):
+                    _expect(localiser, value, sharding)
             stablehlo.return_([localiser.local[value] for value in terminator(block).operands])
     return list(made.results)
 
 
 def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The body of a manual computation is written for one device already, as far as its axes go."""
-    manual = {axis.name for axis in localiser.mesh.read_axes(str(op.attributes["manual_axes"]))}
-    is_partial = any(size > 1 and name not in manual for name, size in localiser.mesh.axes)
+    manual = frozenset(axis.name for axis in localiser.mesh.read_axes(str(op.attributes["manual_axes"])))
     block = op.regions[0].blocks[0]
-    if is_partial and any("replica_groups" in each.attributes for each in operations_of(block)):
-        raise NoLocalForm("a computation that is manual over some axes and talks to other devices")
-    for argument, operand in zip(block.arguments, op.operands, strict=True):
-        given = localiser.shardings[operand]
+    given = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"]).shardings
+    for argument, operand, attribute in zip(block.arguments, op.operands, given, strict=True):
+        sharding = sharding_of_attribute(attribute, localiser.mesh)
+        _expect(localiser, operand, sharding)
         localiser.local[argument] = localiser.local[operand]
-        localiser.shardings[argument] = tuple(tuple(axis for axis in axes if axis.name not in manual) for axes in given)
-        if localiser.local[operand].type != localiser.local_type(argument, localiser.shardings[argument]):
-            raise NoLocalForm("a manual computation of tensors that are spread in another way")
+        localiser.shardings[argument] = _without(sharding, manual)
+    around = localiser.manual
+    localiser.manual = around | manual
     localiser.block(block)
-    return [localiser.local[value] for value in terminator(block).operands]
+    localiser.manual = around
+    returned = list(terminator(block).operands)
+    for value, sharding in zip(returned, shardings, strict=True):
+        _expect(localiser, value, _without(sharding, manual))
+    return [localiser.local[value] for value in returned]
+
+
+def _without(sharding: Sharding, names: frozenset[str]) -> Sharding:
+    return tuple(tuple(axis for axis in axes if axis.name not in names) for axes in sharding)
+
+
+def _expect(localiser: Localiser, value: ir.Value, sharding: Sharding) -> None:
+    """Raise NoLocalForm where a value is spread in another way than is said of it."""
+    if localiser.shardings[value] != sharding:
+        raise NoLocalForm("a tensor is spread in another way before a region than in it")
+
+
+def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """A collective of the program's own, between devices that have the same part of what is spread besides."""
+    if not stays_between(op, localiser.mesh, localiser.manual):
+        raise NoLocalForm(f"{op.name} of a computation that is manual over some axes talks along the others")
+    return plain(localiser, op, shardings)
 
 
 FORMS: dict[str, Form] = {
     **COMMUNICATION,
+    **dict.fromkeys(COLLECTIVES, _talk),
     "sdy.constant": _constant,
     "stablehlo.constant": _constant,
     "stablehlo.iota": _iota,

@@ -123,13 +123,15 @@ class _Translation:
         said = defining_op(op.operands[0]) if target == ENTER else op
         if inner not in self.tiles or outer not in self.tiles or said is None:
             raise NoAxes(f"{target} does not say how its operand is spread")
-        _, manual = self._axes(inner, op.operands[0].type)
-        sharding, _ = self._axes(outer, whole.type)
+        _, every = self._axes(inner, op.operands[0].type)
+        sharding, around = self._axes(outer, whole.type)
+        manual = every - around
         own = tuple(tuple(axis for axis in axes if axis.name in manual) for axes in sharding)
         return Boundary(
             enters=target == ENTER,
-            sharding=text_of(own, self.mesh, self._opened(said) if len(manual) < len(self.mesh.axes) else ()),
+            sharding=text_of(own, self.mesh, self._opened(said) if len(every) < len(self.mesh.axes) else ()),
             manual=tuple(name for name, _ in self.mesh.axes if name in manual),
+            depth=len(around),
         )
 
     def _axes(self, text: str, kind: ir.Type) -> tuple[Sharding, frozenset[str]]:

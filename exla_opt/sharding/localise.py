@@ -42,7 +42,8 @@ class Localiser:
     """The ops of one device so far. local, shardings: by value of the module of all devices.
 
     start: what is still to be combined with the sum of all devices' results, by result: a scatter's operand, or what a
-    reduce starts with.
+    reduce starts with. manual: the axes that the program itself names where we are; a manual computation over some axes
+    is spread over the others.
     """
 
     mesh: Mesh
@@ -51,6 +52,7 @@ class Localiser:
     local: dict[ir.Value, ir.Value] = field(default_factory=dict)
     shardings: dict[ir.Value, Sharding] = field(default_factory=dict)
     start: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    manual: frozenset[str] = frozenset()
 
     def block(self, block: ir.Block) -> None:
         """Make the ops of a block at the current insertion point, its terminator left out."""

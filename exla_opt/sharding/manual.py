@@ -17,11 +17,15 @@ from .tile_assignment import NoAxes
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """How a tensor is spread where such a computation begins or ends, as Shardy writes it, and which axes it names."""
+    """How a tensor is spread where such a computation begins or ends, as Shardy writes it, and which axes it names.
+
+    depth: how many axes are named around it already.
+    """
 
     enters: bool
     sharding: str
     manual: tuple[str, ...]
+    depth: int
 
 
 @dataclass(slots=True)
@@ -35,15 +39,15 @@ class _Body:
 
 def gather_bodies(module: ir.Module, boundary: Callable[[ir.Operation], Boundary | None]) -> None:
     """Put what lies between boundaries into `sdy.manual_computation`s, in place. Raises NoAxes where that cannot be."""
-    blocks: dict[ir.Block, None] = {}
+    blocks: dict[tuple[int, ir.Block], None] = {}
     found: dict[ir.Value, Boundary] = {}
     for op in inside_out(module, "stablehlo.custom_call"):
         one = boundary(op)
         if one is not None:
             found[op.results[0]] = one
-            blocks.setdefault(op.block)
-    for block in blocks:
-        _gather(block, found)
+            blocks.setdefault((one.depth, op.block))
+    for depth, block in sorted(blocks, key=lambda pair: pair[0], reverse=True):  # inner ones are ops of outer ones
+        _gather(block, {value: one for value, one in found.items() if one.depth == depth})
 
 
 def _gather(block: ir.Block, boundaries: dict[ir.Value, Boundary]) -> None:

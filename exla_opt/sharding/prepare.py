@@ -21,7 +21,8 @@ from jaxlib.mlir.dialects import sdy, stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import inside_out, walk_functions
+from exla_opt.ir.walk import CONTROL_FLOW, inside_out, walk_functions
+from exla_opt.ops.collectives import moved_dims
 from exla_opt.ops.factor import Factor, Kind
 from exla_opt.ops.reducers import chooses_from_the_end, monoid_of
 from exla_opt.ops.rules import OpRule, read_rules
@@ -38,6 +39,8 @@ _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-prior
 _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
 # A pass of functions up to jaxlib 0.11, and of modules since.
 _PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
+# The bodies of computations that are manual over some axes are spread over the others.
+_WALKED = CONTROL_FLOW | {"sdy.manual_computation"}
 # What Shardy's rule says of these is true of the parts that devices have, along every factor.
 _TRUSTED = frozenset("stablehlo." + name for name in "broadcast_in_dim reshape transpose dot_general dot".split())
 # These have no rule of Shardy's that is needed: their shardings are those of the values that go in and out.
@@ -53,6 +56,7 @@ def propagate(module: ir.Module) -> None:
     The module has neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses.
     """
     with module.context, ir.Location.unknown():
+        _drop_constraints_of_scalars(module)
         _separate_constants(module)
         _reshape_broadcasts(module)
         _call_top_k(module)
@@ -81,6 +85,14 @@ def _that_parses(pipelines: Sequence[str]) -> str:
 def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
     for pipeline in pipelines:
         passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def _drop_constraints_of_scalars(module: ir.Module) -> None:
+    """jax constrains the sums in the bodies of reduces and the like; they say nothing, and hide what is computed."""
+    for op in inside_out(module, "sdy.sharding_constraint"):
+        if not build.shape_of(op.results[0]):
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
 
 
 def _reshape_broadcasts(module: ir.Module) -> None:
@@ -152,12 +164,15 @@ def _mapping(factors: Iterable[int]) -> ir.Attribute:
 
 def _state_rules(module: ir.Module) -> None:
     """Give every op a rule that has no more factors than there are local forms for."""
-    ops = list(walk_functions(module.operation))
+    ops = list(walk_functions(module.operation, _WALKED))
     copy_of_all = annotated_copy(module)  # its ops live as long as it is held
-    annotated = list(walk_functions(copy_of_all))
-    own = read_rules(module)
+    annotated = list(walk_functions(copy_of_all, _WALKED))
+    own = read_rules(module, inside=_WALKED)
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
         if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+            continue
+        if Trait.COLLECTIVE in traits_of(op.name):
+            op.attributes[RULE] = _by_places(op)
             continue
         if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
             continue
@@ -168,6 +183,26 @@ def _state_rules(module: ir.Module) -> None:
             rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number])
         if rule is not None:
             op.attributes[RULE] = rule
+
+
+def _by_places(op: ir.Operation) -> ir.Attribute:
+    """A collective's rule: it may be cut along the dimensions in which it moves nothing, each result as its operand."""
+    moved = moved_dims(op)
+    sizes: list[int] = []
+    operands, results = [], []
+    complete: list[int] = []
+    for operand, result in zip(op.operands, op.results, strict=True):
+        letters: list[list[int]] = [[], []]
+        for dim, (before, after) in enumerate(zip(build.shape_of(operand), build.shape_of(result), strict=True)):
+            letters[0].append(len(sizes))
+            sizes.append(before)
+            if dim in moved:
+                complete += [len(sizes) - 1, len(sizes)]
+                sizes.append(after)
+            letters[1].append(len(sizes) - 1)
+        operands.append(_mapping(letters[0]))
+        results.append(_mapping(letters[1]))
+    return sdy.OpShardingRuleAttr.get(sizes, operands, results, need_replication_factors=complete, is_custom=True)
 
 
 def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:

@@ -121,6 +121,30 @@ def gathered(w: Array, x: Array) -> Array:
     return jax.shard_map(body, mesh=line(), in_specs=(P("d"), P("d")), out_specs=P("d"))(w, x)
 
 
+def talking(x: Array, w: Array) -> Array:
+    """Every collective along one axis of a grid, in a computation that leaves the other to the partitioner."""
+
+    def body(x: Array, w: Array) -> Array:
+        y = jnp.tanh(x @ w)
+        y = y + lax.psum(y, "d") + lax.axis_index("d")
+        z = lax.psum_scatter(lax.all_gather(y, "d", axis=0, tiled=True), "d", scatter_dimension=0, tiled=True)
+        z = lax.ppermute(z, "d", [(0, 1), (1, 0)]) + lax.all_to_all(y, "d", 0, 0, tiled=True)
+        scores = jnp.exp(jnp.tanh(z.T @ z))
+        return z + lax.pmax(scores.max(0) + scores.sum(1), "d")
+
+    return jax.shard_map(body, mesh=grid(), in_specs=(P("d"), P()), out_specs=P("d"), axis_names={"d"})(x, w)
+
+
+def drawn(key: Array) -> Array:
+    """Numbers that a computation draws from a state of its own: the same along the axis that is left."""
+
+    def body(key: Array) -> Array:
+        _, words = lax.rng_bit_generator(key, (64, 64), dtype=jnp.uint32)
+        return lax.with_sharding_constraint(words, NamedSharding(grid(), P(None, "m")))
+
+    return jax.shard_map(body, mesh=grid(), in_specs=(P(),), out_specs=P("d"), axis_names={"d"}, check_vma=False)(key)
+
+
 def constrained(weights: list[Array], x: Array) -> list[Array]:
     fixed = partial(lax.with_sharding_constraint)
 
@@ -228,6 +252,8 @@ def made() -> dict[str, Program]:
             )(x),
             (spec(two, (64, 256), "d", "m"),),
         ),
+        "talking along one axis": Program(talking, (spec(two, (64, 32), "d"), spec(two, (32, 1024), None, "m")), 2),
+        "drawn along one axis": Program(drawn, (spec(two, (4,), dtype=jnp.uint32),)),
         "pmap": Program(
             lambda x: jax.pmap(lambda x: jnp.exp(jnp.sin(x[:, None]) - jnp.cos(x[None])).max(1))(x),
             (on((8, 512), "d"),),

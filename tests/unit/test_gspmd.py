@@ -131,6 +131,32 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
 }"""
 
 
+# The number of a device along an axis, in a computation over all axes within one over some: XLA's GSPMD crashes on it.
+NESTED = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%x: tensor<16x8xi32> {mhlo.sharding = "{devices=[2,4]<=[8]}"}) -> tensor<16x8xi32> {
+    %0 = stablehlo.custom_call @Sharding(%x) {backend_config = "unspecified_dims=[0,1]", mhlo.sharding = "{devices=[2,1,4]<=[8] last_tile_dim_replicate}"} : (tensor<16x8xi32>) -> tensor<16x8xi32>
+    %1 = stablehlo.custom_call @SPMDFullToShardShape(%0) {backend_config = "unspecified_dims=[0,1]", mhlo.sharding = "{devices=[1,1,2,4]<=[8] last_tile_dims={manual, replicated}}"} : (tensor<16x8xi32>) -> tensor<8x8xi32>
+    %c = stablehlo.constant dense<4> : tensor<ui32>
+    %2 = stablehlo.partition_id : tensor<ui32>
+    %3 = stablehlo.divide %2, %c : tensor<ui32>
+    %4 = stablehlo.custom_call @Sharding(%3) {mhlo.sharding = "{manual}"} : (tensor<ui32>) -> tensor<ui32>
+    %5 = stablehlo.custom_call @SPMDShardToFullShape(%4) {mhlo.sharding = "{devices=[2,4]<=[8] last_tile_dims={manual, replicated}}"} : (tensor<ui32>) -> tensor<ui32>
+    %6 = stablehlo.convert %5 : (tensor<ui32>) -> tensor<i32>
+    %7 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<i32>) -> tensor<8x8xi32>
+    %8 = stablehlo.add %1, %7 : tensor<8x8xi32>
+    %9 = stablehlo.custom_call @Sharding(%8) {backend_config = "unspecified_dims=[0,1]", mhlo.sharding = "{devices=[1,1,2,4]<=[8] last_tile_dims={manual, replicated}}"} : (tensor<8x8xi32>) -> tensor<8x8xi32>
+    %10 = stablehlo.custom_call @SPMDShardToFullShape(%9) {backend_config = "unspecified_dims=[0,1]", mhlo.sharding = "{devices=[2,1,4]<=[8] last_tile_dim_replicate}"} : (tensor<8x8xi32>) -> tensor<16x8xi32>
+    return %10 : tensor<16x8xi32>
+  }
+}"""
+
+
+def test_a_computation_over_the_other_axes_within_one() -> None:
+    local = str(partition(ir.Module.parse(NESTED, new_context())).local)
+    assert "stablehlo.partition_id" in local and "stablehlo.add %arg0" in local and "tensor<8x2xi32>" in local
+
+
 def test_the_result_is_in_the_words_of_the_module() -> None:
     found = partition(ir.Module.parse(SPREAD, new_context()))
     assert "tensor<128x1024xf32>" in str(found.local)

@@ -29,6 +29,7 @@ GROUPS = [
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
+    ["talking along one axis", "drawn along one axis"],
     [
         "maximum from a start",
         "place of the largest",
@@ -160,6 +161,45 @@ def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:
       }
     }"""
     assert "(tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>" in str(partition(parse(text)).local)
+
+
+# jax.shard_map over one axis of two, whose sum is taken between the devices that it names.
+TALKING = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=2, "m"=4]>
+  func.func public @main(%x: tensor<16x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {"m"}]>}) -> tensor<16x8xf32> {
+    %0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"d", ?}, {?}]>] out_shardings=[<@mesh, [{"d", ?}, {?}]>] manual_axes={"d"} (%y: tensor<8x8xf32>) {
+      %1 = "stablehlo.all_reduce"(%y) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 4], [1, 5], [2, 6], [3, 7]]> : tensor<4x2xi64>, use_global_device_ids}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.add %a, %b : tensor<f32>
+        %t = sdy.sharding_constraint %s <@mesh, []> : tensor<f32>
+        stablehlo.return %t : tensor<f32>
+      }) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+      sdy.return %1 : tensor<8x8xf32>
+    } : (tensor<16x8xf32>) -> tensor<16x8xf32>
+    return %0 : tensor<16x8xf32>
+  }
+}"""
+
+
+def test_collectives_along_some_axes_move_the_parts_along_the_others() -> None:
+    assert "(tensor<8x2xf32>) -> tensor<8x2xf32>" in str(partition(parse(TALKING)).local)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 5], [1, 4], [2, 6], [3, 7]]"),
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 1], [2, 3], [4, 5], [6, 7]]"),
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 4], [5, 1], [2, 6], [3, 7]]"),
+        (", use_global_device_ids", ""),
+    ],
+    ids=["between columns", "along the other axis", "in another order", "of replicas"],
+)
+def test_collectives_that_leave_their_axes_have_no_form(old: str, new: str) -> None:
+    assert old in TALKING
+    with pytest.raises(CannotPartition, match="talks along the others"):
+        partition(parse(TALKING.replace(old, new)))
 
 
 def test_a_crash_of_shardy_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
