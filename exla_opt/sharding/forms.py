@@ -16,11 +16,12 @@ from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
 from exla_opt.ops.shardy import RULE
 
 from .communication import COMMUNICATION
+from .halo import WINDOWED
 from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
 from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
 from .mesh import Axes, Sharding, is_replicated, parts
 from .own_groups import stays_between
-from .prepare import TOP_K
+from .rules import TOP_K
 from .shardings import SHARDING, sharding_of_attribute
 
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
@@ -266,6 +267,7 @@ def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
 
 FORMS: dict[str, Form] = {
     **COMMUNICATION,
+    **WINDOWED,
     **dict.fromkeys(COLLECTIVES, _talk),
     "sdy.constant": _constant,
     "stablehlo.constant": _constant,

@@ -164,6 +164,38 @@ def uneven(x: Array, w: Array, v: Array) -> tuple[Array, ...]:
     return y.sum(1), y @ v, (-y).max(1), y.min(1), jnp.argmin(jnp.round(y), 1)
 
 
+def convolved(x: Array, k: Array, **given: Any) -> Array:
+    """Images of two dimensions, the channels last."""
+    given = {"window_strides": (1, 1), "padding": "SAME", **given}
+    return lax.conv_general_dilated(x, k, dimension_numbers=("NHWC", "HWIO", "NHWC"), **given)
+
+
+def stem(x: Array, k: Array, first: Array) -> Array:
+    """Convolutions and pools of all kinds along a dimension that is cut: what neighbours have is read at its ends."""
+    y = jax.nn.relu(convolved(x, first))
+    y = convolved(jnp.tanh(y), k, rhs_dilation=(2, 2)) + convolved(y, k, padding=((2, 0), (1, 1)))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 1, 1, 1), "SAME")
+    y = lax.reduce_window(y, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+    return convolved(y, k, window_strides=(2, 2))
+
+
+def classifier(x: Array, k: Array, first: Array) -> Array:
+    """As in training: what reads a maximum of windows that overlap, XLA spreads wrongly."""
+    y = convolved(jax.nn.relu(convolved(x, first)), k, rhs_dilation=(2, 2))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return (convolved(jnp.tanh(y), k, window_strides=(2, 2)) ** 2).mean()
+
+
+def turned_up(x: Array, k: Array) -> tuple[Array, ...]:
+    """A convolution that makes more than it reads, one of each channel alone, and windows longer than a part."""
+    up = lax.conv_general_dilated(
+        x, k, (1, 1), ((2, 1), (2, 1)), lhs_dilation=(2, 2), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    alone = convolved(x, k[:, :, :1], feature_group_count=8)
+    long = lax.reduce_window(x, 0.0, lax.add, (1, 41, 1, 1), (1, 1, 1, 1), "SAME")
+    return up, alone, long, convolved(x[:, :61], k)
+
+
 def orders(x: Array, i: Array) -> tuple[Array, ...]:
     """Ops that are given tensors which are cut along the same axes in another order, or along others."""
     fixed = partial(lax.with_sharding_constraint, shardings=NamedSharding(grid(), P(None, ("d", "m"))))
@@ -309,6 +341,23 @@ def made() -> dict[str, Program]:
             (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8))),
             0,
         ),
+        "images": Program(stem, (on((2, 512, 64, 8), None, "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))), 2),
+        "images on a grid": Program(
+            stem, (spec(two, (2, 256, 128, 8), None, "m", "d"), spec(two, (3, 3, 16, 16)), spec(two, (3, 3, 8, 16)))
+        ),
+        "images, gradient": Program(
+            jax.grad(classifier, (0, 1)),
+            (on((2, 512, 64, 8), None, "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))),
+            4,
+        ),
+        "images, batch": Program(
+            jax.grad(classifier, (1, 2)), (on((32, 64, 32, 8), "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))), 4
+        ),
+        "pooled": Program(
+            lambda x: jnp.sin(lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")),
+            (on((2, 128, 16, 8), None, "d"),),
+        ),
+        "turned up": Program(turned_up, (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8)))),
         "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
         "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),
         "joined and padded": Program(lambda x: jnp.pad(jnp.concatenate([x, 2 * x]), ((1, 7), (0, 0))), (rows,), 0),
