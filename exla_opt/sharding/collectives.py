@@ -58,6 +58,8 @@ class Collectives:
             return value
         shape = build.shape_of(value)
         shape[dim] *= parts(axes)
+        if 0 in shape:  # StableHLO gathers nothing but elements
+            return build.zeros(build.with_shape(build.tensor_of(value), shape))
         attributes = {"all_gather_dim": _i64(dim), **self._between(axes)}
         return _one(self._made("stablehlo.all_gather", value, shape, attributes))
 

@@ -22,7 +22,7 @@ from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
 from .mesh import Axes, Sharding, is_replicated, parts
 from .own_groups import stays_between
 from .rules import TOP_K
-from .shardings import SHARDING, sharding_of_attribute
+from .shardings import SHARDING, axes_in_manual, sharding_of_attribute, without
 
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -209,10 +209,10 @@ def _largest(value: ir.Value, count: int) -> tuple[ir.Value, ir.Value]:
 def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """Control flow block by block. What a block gets and returns is spread as the results are."""
     kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
-    made = ir.Operation.create(op.name, kinds, localiser.operands(op), regions=len(op.regions))
+    operands = localiser.operands(op)
     if op.name == "stablehlo.while":
-        for value, sharding in zip(op.operands, shardings, strict=True):
-            _expect(localiser, value, sharding)
+        operands = [_spread_as(localiser, value, one) for value, one in zip(op.operands, shardings, strict=True)]
+    made = ir.Operation.create(op.name, kinds, operands, regions=len(op.regions))
     for number, (old, new) in enumerate(zip(op.regions, made.regions, strict=True)):
         block = old.blocks[0]
         types = kinds if block.arguments else []
@@ -221,41 +221,41 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
             localiser.local[argument], localiser.shardings[argument] = value, sharding
         with ir.InsertionPoint(inner):
             localiser.block(block)
-            if op.name != "stablehlo.while" or number:
-                for value, sharding in zip(terminator(block).operands, shardings, strict=True):
-                    _expect(localiser, value, sharding)
-            stablehlo.return_([localiser.local[value] for value in terminator(block).operands])
+            returned = list(terminator(block).operands)
+            spread: Sequence[Sharding] = [()] if op.name == "stablehlo.while" and not number else shardings
+            stablehlo.return_([_spread_as(localiser, value, one) for value, one in zip(returned, spread, strict=True)])
     return list(made.results)
 
 
 def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The body of a manual computation is written for one device already, as far as its axes go."""
-    manual = frozenset(axis.name for axis in localiser.mesh.read_axes(str(op.attributes["manual_axes"])))
+    manual = axes_in_manual(op, localiser.mesh)
     block = op.regions[0].blocks[0]
     given = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"]).shardings
     for argument, operand, attribute in zip(block.arguments, op.operands, given, strict=True):
         sharding = sharding_of_attribute(attribute, localiser.mesh)
-        _expect(localiser, operand, sharding)
-        localiser.local[argument] = localiser.local[operand]
-        localiser.shardings[argument] = _without(sharding, manual)
+        localiser.local[argument] = _spread_as(localiser, operand, sharding)
+        localiser.shardings[argument] = without(sharding, manual)
     around = localiser.manual
     localiser.manual = around | manual
     localiser.block(block)
     localiser.manual = around
-    returned = list(terminator(block).operands)
-    for value, sharding in zip(returned, shardings, strict=True):
-        _expect(localiser, value, _without(sharding, manual))
-    return [localiser.local[value] for value in returned]
+    returned = zip(terminator(block).operands, shardings, strict=True)
+    return [_spread_as(localiser, value, without(sharding, manual)) for value, sharding in returned]
 
 
-def _without(sharding: Sharding, names: frozenset[str]) -> Sharding:
-    return tuple(tuple(axis for axis in axes if axis.name not in names) for axes in sharding)
-
-
-def _expect(localiser: Localiser, value: ir.Value, sharding: Sharding) -> None:
-    """Raise NoLocalForm where a value is spread in another way than is said of it."""
-    if localiser.shardings[value] != sharding:
-        raise NoLocalForm("a tensor is spread in another way before a region than in it")
+def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
+    """A value as it is spread in or behind a region. Raises NoLocalForm where parts are neither taken nor joined."""
+    found = localiser.local[value]
+    for dim, (has, wants) in enumerate(zip(localiser.shardings[value], sharding, strict=True)):
+        before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
+        if before == after:
+            continue
+        if before and after:
+            raise NoLocalForm("a tensor is spread in another way before a region than in it")
+        move = localiser.collectives.gather if before else localiser.collectives.part
+        found = move(found, dim, before or after)
+    return found
 
 
 def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:

@@ -30,7 +30,9 @@ Results = list[ir.Value]
 # Its state goes in and out, so that all devices draw the same.
 _DRAWS_FROM_OPERAND = "stablehlo.rng_bit_generator"
 # Ops along whose factors devices have different parts of a sum.
-_REDUCING = ("stablehlo.reduce", "stablehlo.convolution", GATHER, SCATTER)
+_REDUCING = frozenset(
+    {"stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce", GATHER, SCATTER}
+)
 
 
 class NoLocalForm(Exception):

@@ -94,13 +94,25 @@ def partition(module: ir.Module) -> Partition:
     _check(original)
     said = _in_words_of_shardy(original)
     try:
-        spread = propagated(said)
+        return _partition(original, said, evenly=False)
+    except CannotPartition as first:
+        try:  # where Shardy, or a form of ours, has no padding
+            return _partition(original, said, evenly=True)
+        except CannotPartition:
+            raise first from None
+
+
+def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partition:
+    """The program of one device. said: the same module in Shardy's words. evenly: no uneven parts in the middle."""
+    try:
+        spread = propagated(said, evenly=evenly)
     except ShardyFailed as error:
         raise CannotPartition(str(error)) from None
     # Those of the module as it came: from jaxlib 0.12 on, Shardy writes the mesh itself where it is named.
-    meshes = [mesh for mesh in read_meshes(said) if mesh.count == devices_of(module)]
+    count = devices_of(original)
+    meshes = [mesh for mesh in read_meshes(said) if mesh.count == count]
     if len(meshes) != 1:
-        raise CannotPartition(f"it has {len(meshes)} meshes of {devices_of(module)} devices")
+        raise CannotPartition(f"it has {len(meshes)} meshes of {count} devices")
     [mesh] = meshes
     function = main_function(spread)
     block = function.regions[0].blocks[0]

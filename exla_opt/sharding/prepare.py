@@ -13,21 +13,24 @@ before, so that its answer is the one that XLA's own run of Shardy gives, and on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import lcm, prod
 
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.shardy import RULE
 from exla_opt.ops.traits import Trait, traits_of
 
 from .agree import agree
+from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
 from .rules import TOP_K, mapping_of, state_rules
+from .shardings import read_meshes, sharding_of_value, text_of
 from .uneven import mask_uneven, spread_masks
 
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
@@ -36,25 +39,54 @@ _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-colle
 _PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
 
 
-def propagate(module: ir.Module) -> None:
+def propagate(module: ir.Module, *, evenly: bool = False) -> None:
     """Write on every op of `module`, in place, how its results are spread, and all communication as ops of Shardy's.
 
-    The module has neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses.
+    evenly: no dimension is cut that an axis does not divide, so that few are padded, or none. The module has
+    neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses,
+    and InputError where a dimension that devices do not divide cannot be padded.
     """
     with module.context, ir.Location.unknown():
         _drop_constraints_of_scalars(module)
         _separate_constants(module)
         _reshape_broadcasts(module)
         _call_top_k(module)
-        state_rules(module)
+        if evenly:
+            _constrain_evenly(module)
+        state_rules(module, _divisor(module) if evenly else 1)
         _run(module, _SPREAD)
         agree(module)
         meshes = [mesh.clone(ip=False).operation for mesh in mesh_ops(module)]
         _run(module, _COMMUNICATE)
         mask_uneven(module)
-        _run(module, (_that_parses(_PAD),))
+        _pad(module)
         spread_masks(module)
         keep_meshes(module, meshes)
+
+
+def _pad(module: ir.Module) -> None:
+    try:
+        _run(module, (_that_parses(_PAD),))
+    except ir.MLIRError:  # what it says is of ops that nobody wrote
+        raise InputError("Shardy makes no program of dimensions that devices do not divide") from None
+
+
+def _divisor(module: ir.Module) -> int:
+    """What each axis alone divides."""
+    return lcm(*(size for mesh in read_meshes(module) for _, size in mesh.axes))
+
+
+def _constrain_evenly(module: ir.Module) -> None:
+    """Leave dimensions whole in constraints that cut them into uneven parts."""
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module, "sdy.sharding_constraint"):
+        spread = sharding_of_value(op.results[0], meshes)
+        if spread is None:
+            continue
+        shape = build.shape_of(op.results[0])
+        even = tuple(() if size % parts(axes) else axes for size, axes in zip(shape, spread.sharding, strict=True))
+        if even != spread.sharding:
+            op.attributes["sharding"] = ir.Attribute.parse(f"#sdy.sharding{text_of(even, spread.mesh)}")
 
 
 def _that_parses(pipelines: Sequence[str]) -> str:

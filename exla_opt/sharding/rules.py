@@ -5,7 +5,7 @@ Along all other factors its operand is gathered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -38,19 +38,26 @@ _BY_VALUES = frozenset(
 _OTHERWISE = frozenset({"stablehlo.custom_call", "stablehlo.select_and_scatter"})
 
 
-def state_rules(module: ir.Module) -> None:
-    """Give every op a rule that has no more factors than there are local forms for."""
+def state_rules(module: ir.Module, divisor: int = 1) -> None:
+    """Give every op a rule that has no more factors than there are local forms for.
+
+    divisor: along a factor whose size it does not divide nothing is cut, either.
+    """
     ops = list(walk_functions(module.operation, _WALKED))
     copy_of_all = annotated_copy(module)  # its ops live as long as it is held
     annotated = list(walk_functions(copy_of_all, _WALKED))
     own = read_rules(module, inside=_WALKED)
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
-        if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+        if op.name in _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+            continue
+        if op.name in _TRUSTED:
+            _cut_evenly(op, copy, divisor)
             continue
         if Trait.COLLECTIVE in traits_of(op.name):
             op.attributes[RULE] = _by_places(op)
             continue
         if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
+            _cut_evenly(op, copy, divisor)
             continue
         found = copy.attributes[RULE] if RULE in copy.attributes and op.name not in _OTHERWISE else None
         if found is None:
@@ -59,6 +66,33 @@ def state_rules(module: ir.Module) -> None:
             rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number], devices_of(module))
         if rule is not None:
             op.attributes[RULE] = rule
+        _cut_evenly(op, op if RULE in op.attributes else copy, divisor)
+
+
+def _cut_evenly(op: ir.Operation, said: ir.Operation, divisor: int) -> None:
+    """Let those factors be needed complete whose size the divisor does not divide. said: carries the op's rule."""
+    if divisor == 1 or RULE not in said.attributes:
+        return
+    rule = sdy.OpShardingRuleAttr(said.attributes[RULE])
+    complete = {factor for factor, size in enumerate(rule.factor_sizes) if size % divisor}
+    if complete - set(rule.need_replication_factors):
+        op.attributes[RULE] = _with_complete(rule, complete | set(rule.need_replication_factors), is_sum=True)
+
+
+def _with_complete(
+    rule: sdy.OpShardingRuleAttr, complete: set[int], *, is_sum: bool, moved: Container[int] = ()
+) -> ir.Attribute:
+    """A rule with some factors complete. is_sum: whether others may be reduced. moved: along those we exchange rows."""
+    return sdy.OpShardingRuleAttr.get(
+        list(rule.factor_sizes),
+        list(rule.operand_mappings),
+        list(rule.result_mappings),
+        reduction_factors=[each for each in rule.reduction_factors if each not in complete and is_sum],
+        need_replication_factors=sorted(complete),
+        permutation_factors=[each for each in rule.permutation_factors if each not in complete and each not in moved],
+        blocked_propagation_factors=[each for each in rule.blocked_propagation_factors if each not in complete],
+        is_custom=True,
+    )
 
 
 def _by_places(op: ir.Operation) -> ir.Attribute:
@@ -139,16 +173,7 @@ def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule, dev
         not replicated and not exchanged and not is_choice
     ):  # one with a rule of its own is left alone: what it chooses is no sum
         return None
-    return sdy.OpShardingRuleAttr.get(
-        list(rule.factor_sizes),
-        list(rule.operand_mappings),
-        list(rule.result_mappings),
-        reduction_factors=[each for each in rule.reduction_factors if each not in replicated and not is_choice],
-        need_replication_factors=sorted(replicated),
-        permutation_factors=[each for each in rule.permutation_factors if each not in replicated | exchanged],
-        blocked_propagation_factors=[each for each in rule.blocked_propagation_factors if each not in replicated],
-        is_custom=True,
-    )
+    return _with_complete(rule, replicated, is_sum=not is_choice, moved=exchanged)
 
 
 def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[int | None], own: OpRule) -> bool:

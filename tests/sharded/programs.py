@@ -309,6 +309,13 @@ def made() -> dict[str, Program]:
             2,
         ),
         "uneven sums": Program(uneven, (on((64, 64)), on((64, 1001)), on((1001, 16)))),
+        "cut further": Program(
+            lambda x, w: jnp.exp(
+                lax.with_sharding_constraint(x, NamedSharding(two, P(("d", "m"))))
+                @ lax.with_sharding_constraint(w, NamedSharding(two, P("m")))
+            ).sum(0),
+            (spec(two, (12, 16), "d"), spec(two, (16, 20), "m")),
+        ),
         "orders of axes": Program(orders, (spec(two, (16, 48), None, ("m", "d")), spec(two, (8,), dtype=jnp.int32))),
         "every third": Program(lambda x: (jnp.sin(x)[:, 1::3], x[:, ::2]), (on((64, 48), None, "d"),)),
         "complex constants": Program(lambda x: x[None] * (np.arange(24) * 1j)[:, None], (on((16,), "d"),)),

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jaxlib.version
 import pytest
 from jaxlib.mlir import ir
 
@@ -25,7 +24,7 @@ GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
-    ["uneven sums", "orders of axes", "every third", "complex constants"],
+    ["uneven sums", "orders of axes", "every third", "complex constants", "cut further"],
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
@@ -88,7 +87,7 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
     return %2 : tensor<1024xf32>
   }
 }"""
-# Twelve rows on two devices, which eight do not divide: their padding would stand in the middle.
+# Twelve rows on two devices, which eight do not divide: their padding would stand in the middle of them.
 UNEVEN = """
 module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @mesh = <["d"=2, "m"=4]>
@@ -134,20 +133,18 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
             "stablehlo.custom_call has an effect",
         ),
-        pytest.param(
-            UNEVEN,
-            "the padding of a dimension that devices divide otherwise than what is padded",
-            marks=pytest.mark.skipif(
-                jaxlib.version.__version_info__ >= (0, 12), reason="its Shardy gathers before it pads, which is right"
-            ),
-        ),
     ],
-    ids=["another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
+    ids=["another mesh", "random numbers with a state", "replicas", "a callback"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
         partition(parse(text))
     assert "manual_computation" not in optimize(text).program
+
+
+def test_what_cannot_be_padded_stays_whole_along_the_axes_that_are_in_the_way() -> None:
+    local = str(partition(parse(UNEVEN)).local)
+    assert "stablehlo.reduce" in local and "tensor<12x16xf32>" in local
 
 
 def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:

@@ -67,6 +67,11 @@ def test_other_sums_stay_where_they_are(old: str, new: str) -> None:
     assert not moved(text)
 
 
+def test_a_sum_that_is_repeated_stays_for_it_is_smaller() -> None:
+    text = STACK.replace("1x4x8xf32", "1x4x1xf32").replace("[1, 4, 8]", "[1, 4, 1]")
+    assert not moved(text.replace("stablehlo.transpose %b", "stablehlo.broadcast_in_dim %b"))
+
+
 @pytest.mark.parametrize(("dim", "groups", "left"), [(0, "[[0, 1]]", 1), (1, "[[0, 1]]", 2), (0, "[[1, 0]]", 2)])
 def test_equal_collectives_become_one(dim: int, groups: str, left: int) -> None:
     def gather(name: str, channel: int, dim: int, groups: str) -> str:
