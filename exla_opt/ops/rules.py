@@ -156,7 +156,9 @@ class _Reader:
         if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS or factors is BY_PAIRS:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
-            made = _rule(name, shapes, factors(op, shapes), definition.reason)
+            made = _rule(name, shapes, factors(op, shapes), definition.reason.format(name))
+            if name in collectives.OPS:
+                return collectives.CollectiveRule((), Reason("EX203", definition.reason.format(name)), inside=made)
             return replace(made, overlaps=tuple(overlaps_of(op, shapes)))
         attribute = annotated().attributes.get(RULE)
         if factors.adapt is not None:

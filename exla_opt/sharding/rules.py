@@ -187,7 +187,7 @@ def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[
         if op.name == SCATTER and not any(each is not None for each in results):
             return is_summing(op)
     if op.name == "stablehlo.reduce" and not any(each is not None for each in results):
-        return monoid_of(op) is not None or chooses_from_the_end(op)
+        return _adds_between_devices(op) or chooses_from_the_end(op)
     values = [*op.operands, *op.results]
     if not any(each is not None for each in results):
         return op.name == "stablehlo.convolution" and any(
@@ -197,6 +197,14 @@ def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[
         factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, [*operands, *results])
         for factor in own.factors
     )
+
+
+def _adds_between_devices(op: ir.Operation) -> bool:
+    """Whether XLA combines between devices as the reduce does: not by an exclusive or, nor by the bits of integers."""
+    if len(op.results) != 1:
+        return False
+    is_bit = build.tensor_of(op.results[0]).element_type == ir.IntegerType.get_signless(1)
+    return monoid_of(op) in ({"add", "multiply", "maximum", "minimum"} | ({"and", "or"} if is_bit else set()))
 
 
 def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None]) -> bool:

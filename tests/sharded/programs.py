@@ -292,7 +292,7 @@ def made() -> dict[str, Program]:
             8,
         ),
         "scan, batch": Program(jax.grad(scanned), (on((6, 128, 128)), on((1024, 128), "d"))),
-        "scan, weights": Program(jax.grad(scanned), (on((6, 128, 128), None, None, "d"), on((1024, 128)))),
+        "scan, weights": Program(jax.grad(scanned), (on((6, 128, 128), None, None, "d"), on((1024, 128))), 8),
         "explicit axes": Program(
             lambda x, y: jnp.exp(-squared(x, y)) @ jnp.ones(y.shape[0]),
             (spec(line(AxisType.Explicit), (2048, 3), "d"), spec(line(AxisType.Explicit), (2048, 3))),
