@@ -309,6 +309,14 @@ def made() -> dict[str, Program]:
             2,
         ),
         "uneven sums": Program(uneven, (on((64, 64)), on((64, 1001)), on((1001, 16)))),
+        "uneven mask": Program(
+            lambda x: jnp.where(
+                np.arange(27).reshape(3, 9) % 4 < 2,
+                lax.with_sharding_constraint(x, NamedSharding(one, P(None, None, "d"))),
+                1,
+            ).max(2),
+            (on((4, 3, 9)),),
+        ),
         "cut further": Program(
             lambda x, w: jnp.exp(
                 lax.with_sharding_constraint(x, NamedSharding(two, P(("d", "m"))))

@@ -24,7 +24,7 @@ GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
-    ["uneven sums", "orders of axes", "every third", "complex constants", "cut further"],
+    ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
