@@ -116,6 +116,8 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partiti
     [mesh] = meshes
     function = main_function(spread)
     block = function.regions[0].blocks[0]
+    if block.arguments and all(0 in build.shape_of(each) for each in block.arguments):
+        raise CannotPartition("no argument has an element: XLA loses where the part of one device begins")
     arguments = shardings_of(function, "arg_attrs", [each.type for each in block.arguments], mesh)
     returned = list(terminator(block).operands)
     results = shardings_of(function, "res_attrs", [each.type for each in returned], mesh)

@@ -100,6 +100,16 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
 }"""
 
 
+EMPTY = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=8]>
+  func.func public @main(%x: tensor<0x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) -> tensor<0x16xf32> {
+    %0 = stablehlo.sine %x : tensor<0x16xf32>
+    return %0 : tensor<0x16xf32>
+  }
+}"""
+
+
 def parse(text: str) -> ir.Module:
     return ir.Module.parse(text, new_context())
 
@@ -115,6 +125,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
     ("text", "why"),
     [
         (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
+        (EMPTY, "no argument has an element"),
         (
             SPREAD.replace(
                 "%z = stablehlo.constant dense<0.0> : tensor<f32>",
@@ -134,7 +145,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
             "stablehlo.custom_call has an effect",
         ),
     ],
-    ids=["another mesh", "random numbers with a state", "replicas", "a callback"],
+    ids=["another mesh", "nothing to read", "random numbers with a state", "replicas", "a callback"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
