@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
     from exla_opt.ir.read import Source
     from exla_opt.remarks import Remark
+    from exla_opt.runtime.memory import Memory
+    from exla_opt.runtime.traffic import Traffic
     from exla_opt.sharding.partition import Partition
 
 
@@ -24,37 +26,41 @@ def joined(
 ) -> tuple[ir.Module, tuple[Remark, ...]]:
     """The module of all devices around the rewritten program of one, or the one that came, and the remarks.
 
-    source: with the program of one device. Where a compiler can be asked, what the devices send to each other is what
-    it planned, for `target` or for a CPU; else it is counted on the ops.
+    source: with the program of one device. Where a compiler can be asked, what the devices send to each other and need
+    is what it planned, for `target` or for a CPU; else it is counted on the ops.
     """
-    from exla_opt.sharding.rewrite import MORE, joined_if_gained, too_much_sent
+    from exla_opt.sharding.rewrite import MORE, joined_if_gained, more_needed, too_much_sent
 
     module, said = joined_if_gained(partition, source.module, remarks)
     original = as_it_came(source)
     if module is None:
         return original, tuple(said)
-    sent = _sent(source.name, original, module, target)
-    if sent is not None and sent[1] > MORE * sent[0]:
-        return original, tuple(too_much_sent(said, *sent))
+    shares = _shares(source.name, original, module, target)
+    if shares is None:
+        return module, tuple(said)
+    (sent, needed), (sends, needs) = ((traffic.bytes, memory.peak) for traffic, memory in shares)
+    if sends > MORE * sent:
+        return original, tuple(too_much_sent(said, sent, sends))
+    if needs > MORE * needed:
+        return original, tuple(more_needed(said, needed, needs))
     return module, tuple(said)
 
 
-def _sent(name: str, before: ir.Module, after: ir.Module, target: str | None) -> tuple[float, float] | None:
-    """The bytes that each device sends by two modules, as they are compiled; None where no compiler can be asked."""
+def _shares(name: str, before: ir.Module, after: ir.Module, target: str | None) -> list[tuple[Traffic, Memory]] | None:
+    """What each device sends and needs by two modules, as they are compiled; None where no compiler can be asked."""
     try:
         load_jax(uses_gpu=target == "cuda")
     except click.ClickException:
         return None
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.write import serialise
-    from exla_opt.runtime.target import compiled_traffic, parse_target
+    from exla_opt.runtime.target import compiled_share, parse_target
 
     doing(COMPILING, name)
     try:
         machine = parse_target(target or "cpu")
-        one, other = (compiled_traffic(serialise(module, "bytecode"), machine) for module in (before, after))
+        return [compiled_share(serialise(module, "bytecode"), machine) for module in (before, after)]
     except InputError:
         return None
     finally:
         doing("working on it", name)
-    return one.bytes, other.bytes

@@ -15,12 +15,20 @@ _FIRST_FIELD, _SECOND_FIELD = 0x0A, 0x12
 _AFTER_HELP = (
     "take the file called *before_optimizations*: XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes both"
 )
+# In the first line of a text. A proto does not say it.
+_PARTITIONS = re.compile(rb"\bnum_partitions=(\d+)")
 _SYNTAX = re.compile(r"was parsing (\d+):(\d+): error: (?:expects \w+ but sees: \w+, error: )?([^\n]*)")
 
 
 def is_hlo(data: bytes) -> bool:
     """Whether this is HLO: text, an HloModuleProto, or the HloProto of a dump."""
     return data[:200].lstrip().startswith(_TEXT) or _proto(data) is not None
+
+
+def partitions_of(data: bytes) -> int:
+    """Over how many devices the HLO is spread; 1 where it does not say."""
+    found = _PARTITIONS.search(data.split(b"\n", 1)[0])
+    return int(found[1]) if found and _proto(data) is None else 1
 
 
 def stablehlo_of(data: bytes) -> bytes:

@@ -16,8 +16,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as jaxlib_version
 
+from exla_opt.ir.attributes import PARTITIONS
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.hlo import is_hlo, stablehlo_of
+from exla_opt.ir.hlo import is_hlo, partitions_of, stablehlo_of
 from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
@@ -108,7 +109,9 @@ def _unzip(data: bytes) -> bytes:
 def _parse(data: bytes, context: ir.Context) -> ir.Module:
     if not data.strip():
         raise InputError("the file is empty")
+    partitions = 1
     if is_hlo(data):
+        partitions = partitions_of(data)
         with _captured_stderr():
             data = stablehlo_of(data)
     program = data if data.startswith(BYTECODE) else _decode(data)
@@ -116,11 +119,19 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
         if (version := _portable_version(data)) is not None:
             return _parse_portable(data, version, context)
         with _captured_stderr():  # what C++ prints before it crashes is of no use to anybody
-            return ir.Module.parse(program, context)
+            return _spread(ir.Module.parse(program, context), partitions)
     except ir.MLIRError as error:
         raise explain(error, data) from None
     except ValueError as error:  # of a container that cannot grow to the length that a type or attribute asks for
         raise InputError(f"MLIR cannot hold what the module describes: {error}") from None
+
+
+def _spread(module: ir.Module, partitions: int) -> ir.Module:
+    """The module, which says over how many devices it is spread: jaxlib's converter leaves that out."""
+    if partitions > 1:
+        number = ir.IntegerType.get_signless(32, module.context)
+        module.operation.attributes[PARTITIONS] = ir.IntegerAttr.get(number, partitions)
+    return module
 
 
 def _decode(data: bytes) -> str:

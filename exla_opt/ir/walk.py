@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from jaxlib.mlir import ir
 
@@ -10,8 +10,11 @@ from jaxlib.mlir import ir
 CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
 
 
-def walk(block: ir.Block) -> Iterator[ir.Operation]:
-    """All ops of a block and of the control flow in it, each before the ops of its regions."""
+def walk(block: ir.Block, inside: Container[str] = CONTROL_FLOW) -> Iterator[ir.Operation]:
+    """All ops of a block and of the control flow in it, each before the ops of its regions.
+
+    inside: the names of the ops whose regions count.
+    """
     stack = [iter(block.operations)]
     while stack:
         view = next(stack[-1], None)
@@ -20,7 +23,7 @@ def walk(block: ir.Block) -> Iterator[ir.Operation]:
             continue
         op = view.operation
         yield op
-        if op.name in CONTROL_FLOW:
+        if op.name in inside:
             inner = [block for region in op.regions for block in region.blocks]
             stack += [iter(block.operations) for block in reversed(inner)]
 
@@ -35,12 +38,12 @@ def walk_regions(block: ir.Block) -> Iterator[ir.Operation]:
                 yield from walk_regions(inner)
 
 
-def walk_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+def walk_functions(module: ir.Operation, inside: Container[str] = CONTROL_FLOW) -> Iterator[ir.Operation]:
     """All ops of the module's functions, in the order of `walk` over their blocks."""
     for view in module.regions[0].blocks[0].operations:
         for region in view.operation.regions:
             for block in region.blocks:
-                yield from walk(block)
+                yield from walk(block, inside)
 
 
 def all_blocks(module: ir.Module) -> Iterator[ir.Block]:

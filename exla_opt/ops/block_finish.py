@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 
 from jaxlib.mlir import ir
 
-from .block_flow import BlockFlow, Refused
+from exla_opt.ir.walk import terminator
+
+from .block_flow import BlockFlow, ControlFactor, Refused
 from .block_search import BlockSearch
 from .factor import DimMapping, LaidFactor
 
@@ -66,3 +68,26 @@ def _has_form(search: BlockSearch, value: ir.Value, mapping: DimMapping) -> bool
         and value.owner != search.content.block
         and len(search.captured.get(value, ())) == 1
     )
+
+
+def only_added(body: ir.Block, index: int, search: BlockSearch) -> bool:
+    """Whether a carry is only ever added to: its start may be added at the end as well."""
+    value = body.arguments[index]
+    target = terminator(body).operands[index]
+    while value != target:
+        uses = list(value.uses)
+        if len(uses) != 1:
+            return False
+        user = uses[0].owner.operation
+        place = search.content.place.get(user.results[0]) if len(user.results) else None
+        if place is None:
+            return False
+        if user.name == "stablehlo.add":
+            value = user.results[0]
+            continue
+        laid = search.tiles.get(place, [None])[0]
+        number = uses[0].operand_number
+        if laid is None or not isinstance(laid.factor, ControlFactor) or number not in laid.factor.added:
+            return False
+        value = user.results[number]
+    return len(list(target.uses)) == 1

@@ -22,13 +22,13 @@ from exla_opt.ir.walk import captured_values, operands_of, operations_of, termin
 from exla_opt.remarks import Reason
 
 from .block_content import Content, captured_values_of, count_ops, read_content
-from .block_finish import finish
+from .block_finish import finish, only_added
 from .block_flow import ControlFactor, Partial, Refused, State
 from .block_search import BlockSearch
+from .collectives import Inside, talks
 from .effects import has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule
 from .partial_sums import is_zero
-from .traits import Trait, has_trait
 
 _LOOP = "stablehlo.while"
 _UNTIL_DONE = "it runs until all along that dimension is done: its condition depends on what is cut"
@@ -61,7 +61,12 @@ class ControlRule(OpRule):
         blocks = [region.blocks[0] for region in self.op.regions]
         firsts = accumulate(map(count_ops, blocks[:-1]), initial=self.number + 1)
         pairs = list(zip(blocks, firsts, strict=True))
-        return [read_content(block, first, self.rules) for block, first in pairs[self.op.name == _LOOP :]]
+        return [read_content(block, first, self.inside) for block, first in pairs[self.op.name == _LOOP :]]
+
+    @cached_property
+    def inside(self) -> Sequence[OpRule]:
+        """The module's rules as they hold in a block that is cut from outside."""
+        return Inside(self.rules)
 
     @cached_property
     def tested(self) -> frozenset[ir.Value]:
@@ -70,12 +75,15 @@ class ControlRule(OpRule):
 
     @cached_property
     def effect(self) -> ir.Operation | None:
-        """An op inside that must happen once, or on all devices at a time: every tile runs the blocks again."""
-        for block in (block for region in self.op.regions for block in region.blocks):
-            for inner in walk_regions(block):
-                if has_side_effect(inner) or has_trait(inner, Trait.COLLECTIVE):
-                    return inner
-        return None
+        """An op inside that must happen once: every tile runs the blocks again. A branch that talks is never cut."""
+        once = has_side_effect if self.op.name == _LOOP else lambda op: has_side_effect(op) or talks(op)
+        blocks = (block for region in self.op.regions for block in region.blocks)
+        return next((op for block in blocks for op in walk_regions(block) if once(op)), None)
+
+    @cached_property
+    def talking(self) -> list[int]:
+        """The places of the ops in a loop's body that talk to other devices, be it in blocks of their own."""
+        return [place for place, op in enumerate(self.contents[0].ops) if talks(op)]
 
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
         """As of any op; an operand behind the op's own is a captured value."""
@@ -178,7 +186,7 @@ class ControlRule(OpRule):
             ):
                 raise Refused(_UNTIL_DONE)
             states = {arguments[index]: state for index, state in carried.items()} | captured
-            search = BlockSearch(content, self.rules, length, states, carried)
+            search = BlockSearch(content, self.inside, length, states, carried)
             try:
                 after = search.run()
             except Refused as refused:
@@ -193,6 +201,9 @@ class ControlRule(OpRule):
                 break
             carried |= joined
         flow, needed = finish(search, self.tested)
+        for place in self.talking:
+            if len(flow.tiles.get(place, ())) != 1:
+                raise Refused(f"{content.ops[place].name} would send as much again for each slice", content.ops[place])
         mappings = tuple(_mapping(carried.get(index)) for index in range(count))
         summed = tuple(sorted(index for index, state in carried.items() if isinstance(state, Partial)))
         return ControlFactor(
@@ -202,7 +213,7 @@ class ControlRule(OpRule):
             mappings,
             summed=summed,
             flows=(flow,),
-            added=tuple(index for index in summed if _only_added(body, index, search)),
+            added=tuple(index for index in summed if only_added(body, index, search)),
         )
 
     def of_branch(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
@@ -215,7 +226,7 @@ class ControlRule(OpRule):
             searches = []
             joined: dict[int, State] = {}
             for content in self.contents:
-                search = BlockSearch(content, self.rules, length, dict(captured), wanted)
+                search = BlockSearch(content, self.inside, length, dict(captured), wanted)
                 searches.append(search)
                 for index, state in enumerate(search.run()):
                     if state is not None and index not in wanted and joined.setdefault(index, state) != state:
@@ -269,26 +280,3 @@ def _captured(
         else:
             found.append(next(iter(forms)) if len(forms) == 1 and value not in needed else None)
     return found
-
-
-def _only_added(body: ir.Block, index: int, search: BlockSearch) -> bool:
-    """Whether a carry is only ever added to: its start may be added at the end as well."""
-    value = body.arguments[index]
-    target = terminator(body).operands[index]
-    while value != target:
-        uses = list(value.uses)
-        if len(uses) != 1:
-            return False
-        user = uses[0].owner.operation
-        place = search.content.place.get(user.results[0]) if len(user.results) else None
-        if place is None:
-            return False
-        if user.name == "stablehlo.add":
-            value = user.results[0]
-            continue
-        laid = search.tiles.get(place, [None])[0]
-        number = uses[0].operand_number
-        if laid is None or not isinstance(laid.factor, ControlFactor) or number not in laid.factor.added:
-            return False
-        value = user.results[number]
-    return len(list(target.uses)) == 1

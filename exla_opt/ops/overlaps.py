@@ -94,6 +94,29 @@ def _is_reversed(op: ir.Operation, index: int) -> bool:
     return name in op.attributes and ir.DenseBoolArrayAttr(op.attributes[name])[index]
 
 
+def rows_beyond(op: ir.Operation, factor: Factor, length: int) -> tuple[int, int]:
+    """The elements before and behind its own part of the first operand that the windows of a tile read.
+
+    length: of the tile, in indices of the factor. Fewer than the factor reaches, where an index is several elements.
+    """
+    source, target = factor.operands[0], factor.results[0]
+    assert source is not None
+    if op.name == "stablehlo.reduce_window":
+        window = windows_of(op, integers(op, "window_dimensions", []))[source.dim]
+    else:
+        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+        index = list(numbers.input_spatial_dimensions).index(source.dim)
+        sizes = [build.shape_of(op.operands[1])[dim] for dim in numbers.kernel_spatial_dimensions]
+        window = windows_of(op, sizes)[index]
+        if target is None:  # the kernel is cut as well
+            window = replace(window, size=length)
+            count = build.shape_of(op.results[0])[numbers.output_spatial_dimensions[index]]
+    if target is not None:
+        count = length * target.inner
+    last = ((count - 1) * window.stride + window.reach - 1 - window.low) // window.base
+    return max(window.low // window.base, 0), max(last - (length * source.inner - 1), 0)
+
+
 def _convolution_tile(tile: Tile) -> list[ir.Value]:
     numbers = stablehlo.ConvDimensionNumbers(tile.op.attributes["dimension_numbers"])
     left, kernel = tile.operands

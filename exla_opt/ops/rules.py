@@ -6,7 +6,7 @@ runs it in slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from typing import overload
 from jaxlib.mlir import ir
 
 from exla_opt.ir.diagnostics import error_at
-from exla_opt.ir.walk import walk_functions
+from exla_opt.ir.walk import CONTROL_FLOW, walk_functions
 from exla_opt.remarks import Reason
 
 from . import (
@@ -62,17 +62,20 @@ FAMILIES = (
 OPS: Mapping[str, OpDefinition] = MappingProxyType({name: op for family in FAMILIES for name, op in family.items()})
 
 
-def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> Sequence[OpRule]:
+def read_rules(
+    module: ir.Module, op_rules: tuple[tuple[str, str], ...] = (), inside: Container[str] = CONTROL_FLOW
+) -> Sequence[OpRule]:
     """The rule of every op in the module's functions, in the order of `walk` over their blocks.
 
     Each is worked out when it is asked for: most ops have nothing to do with a big tensor. The module must not have
     changed before the first that Shardy has a part in.
 
-    op_rules: (call target, rule text) pairs for custom calls. The module is not changed. Raises ValueError for a
-    rule text that cannot be read, and InputError for a rule that does not fit its call.
+    op_rules: (call target, rule text) pairs for custom calls. inside: the names of the ops whose regions count. The
+    module is not changed. Raises ValueError for a rule text that cannot be read, and InputError for a rule that does
+    not fit its call.
     """
     reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
-    rules = _Rules(module, reader)
+    rules = _Rules(module, reader, inside)
     if op_rules:  # what is wrong with the user's own is said at once
         for number, op in enumerate(rules.ops):
             if op.name == CUSTOM_CALL:
@@ -83,10 +86,11 @@ def read_rules(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) ->
 class _Rules(Sequence[OpRule]):
     """The rules of a module's ops; see `read_rules`."""
 
-    def __init__(self, module: ir.Module, reader: _Reader):
+    def __init__(self, module: ir.Module, reader: _Reader, inside: Container[str]):
+        self.inside = inside
         self.module = module
         self.reader = reader
-        self.ops = list(walk_functions(module.operation))
+        self.ops = list(walk_functions(module.operation, inside))
         self.made: dict[int, OpRule] = {}
 
     @cached_property
@@ -97,7 +101,7 @@ class _Rules(Sequence[OpRule]):
     @cached_property
     def annotated(self) -> list[ir.Operation]:
         """The same ops with Shardy's attributes."""
-        found = list(walk_functions(self.copy))
+        found = list(walk_functions(self.copy, self.inside))
         if len(found) != len(self.ops):
             raise RuntimeError("the module has changed since its ops were counted")
         return found
@@ -152,7 +156,9 @@ class _Reader:
         if shapes is None or definition is None or factors is NONE or factors is BY_BLOCKS or factors is BY_PAIRS:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
-            made = _rule(name, shapes, factors(op, shapes), definition.reason)
+            made = _rule(name, shapes, factors(op, shapes), definition.reason.format(name))
+            if name in collectives.OPS:
+                return collectives.CollectiveRule((), Reason("EX203", definition.reason.format(name)), inside=made)
             return replace(made, overlaps=tuple(overlaps_of(op, shapes)))
         attribute = annotated().attributes.get(RULE)
         if factors.adapt is not None:

@@ -19,6 +19,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import main_function
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.inputs import Array
+from exla_opt.sharding.gspmd import is_gspmd
 
 Device = Literal["cpu", "cuda"]
 
@@ -43,9 +44,13 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """For how many devices a module is written, and the shapes of its results if there are several."""
+    """For how many devices a module is written, and the shapes of its results if there are several.
+
+    by_shardy: its shardings are those of Shardy, not of GSPMD.
+    """
 
     partitions: int = 1
+    by_shardy: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
 
 
@@ -59,7 +64,7 @@ def read_spread(module: str | bytes) -> Spread:
     if partitions == 1:
         return Spread()
     results = ir.FunctionType(ir.TypeAttr(main_function(parsed).attributes["function_type"]).value).results
-    return Spread(partitions, tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results))
+    return Spread(partitions, not is_gspmd(parsed), tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results))
 
 
 def check_device(device: Device, partitions: int = 1) -> None:
@@ -89,7 +94,9 @@ def compile_program(
     check_device(device, spread.partitions)
     flags = [*(_WITHOUT_YNN if count_all_memory else ()), *(() if optimise else _UNOPTIMISED)]
     try:
-        compiled, devices = pjrt.compile_here(device, module, flags if device == "cpu" else (), spread.partitions)
+        compiled, devices = pjrt.compile_here(
+            device, module, flags if device == "cpu" else (), spread.partitions, by_shardy=spread.by_shardy
+        )
         return Program(compiled, devices, spread.shapes)
     except pjrt.TooFewDevices as error:
         here = f"this machine has {error.args[0]}" if device != "cpu" else "jax was started with fewer"

@@ -55,25 +55,29 @@ def ask_for_cpus(count: int) -> None:
         return
 
 
-def compile_here(platform: str, module: str | bytes, flags: Flags, partitions: int = 1) -> tuple[Any, Sequence[Any]]:
+def compile_here(
+    platform: str, module: str | bytes, flags: Flags, partitions: int = 1, *, by_shardy: bool = True
+) -> tuple[Any, Sequence[Any]]:
     """Compile for the first devices of this machine's `platform`, one a partition; the executable and the devices.
 
-    module: text, bytecode or portable artifact. Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
+    module: text, bytecode or portable artifact. by_shardy: not by GSPMD, the partitioner before.
+    Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
     """
     here = client(platform)
     devices = here.local_devices()[:partitions]
     if len(devices) < partitions:
         raise TooFewDevices(len(devices))
-    return here.compile_and_load(module, devices, _options(flags, partitions)), devices
+    return here.compile_and_load(module, devices, _options(flags, partitions, by_shardy)), devices
 
 
 class TooFewDevices(RuntimeError):
     """The program is for more devices than there are; the first argument is how many there are."""
 
 
-def compile_for(devices: Sequence[Any], module: ir.Module, flags: Flags) -> Any:
+def compile_for(devices: Sequence[Any], module: ir.Module, flags: Flags, *, by_shardy: bool = True) -> Any:
     """Compile for `described_devices`, one a partition; what comes out can be read, not run. Raises COMPILE_ERRORS."""
-    return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), _options(flags, len(devices)))
+    options = _options(flags, len(devices), by_shardy)
+    return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
 
 
 @cache
@@ -148,7 +152,7 @@ def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.L
     return new
 
 
-def _options(flags: Flags, partitions: int = 1) -> Any:
+def _options(flags: Flags, partitions: int, by_shardy: bool) -> Any:
     options = xla_client.CompileOptions()
     options.env_option_overrides = list(flags)
     if partitions > 1:
@@ -156,7 +160,7 @@ def _options(flags: Flags, partitions: int = 1) -> Any:
         built = options.executable_build_options
         built.num_partitions = partitions
         built.use_spmd_partitioning = True
-        built.use_shardy_partitioner = True
+        built.use_shardy_partitioner = by_shardy
         assignment = np.arange(partitions).reshape(1, partitions)
         options.device_assignment = built.device_assignment = xla_client.DeviceAssignment.create(assignment)
     return options

@@ -26,6 +26,7 @@ from exla_opt.runtime.gpu_seconds import GpuTime, estimate
 from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
 from exla_opt.runtime.traffic import Traffic, traffic_of
+from exla_opt.sharding.gspmd import is_gspmd
 
 # With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
 # is asked, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
@@ -194,12 +195,20 @@ def compiled_traffic(module: bytes, target: Target) -> Traffic:
 
     Raises what `compiled_memory` raises.
     """
+    return compiled_share(module, target)[0]
+
+
+def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
+    """What each device sends to the others by a module for several, and needs, as it is compiled for `target`.
+
+    For a GPU with the matrix products of cuBLAS. Raises what `compiled_memory` raises.
+    """
     if not target.description:
-        program = compile_program(module, "cpu", optimise=False)
-        return traffic_of(pjrt.optimised_hlo(program.executable))
-    parsed = parse_module(PARSER_FILE, module, new_context()).module
-    devices = _devices(target, devices_of(parsed))
-    return traffic_of(pjrt.optimised_hlo(_compile_for_gpu(parsed, target, devices, "cuBLAS")))
+        executable = compile_program(module, "cpu", count_all_memory=True, optimise=False).executable
+    else:
+        parsed = parse_module(PARSER_FILE, module, new_context()).module
+        executable = _compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")
+    return traffic_of(pjrt.optimised_hlo(executable)), memory_of(executable)
 
 
 def _time_of(executable: Any, target: Target) -> GpuTime | None:
@@ -215,7 +224,8 @@ def _time_of(executable: Any, target: Target) -> GpuTime | None:
 
 def _compile_for_gpu(module: ir.Module, target: Target, devices: Sequence[Any], gemm: str) -> Any:
     try:
-        return pjrt.compile_for(devices, module, [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])])
+        flags = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
+        return pjrt.compile_for(devices, module, flags, by_shardy=not is_gspmd(module))
     except pjrt.COMPILE_ERRORS as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):

@@ -17,17 +17,18 @@ from .prepare import propagate
 
 # Of the processor; the largest module of the tests takes less than one.
 _SECONDS = 600
+_EVENLY = "--evenly"
 
 
 class ShardyFailed(Exception):
     """Shardy refuses the module, or does not survive it; the text says which, a clause."""
 
 
-def propagated(module: ir.Module) -> ir.Module:
+def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
     """A copy of a module without calls, with what `propagate` writes on it. Raises ShardyFailed."""
     try:
         found = subprocess.run(
-            [sys.executable, "-m", "exla_opt.sharding.apart"],
+            [sys.executable, "-m", "exla_opt.sharding.apart", *([_EVENLY] if evenly else [])],
             input=serialise(module, "bytecode"),
             capture_output=True,
             timeout=_SECONDS,
@@ -39,7 +40,7 @@ def propagated(module: ir.Module) -> ir.Module:
         raise ShardyFailed(f"Shardy crashed on it ({signal.Signals(-found.returncode).name})")
     if found.returncode:
         last = found.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ShardyFailed(f"Shardy refuses it: {last[-1] if last else 'without a reason'}")
+        raise ShardyFailed(last[-1] if last else "Shardy refuses it without a reason")
     try:
         return parse_module(PARSER_FILE, found.stdout, module.context).module
     except InputError as error:
@@ -50,9 +51,9 @@ def main() -> int:
     """Read a module from standard input, and write it with how its tensors are spread."""
     try:
         module = parse_module(PARSER_FILE, sys.stdin.buffer.read(), new_context()).module
-        propagate(module)
+        propagate(module, evenly=_EVENLY in sys.argv)
     except ir.MLIRError as error:
-        print(error.error_diagnostics[0].message, file=sys.stderr)
+        print(f"Shardy refuses it: {error.error_diagnostics[0].message}", file=sys.stderr)
         return 1
     except InputError as error:
         print(error.message, file=sys.stderr)

@@ -20,12 +20,11 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values, inside_out
 from exla_opt.ops.reducers import body_of, componentwise
 from exla_opt.ops.stack_sums import only_update
+from exla_opt.ops.traits import Trait, has_trait
 
 _SUM = "stablehlo.all_reduce"
 # So many times larger than the stack is what may be cut.
 _TIMES = 2
-# What is only moved may be added up before or after.
-_MOVES = ("stablehlo.reshape", "stablehlo.transpose")
 
 
 def sum_behind_loops(module: ir.Module) -> None:
@@ -47,9 +46,12 @@ def _sum_of_stack(loop: ir.Operation, carry: int) -> ir.Operation | None:
         return None
     value = update.operands[1]
     made = defining_op(value)
-    while made is not None and made.name in _MOVES and _is_read_once(value):
+    # What is only moved may be added up before or after.
+    while made is not None and has_trait(made, Trait.REARRANGES) and _is_read_once(value):
         value = made.operands[0]
         made = defining_op(value)
+    if prod(build.shape_of(value)) != part:  # as many bytes as before
+        return None
     if made is None or made.name != _SUM or len(made.operands) != 1 or not _is_read_once(value):
         return None
     return made if made.block == update.block and componentwise(body_of(made)) == ("add",) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -57,6 +58,8 @@ class Collectives:
             return value
         shape = build.shape_of(value)
         shape[dim] *= parts(axes)
+        if 0 in shape:  # StableHLO gathers nothing but elements
+            return build.zeros(build.with_shape(build.tensor_of(value), shape))
         attributes = {"all_gather_dim": _i64(dim), **self._between(axes)}
         return _one(self._made("stablehlo.all_gather", value, shape, attributes))
 
@@ -103,6 +106,12 @@ class Collectives:
         """Each device gets the part that it has by `after`, from one that has it by `before`."""
         pairs = np.array(sources_and_targets(self.mesh, before, after), np.int64)
         attributes = {"source_target_pairs": _pairs(pairs), "channel_handle": self._channel()}
+        return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
+
+    def shift(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
+        """What the device before in its group has, with a step of 1, or the one behind, with -1; zeros at the end."""
+        pairs = [pair[::step] for group in self.mesh.groups(axes) for pair in pairwise(group)]
+        attributes = {"source_target_pairs": _pairs(np.array(pairs, np.int64)), "channel_handle": self._channel()}
         return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
 
     def _between(self, axes: Axes) -> dict[str, ir.Attribute]:

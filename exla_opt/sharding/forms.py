@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import elements_text, integer, integers, is_splat, splat_text
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.ir.walk import terminator
+from exla_opt.ops.collectives import OPS as COLLECTIVES
 from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
 from exla_opt.ops.shardy import RULE
 
 from .communication import COMMUNICATION
+from .halo import WINDOWED
 from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
 from .localise import Form, Localiser, NoLocalForm, Results, own_part, plain
 from .mesh import Axes, Sharding, is_replicated, parts
-from .prepare import TOP_K
-from .shardings import SHARDING
+from .own_groups import stays_between
+from .rules import TOP_K
+from .shardings import SHARDING, axes_in_manual, sharding_of_attribute, without
 
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -206,8 +209,11 @@ def _largest(value: ir.Value, count: int) -> tuple[ir.Value, ir.Value]:
 def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """Control flow block by block. What a block gets and returns is spread as the results are."""
     kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
-    made = ir.Operation.create(op.name, kinds, localiser.operands(op), regions=len(op.regions))
-    for old, new in zip(op.regions, made.regions, strict=True):
+    operands = localiser.operands(op)
+    if op.name == "stablehlo.while":
+        operands = [_spread_as(localiser, value, one) for value, one in zip(op.operands, shardings, strict=True)]
+    made = ir.Operation.create(op.name, kinds, operands, regions=len(op.regions))
+    for number, (old, new) in enumerate(zip(op.regions, made.regions, strict=True)):
         block = old.blocks[0]
         types = kinds if block.arguments else []
         inner = new.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
@@ -215,29 +221,54 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
             localiser.local[argument], localiser.shardings[argument] = value, sharding
         with ir.InsertionPoint(inner):
             localiser.block(block)
-            stablehlo.return_([localiser.local[value] for value in terminator(block).operands])
+            returned = list(terminator(block).operands)
+            spread: Sequence[Sharding] = [()] if op.name == "stablehlo.while" and not number else shardings
+            stablehlo.return_([_spread_as(localiser, value, one) for value, one in zip(returned, spread, strict=True)])
     return list(made.results)
 
 
 def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The body of a manual computation is written for one device already, as far as its axes go."""
-    manual = {axis.name for axis in localiser.mesh.read_axes(str(op.attributes["manual_axes"]))}
-    is_partial = any(size > 1 and name not in manual for name, size in localiser.mesh.axes)
+    manual = axes_in_manual(op, localiser.mesh)
     block = op.regions[0].blocks[0]
-    if is_partial and any("replica_groups" in each.attributes for each in operations_of(block)):
-        raise NoLocalForm("a computation that is manual over some axes and talks to other devices")
-    for argument, operand in zip(block.arguments, op.operands, strict=True):
-        given = localiser.shardings[operand]
-        localiser.local[argument] = localiser.local[operand]
-        localiser.shardings[argument] = tuple(tuple(axis for axis in axes if axis.name not in manual) for axes in given)
-        if localiser.local[operand].type != localiser.local_type(argument, localiser.shardings[argument]):
-            raise NoLocalForm("a manual computation of tensors that are spread in another way")
+    given = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"]).shardings
+    for argument, operand, attribute in zip(block.arguments, op.operands, given, strict=True):
+        sharding = sharding_of_attribute(attribute, localiser.mesh)
+        localiser.local[argument] = _spread_as(localiser, operand, sharding)
+        localiser.shardings[argument] = without(sharding, manual)
+    around = localiser.manual
+    localiser.manual = around | manual
     localiser.block(block)
-    return [localiser.local[value] for value in terminator(block).operands]
+    localiser.manual = around
+    returned = zip(terminator(block).operands, shardings, strict=True)
+    return [_spread_as(localiser, value, without(sharding, manual)) for value, sharding in returned]
+
+
+def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
+    """A value as it is spread in or behind a region. Raises NoLocalForm where parts are neither taken nor joined."""
+    found = localiser.local[value]
+    for dim, (has, wants) in enumerate(zip(localiser.shardings[value], sharding, strict=True)):
+        before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
+        if before == after:
+            continue
+        if before and after:
+            raise NoLocalForm("a tensor is spread in another way before a region than in it")
+        move = localiser.collectives.gather if before else localiser.collectives.part
+        found = move(found, dim, before or after)
+    return found
+
+
+def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """A collective of the program's own, between devices that have the same part of what is spread besides."""
+    if not stays_between(op, localiser.mesh, localiser.manual):
+        raise NoLocalForm(f"{op.name} of a computation that is manual over some axes talks along the others")
+    return plain(localiser, op, shardings)
 
 
 FORMS: dict[str, Form] = {
     **COMMUNICATION,
+    **WINDOWED,
+    **dict.fromkeys(COLLECTIVES, _talk),
     "sdy.constant": _constant,
     "stablehlo.constant": _constant,
     "stablehlo.iota": _iota,

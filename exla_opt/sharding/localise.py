@@ -30,7 +30,9 @@ Results = list[ir.Value]
 # Its state goes in and out, so that all devices draw the same.
 _DRAWS_FROM_OPERAND = "stablehlo.rng_bit_generator"
 # Ops along whose factors devices have different parts of a sum.
-_REDUCING = ("stablehlo.reduce", GATHER, SCATTER)
+_REDUCING = frozenset(
+    {"stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce", GATHER, SCATTER}
+)
 
 
 class NoLocalForm(Exception):
@@ -42,7 +44,8 @@ class Localiser:
     """The ops of one device so far. local, shardings: by value of the module of all devices.
 
     start: what is still to be combined with the sum of all devices' results, by result: a scatter's operand, or what a
-    reduce starts with.
+    reduce starts with. manual: the axes that the program itself names where we are; a manual computation over some axes
+    is spread over the others.
     """
 
     mesh: Mesh
@@ -51,6 +54,7 @@ class Localiser:
     local: dict[ir.Value, ir.Value] = field(default_factory=dict)
     shardings: dict[ir.Value, Sharding] = field(default_factory=dict)
     start: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    manual: frozenset[str] = frozenset()
 
     def block(self, block: ir.Block) -> None:
         """Make the ops of a block at the current insertion point, its terminator left out."""
@@ -116,18 +120,8 @@ Form = Callable[[Localiser, ir.Operation, Sequence[Sharding]], Results]
 
 def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The op itself, with smaller types and the attributes that go with them."""
-    if op.name.startswith("sdy."):
-        raise NoLocalForm(f"{op.name} has no form on one device")
-    if has_side_effect(op) and op.name != _DRAWS_FROM_OPERAND and not has_trait(op, Trait.COLLECTIVE):
-        raise NoLocalForm(f"{op.name} has an effect, which it would have on each device")
     before = [tuple(build.shape_of(v)) for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType)]
-    made = op.clone(ip=ir.InsertionPoint.current).operation
-    remap(made, localiser.local)
-    for result, own, sharding in zip(made.results, op.results, shardings, strict=True):
-        result.set_type(localiser.local_type(own, sharding))
-    for name in (SHARDING, RULE):
-        if name in made.attributes:
-            del made.attributes[name]
+    made = with_own_types(localiser, op, shardings)
     definition = OPS.get(op.name)
     if definition is None:
         if not (localiser.is_replicated(op) and all(map(is_replicated, shardings))):
@@ -135,6 +129,22 @@ def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
     elif definition.resize is not NONE:
         definition.resize(made, before)
     return list(made.results)
+
+
+def with_own_types(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> ir.Operation:
+    """The op itself, with smaller types."""
+    if op.name.startswith("sdy."):
+        raise NoLocalForm(f"{op.name} has no form on one device")
+    if has_side_effect(op) and op.name != _DRAWS_FROM_OPERAND and not has_trait(op, Trait.COLLECTIVE):
+        raise NoLocalForm(f"{op.name} has an effect, which it would have on each device")
+    made = op.clone(ip=ir.InsertionPoint.current).operation
+    remap(made, localiser.local)
+    for result, own, sharding in zip(made.results, op.results, shardings, strict=True):
+        result.set_type(localiser.local_type(own, sharding))
+    for name in (SHARDING, RULE):
+        if name in made.attributes:
+            del made.attributes[name]
+    return made
 
 
 def own_part(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:

@@ -20,7 +20,7 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import PARTITIONS, devices_of, integer
 from exla_opt.ir.diagnostics import PARSER_FILE
 from exla_opt.ir.read import parse_module
-from exla_opt.ir.rewrite import copy_of, remap
+from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out, main_function, operations_of, terminator
 from exla_opt.ir.write import serialise
@@ -32,15 +32,16 @@ from .behind_loops import sum_behind_loops
 from .collectives import Collectives
 from .equal import merge_equal_collectives
 from .forms import FORMS
+from .gspmd import is_gspmd, translate
+from .join import join
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
 from .meshes import keep_meshes, merge_meshes, mesh_ops
-from .shardings import SHARDING, read_meshes, shardings_of, text_of
+from .shardings import SHARDING, read_meshes, shardings_of
+from .tile_assignment import NoAxes
 
 _CHANNEL = re.compile(r"handle = (\d+)")
-# What a module says of GSPMD, the partitioner before Shardy.
-_GSPMD = "mhlo.sharding"
-_GSPMD_TARGETS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+_OTHERWISE = "export with the Shardy partitioner: jax.config.update('jax_use_shardy_partitioner', True)"
 
 
 class CannotPartition(Exception):
@@ -68,7 +69,7 @@ class Partition:
 
     def joined(self, local: ir.Module) -> ir.Module:
         """The module of all devices around a program of one, which stays as it is."""
-        return _joined(self, local)
+        return join(self.original, local, self.mesh, self.arguments, self.results)
 
 
 def joined_bytes(partition: Partition, local: bytes) -> bytes:
@@ -91,17 +92,32 @@ def partition(module: ir.Module) -> Partition:
     normalise.run(original, Options())
     merge_meshes(original)
     _check(original)
+    said = _in_words_of_shardy(original)
     try:
-        spread = propagated(original)
+        return _partition(original, said, evenly=False)
+    except CannotPartition as first:
+        try:  # where Shardy, or a form of ours, has no padding
+            return _partition(original, said, evenly=True)
+        except CannotPartition:
+            raise first from None
+
+
+def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partition:
+    """The program of one device. said: the same module in Shardy's words. evenly: no uneven parts in the middle."""
+    try:
+        spread = propagated(said, evenly=evenly)
     except ShardyFailed as error:
         raise CannotPartition(str(error)) from None
     # Those of the module as it came: from jaxlib 0.12 on, Shardy writes the mesh itself where it is named.
-    meshes = [mesh for mesh in read_meshes(original) if mesh.count == devices_of(module)]
+    count = devices_of(original)
+    meshes = [mesh for mesh in read_meshes(said) if mesh.count == count]
     if len(meshes) != 1:
-        raise CannotPartition(f"it has {len(meshes)} meshes of {devices_of(module)} devices")
+        raise CannotPartition(f"it has {len(meshes)} meshes of {count} devices")
     [mesh] = meshes
     function = main_function(spread)
     block = function.regions[0].blocks[0]
+    if block.arguments and all(0 in build.shape_of(each) for each in block.arguments):
+        raise CannotPartition("no argument has an element: XLA loses where the part of one device begins")
     arguments = shardings_of(function, "arg_attrs", [each.type for each in block.arguments], mesh)
     returned = list(terminator(block).operands)
     results = shardings_of(function, "res_attrs", [each.type for each in returned], mesh)
@@ -120,16 +136,23 @@ def _check(module: ir.Module) -> None:
     functions = [op for op in operations_of(module.body) if op.name == "func.func"]
     if len(functions) != 1:
         raise CannotPartition("it has several functions")
-    attributes = [
-        each
-        for name in ("arg_attrs", "res_attrs")
-        if name in functions[0].attributes
-        for each in map(ir.DictAttr, ir.ArrayAttr(functions[0].attributes[name]))
-    ]
-    calls = inside_out(module, "stablehlo.custom_call")
-    targets = {ir.StringAttr(call.attributes["call_target_name"]).value for call in calls}
-    if any(_GSPMD in each for each in attributes) or targets & _GSPMD_TARGETS:
-        raise CannotPartition("its shardings are GSPMD's: export with the Shardy partitioner")
+
+
+def _in_words_of_shardy(module: ir.Module) -> ir.Module:
+    """The module, or a copy whose shardings are Shardy's where they were GSPMD's. Raises CannotPartition."""
+    if not is_gspmd(module):
+        return module
+    made = copy_of(module)
+    try:
+        if read_meshes(made):
+            raise NoAxes("some of its shardings are Shardy's")
+        translate(made, devices_of(made))
+    except NoAxes as error:
+        raise CannotPartition(f"its shardings are GSPMD's, and {error}: {_OTHERWISE}") from None
+    except ir.MLIRError as error:
+        message = error.error_diagnostics[0].message
+        raise CannotPartition(f"its shardings are GSPMD's, and {message}: {_OTHERWISE}") from None
+    return made
 
 
 def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results: Sequence[Sharding]) -> ir.Module:
@@ -193,41 +216,3 @@ def _last_channel(module: ir.Module) -> int:
         if "channel_handle" in op.attributes:
             found += map(int, _CHANNEL.findall(str(op.attributes["channel_handle"])))
     return max(found)
-
-
-def _joined(partition: Partition, local: ir.Module) -> ir.Module:
-    made = copy_of(partition.original)
-    function = main_function(made)
-    block = function.regions[0].blocks[0]
-    kinds = [each.type for each in terminator(block).operands]
-    for op in reversed(operations_of(block)):
-        op.erase()
-    mesh = partition.mesh
-    body = main_function(local).regions[0].blocks[0]
-    axes = ", ".join(f'"{name}"' for name, _ in mesh.axes)
-    with made.context, function.location, ir.InsertionPoint(block):
-        attributes = {
-            "in_shardings": _per_value(mesh, partition.arguments),
-            "out_shardings": _per_value(mesh, partition.results),
-            "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>"),
-        }
-        computation = ir.Operation.create("sdy.manual_computation", kinds, list(block.arguments), attributes, regions=1)
-        ir.Operation.create("func.return", operands=list(computation.results))
-        inner = computation.regions[0].blocks.append(
-            *[each.type for each in body.arguments], arg_locs=[each.location for each in body.arguments]
-        )
-        values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, inner.arguments, strict=True))
-        with ir.InsertionPoint(inner):
-            for op in operations_of(body)[:-1]:
-                copy = op.clone(ip=ir.InsertionPoint.current).operation
-                remap(copy, values)
-                values.update(zip(op.results, copy.results, strict=True))
-            returned = [values[each] for each in terminator(body).operands]
-            ir.Operation.create("sdy.return", operands=returned)
-    merge_equal_collectives(made)
-    made.operation.verify()
-    return made
-
-
-def _per_value(mesh: Mesh, shardings: Sequence[Sharding]) -> ir.Attribute:
-    return ir.Attribute.parse(f"#sdy.sharding_per_value<[{', '.join(text_of(each, mesh) for each in shardings)}]>")

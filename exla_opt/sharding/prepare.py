@@ -12,59 +12,81 @@ before, so that its answer is the one that XLA's own run of Shardy gives, and on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import prod
+from collections.abc import Sequence
+from math import lcm, prod
 
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import inside_out, walk_functions
-from exla_opt.ops.factor import Factor, Kind
-from exla_opt.ops.reducers import chooses_from_the_end, monoid_of
-from exla_opt.ops.rules import OpRule, read_rules
-from exla_opt.ops.shardy import RULE, annotated_copy
+from exla_opt.ir.walk import inside_out
+from exla_opt.ops.shardy import RULE
 from exla_opt.ops.traits import Trait, traits_of
 
-from .agree import agree, places_of
-from .indexing import GATHER, SCATTER, indexed_dims, is_summing
+from .agree import agree
+from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
+from .rules import TOP_K, mapping_of, state_rules
+from .shardings import read_meshes, sharding_of_value, text_of
 from .uneven import mask_uneven, spread_masks
 
-TOP_K = "exla_opt.top_k"
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
 _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
 # A pass of functions up to jaxlib 0.11, and of modules since.
 _PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
-# What Shardy's rule says of these is true of the parts that devices have, along every factor.
-_TRUSTED = frozenset("stablehlo." + name for name in "broadcast_in_dim reshape transpose dot_general dot".split())
-# These have no rule of Shardy's that is needed: their shardings are those of the values that go in and out.
-_BY_VALUES = frozenset(
-    "stablehlo.while stablehlo.case stablehlo.if stablehlo.return stablehlo.constant stablehlo.iota "
-    "stablehlo.optimization_barrier func.return chlo.constant".split()
-)
 
 
-def propagate(module: ir.Module) -> None:
+def propagate(module: ir.Module, *, evenly: bool = False) -> None:
     """Write on every op of `module`, in place, how its results are spread, and all communication as ops of Shardy's.
 
-    The module has neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses.
+    evenly: no dimension is cut that an axis does not divide, so that few are padded, or none. The module has
+    neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses,
+    and InputError where a dimension that devices do not divide cannot be padded.
     """
     with module.context, ir.Location.unknown():
+        _drop_constraints_of_scalars(module)
         _separate_constants(module)
         _reshape_broadcasts(module)
         _call_top_k(module)
-        _state_rules(module)
+        if evenly:
+            _constrain_evenly(module)
+        state_rules(module, _divisor(module) if evenly else 1)
         _run(module, _SPREAD)
         agree(module)
         meshes = [mesh.clone(ip=False).operation for mesh in mesh_ops(module)]
         _run(module, _COMMUNICATE)
         mask_uneven(module)
-        _run(module, (_that_parses(_PAD),))
+        _pad(module)
         spread_masks(module)
         keep_meshes(module, meshes)
+
+
+def _pad(module: ir.Module) -> None:
+    try:
+        _run(module, (_that_parses(_PAD),))
+    except ir.MLIRError:  # what it says is of ops that nobody wrote
+        raise InputError("Shardy makes no program of dimensions that devices do not divide") from None
+
+
+def _divisor(module: ir.Module) -> int:
+    """What each axis alone divides."""
+    return lcm(*(size for mesh in read_meshes(module) for _, size in mesh.axes))
+
+
+def _constrain_evenly(module: ir.Module) -> None:
+    """Leave dimensions whole in constraints that cut them into uneven parts."""
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module, "sdy.sharding_constraint"):
+        spread = sharding_of_value(op.results[0], meshes)
+        if spread is None:
+            continue
+        shape = build.shape_of(op.results[0])
+        even = tuple(() if size % parts(axes) else axes for size, axes in zip(shape, spread.sharding, strict=True))
+        if even != spread.sharding:
+            op.attributes["sharding"] = ir.Attribute.parse(f"#sdy.sharding{text_of(even, spread.mesh)}")
 
 
 def _that_parses(pipelines: Sequence[str]) -> str:
@@ -81,6 +103,14 @@ def _that_parses(pipelines: Sequence[str]) -> str:
 def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
     for pipeline in pipelines:
         passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def _drop_constraints_of_scalars(module: ir.Module) -> None:
+    """jax constrains the sums in the bodies of reduces and the like; they say nothing, and hide what is computed."""
+    for op in inside_out(module, "sdy.sharding_constraint"):
+        if not build.shape_of(op.results[0]):
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
 
 
 def _reshape_broadcasts(module: ir.Module) -> None:
@@ -127,8 +157,8 @@ def _call_top_k(module: ir.Module) -> None:
     for op in inside_out(module, "chlo.top_k"):
         rank = len(build.shape_of(op.operands[0]))
         sizes = [*build.shape_of(op.operands[0]), build.shape_of(op.results[0])[-1]]
-        operand = _mapping(range(rank))
-        found = _mapping([*range(rank - 1), rank])
+        operand = mapping_of(range(rank))
+        found = mapping_of([*range(rank - 1), rank])
         rule = sdy.OpShardingRuleAttr.get(
             sizes, [operand], [found, found], need_replication_factors=[rank], is_custom=True, context=module.context
         )
@@ -139,126 +169,3 @@ def _call_top_k(module: ir.Module) -> None:
         for old, new in zip(op.results, made.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
-
-
-def _is_top_k(op: ir.Operation) -> bool:
-    return "call_target_name" in op.attributes and op.attributes["call_target_name"] == ir.StringAttr.get(TOP_K)
-
-
-def _mapping(factors: Iterable[int]) -> ir.Attribute:
-    dims = [sdy.DimMappingAttr.get([factor]) for factor in factors]
-    return sdy.TensorMappingAttr.get(dims)
-
-
-def _state_rules(module: ir.Module) -> None:
-    """Give every op a rule that has no more factors than there are local forms for."""
-    ops = list(walk_functions(module.operation))
-    copy_of_all = annotated_copy(module)  # its ops live as long as it is held
-    annotated = list(walk_functions(copy_of_all))
-    own = read_rules(module)
-    for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
-        if op.name in _TRUSTED | _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
-            continue
-        if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
-            continue
-        found = copy.attributes[RULE] if RULE in copy.attributes and op.name != "stablehlo.custom_call" else None
-        if found is None:
-            rule = _by_own_factors(op, own[number])
-        else:
-            rule = _restricted(op, sdy.OpShardingRuleAttr(found), own[number])
-        if rule is not None:
-            op.attributes[RULE] = rule
-
-
-def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
-    """A rule that says what our factors do, and that all else is needed complete; None where there can be none."""
-    values = [*op.operands, *op.results]
-    if not len(op.operands) or not len(op.results):  # Shardy has no rules for these
-        return None
-    if not all(isinstance(value.type, ir.RankedTensorType) for value in values):
-        return None
-    sizes: list[int] = []
-    letters = [[-1] * len(build.shape_of(value)) for value in values]
-    for factor in own.factors:
-        mappings = (*factor.operands, *factor.results)
-        dims = [None if each is None else each.dim for each in mappings]
-        if factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, dims):
-            for letter, dim in zip(letters, dims, strict=True):
-                if dim is not None:
-                    letter[dim] = len(sizes)
-            sizes.append(next(build.shape_of(v)[d] for v, d in zip(values, dims, strict=True) if d is not None))
-    complete = len(sizes)
-    for value, letter in zip(values, letters, strict=True):
-        for dim, size in enumerate(build.shape_of(value)):
-            if letter[dim] < 0:
-                letter[dim] = len(sizes)
-                sizes.append(size)
-    mappings_of = [_mapping(letter) for letter in letters]
-    split = len(op.operands)
-    return sdy.OpShardingRuleAttr.get(
-        sizes,
-        mappings_of[:split],
-        mappings_of[split:],
-        need_replication_factors=list(range(complete, len(sizes))),
-        is_custom=True,
-    )
-
-
-def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule) -> ir.Attribute | None:
-    """Shardy's rule of an op, with those factors complete that have no local form; None where all have one."""
-    places = [places_of(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
-    count = len(rule.operand_mappings)
-    replicated = set(rule.need_replication_factors)
-    for factor in range(len(rule.factor_sizes)):
-        stands = [each.get(factor) for each in places]
-        if factor not in replicated and not _has_local_form(op, stands[:count], stands[count:], own):
-            replicated.add(factor)
-    is_choice = op.name == "stablehlo.reduce" and len(op.results) > 1
-    if not replicated and not is_choice:  # one with a rule of its own is left alone: what it chooses is no sum
-        return None
-    return sdy.OpShardingRuleAttr.get(
-        list(rule.factor_sizes),
-        list(rule.operand_mappings),
-        list(rule.result_mappings),
-        reduction_factors=[each for each in rule.reduction_factors if each not in replicated and not is_choice],
-        need_replication_factors=sorted(replicated),
-        permutation_factors=[each for each in rule.permutation_factors if each not in replicated],
-        blocked_propagation_factors=[each for each in rule.blocked_propagation_factors if each not in replicated],
-        is_custom=True,
-    )
-
-
-def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[int | None], own: OpRule) -> bool:
-    """Whether the parts that devices have along a factor can be computed from the operands' parts.
-
-    operands, results: the dimension that the factor stands in, by tensor.
-    """
-    if op.name in (GATHER, SCATTER):
-        if operands[0] is not None and operands[0] in indexed_dims(op):
-            return True
-        if op.name == SCATTER and not any(each is not None for each in results):
-            return is_summing(op)
-    if op.name == "stablehlo.reduce" and not any(each is not None for each in results):
-        return monoid_of(op) is not None or chooses_from_the_end(op)
-    if not any(each is not None for each in results):
-        return False
-    values = [*op.operands, *op.results]
-    return any(
-        factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, [*operands, *results])
-        for factor in own.factors
-    )
-
-
-def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None]) -> bool:
-    """Whether the factor fills these dimensions of the values, and stands in no others."""
-    for value, mapping, dim in zip(values, (*factor.operands, *factor.results), dims, strict=True):
-        if mapping is None or dim is None:
-            if mapping is not None or dim is not None:
-                return False
-        elif (mapping.dim, mapping.low, mapping.length) != (
-            dim,
-            0,
-            factor.size,
-        ) or factor.size * mapping.inner != build.shape_of(value)[dim]:
-            return False
-    return True

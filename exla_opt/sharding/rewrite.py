@@ -15,7 +15,7 @@ from .sent import bytes_sent
 
 # Of the bytes that devices send to each other: what a compiler makes of equal programs may differ by as much.
 MORE = 1.02
-_MORE_SENT = "EX312"
+_MORE_SENT, _NOTHING_GAINED = "EX312", "EX305"
 # Passes that name what is big in a module that is left as it is, and change nothing.
 NAMING = ("normalise", "tensor-splitter")
 
@@ -48,7 +48,20 @@ def joined_if_gained(
 def too_much_sent(remarks: Sequence[Remark], before: float, after: float) -> list[Remark]:
     """The remarks on a module that goes out as it came because its devices would send more. before, after: bytes."""
     why = f"left as it came: each device would send {after:,.0f} bytes in the place of {before:,.0f}"
+    return _left(remarks, _MORE_SENT, why)
+
+
+def more_needed(remarks: Sequence[Remark], before: float, after: float) -> list[Remark]:
+    """The remarks on a module that goes out as it came because its devices would need more. before, after: bytes.
+
+    The partitioner that compiles a module need not spread it as Shardy does.
+    """
+    why = f"left as it came: each device would need {after:,.0f} bytes in the place of {before:,.0f}"
+    return _left(remarks, _NOTHING_GAINED, why)
+
+
+def _left(remarks: Sequence[Remark], code: str, why: str) -> list[Remark]:
     return [
-        replace(remark, kind=Kind.MISSED, code=_MORE_SENT, message=why) if remark.kind is Kind.PASSED else remark
+        replace(remark, kind=Kind.MISSED, code=code, message=why) if remark.kind is Kind.PASSED else remark
         for remark in remarks
     ]

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from exla_opt.ir import build
-from exla_opt.ir.walk import operations_of
+from exla_opt.ir.walk import CONTROL_FLOW, operations_of
 
 from .mesh import Axis, Mesh, Sharding
 
@@ -73,7 +73,21 @@ def sharding_of_value(value: ir.Value, meshes: Mapping[str, Mesh]) -> Spread | N
     if attribute is None:
         return None
     mesh = _mesh_of(sdy.TensorShardingAttr(attribute).mesh_or_ref, meshes)
-    return Spread(sharding_of_attribute(attribute, mesh), mesh)
+    sharding = sharding_of_attribute(attribute, mesh)
+    owner = value.owner
+    if isinstance(owner, ir.Block) and owner.owner.operation.name == "sdy.manual_computation":
+        sharding = without(sharding, axes_in_manual(owner.owner.operation, mesh))
+    return Spread(sharding, mesh)
+
+
+def axes_in_manual(op: ir.Operation, mesh: Mesh) -> frozenset[str]:
+    """The axes along which the body of a manual computation has its parts already."""
+    return frozenset(axis.name for axis in mesh.read_axes(str(op.attributes["manual_axes"])))
+
+
+def without(sharding: Sharding, names: frozenset[str]) -> Sharding:
+    """The sharding without these axes."""
+    return tuple(tuple(axis for axis in axes if axis.name not in names) for axes in sharding)
 
 
 def _mesh_of(attribute: ir.Attribute, meshes: Mapping[str, Mesh]) -> Mesh:
@@ -87,6 +101,8 @@ def _attribute_of(value: ir.Value) -> ir.Attribute | None:
     owner = value.owner
     if isinstance(owner, ir.Block):
         place, around = ir.BlockArgument(value).arg_number, owner.owner.operation
+        if around.name not in (*CONTROL_FLOW, "func.func", "sdy.manual_computation"):
+            return None  # scalar code
         if around.name != "func.func":
             name = "in_shardings" if around.name == "sdy.manual_computation" else SHARDING
             return _nth(around, name, place)
@@ -136,9 +152,16 @@ def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh:
     ]
 
 
-def text_of(sharding: Sharding, mesh: Mesh) -> str:
-    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`."""
-    dims = ["{" + ", ".join(_axis_text(axis, mesh) for axis in axes) + "}" for axes in sharding]
+def text_of(sharding: Sharding, mesh: Mesh, opened: Sequence[bool] = ()) -> str:
+    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`.
+
+    opened: which dimensions may be cut further.
+    """
+    more = opened or (False,) * len(sharding)
+    dims = [
+        "{" + ", ".join([_axis_text(axis, mesh) for axis in axes] + ["?"] * is_open) + "}"
+        for axes, is_open in zip(sharding, more, strict=True)
+    ]
     name = mesh.name if mesh.name.startswith("mesh<") else f"@{mesh.name}"
     return f"<{name}, [{', '.join(dims)}]>"
 

@@ -51,7 +51,9 @@ def spread_masks(module: ir.Module) -> None:
         made: list[ir.Operation | None] = [op]
         while made:
             each = made.pop()
-            if each is None or SHARDING in each.attributes or build.shape_of(each.results[0]) == []:
+            if each is None or SHARDING in each.attributes:
+                continue
+            if len(build.shape_of(each.results[0])) != len(spread.sharding):  # a number, or none of Shardy's
                 continue
             set_shardings(each, [spread.sharding], spread.mesh)
             made += [defining_op(value) for value in each.operands]

@@ -6,6 +6,7 @@ import dataclasses
 import faulthandler
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from tests.fuzz.partitioned import use_this_process
 from tests.fuzz.run import STRICT_FLAGS, Outcome, run_batch
 from tests.fuzz.workers import failure_text, run_range
 
+_NUMBER = re.compile(r"\d+")
 _FOLDER = Path("build/fuzz")
 _SECONDS_A_BATCH = 300
 
@@ -100,7 +102,7 @@ def _print(outcomes: list[Outcome], seconds: float) -> None:
     results, exact, measured = (sum(getattr(o, name) for o in outcomes) for name in ("results", "exact", "measured"))
     print(f"{len(outcomes)} programs in {seconds:.0f} s ({len(outcomes) / seconds:.1f} a second): ", end="")
     print(f"{status['ok']} equal, {status['failed']} failed, {status['refused']} not taken by XLA")
-    reasons = Counter(outcome.problem[:70] for outcome in outcomes if outcome.status == "as it came")
+    reasons = Counter(_NUMBER.sub("N", outcome.problem) for outcome in outcomes if outcome.status == "as it came")
     for reason, count in reasons.most_common():
         print(f"  {count} as they came: {reason}")
     if sent := [outcome.sent for outcome in outcomes if outcome.sent]:

@@ -28,10 +28,10 @@ def use_this_process() -> None:
     setattr(partition, "propagated", _propagated)  # noqa: B010, for a module has no such name to assign to
 
 
-def _propagated(module: ir.Module) -> ir.Module:
+def _propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
     copy = copy_of(module)
     try:
-        propagate(copy)
+        propagate(copy, evenly=evenly)
     except ir.MLIRError as error:
         raise ShardyFailed(f"Shardy refuses it: {error.error_diagnostics[0].message}") from None
     except InputError as error:

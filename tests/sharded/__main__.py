@@ -1,6 +1,7 @@
-"""Rewrites programs for eight devices and runs them before and after: python -m tests.sharded [NAME ...].
+"""Rewrites programs for eight devices and runs them before and after: python -m tests.sharded [--gspmd] [NAME ...].
 
-Prints a line of JSON for each program. The parts of the CPU that stand for devices are made here, once in a process.
+With --gspmd they are exported, compiled and run for GSPMD, the partitioner before Shardy. Prints a
+line of JSON for each program. The parts of the CPU that stand for devices are made here, once in a process.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ _OPTIONS = Options(size_threshold=65_536, split_size=32_768)
 def main(names: Sequence[str]) -> None:
     """Rewrite, run and compare the programs of these names, or all."""
     jax.config.update("jax_num_cpu_devices", DEVICES)
+    chosen = [name for name in names if name != "--gspmd"]
+    if len(chosen) < len(names):
+        jax.config.update("jax_use_shardy_partitioner", False)
     programs = made()
-    for name in names or programs:
+    for name in chosen or programs:
         print(json.dumps({"name": name, "gain": programs[name].gain, **check(programs[name])}), flush=True)
 
 
@@ -43,6 +47,7 @@ def check(program: Program) -> dict[str, Any]:
     """What came of a program: how it compares, what each device needs and sends, before and after.
 
     local: whether the program of one device alone gives the same. kept: whether the module goes out as it came.
+    unsplit: what each device sends by the program of one, before a pass.
     """
     jitted = jax.jit(program.function, **program.options)
     exported = jax.export.export(jitted)(*program.arguments)
@@ -55,7 +60,7 @@ def check(program: Program) -> dict[str, Any]:
         module, said = joined_if_gained(found, local, remarks)
         split = exported.mlir_module_serialized if module is None else serialise(module, "portable")
     before, middle, after = (_run(each, arrays) for each in (exported.mlir_module_serialized, unsplit, split))
-    kept = module is None or after["sent"] > MORE * before["sent"]
+    kept = module is None or any(after[name] > MORE * before[name] for name in ("sent", "peak"))
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         return run_program(before["program"], inputs)
@@ -67,6 +72,7 @@ def check(program: Program) -> dict[str, Any]:
         "codes": sorted({remark.code for remark in said}),
         "devices": sorted({remark.devices for remark in said}),
         "temp": [before["temp"], after["temp"]],
+        "unsplit": middle["sent"],
         "sent": [before["sent"], after["sent"]],
         "in_loops": [before["in_loops"], after["in_loops"]],
     }
@@ -75,11 +81,13 @@ def check(program: Program) -> dict[str, Any]:
 def _run(module: bytes, arrays: Sequence[Any]) -> dict[str, Any]:
     # As memory is measured: without the fusions that hide scratch memory.
     program = compile_program(module, count_all_memory=True)
+    memory = memory_of(program.executable)
     traffic = traffic_of(pjrt.optimised_hlo(program.executable))
     return {
         "program": program,
         "results": run_program(program, arrays),
-        "temp": memory_of(program.executable).temp,
+        "temp": memory.temp,
+        "peak": memory.peak,
         "sent": traffic.bytes,
         "in_loops": traffic.in_loops,
     }

@@ -47,7 +47,7 @@ def made() -> dict[str, Program]:
         "ring": Program(ring_attention, (on((32768, 64), "d"),) * 3, 5),
         "ring, gradient": Program(jax.grad(ring_loss, (0, 1, 2)), (on((16384, 64), "d"),) * 3, 5),
         "scan, batch": Program(jax.grad(scanned), (on((12, 512, 512)), on((65536, 512), "d")), 5),
-        "scan, weights": Program(jax.grad(scanned), (on((12, 512, 512), None, None, "d"), on((32768, 512))), 1.6),
+        "scan, weights": Program(jax.grad(scanned), (on((12, 512, 512), None, None, "d"), on((32768, 512))), 5),
     }
 
 

@@ -121,6 +121,30 @@ def gathered(w: Array, x: Array) -> Array:
     return jax.shard_map(body, mesh=line(), in_specs=(P("d"), P("d")), out_specs=P("d"))(w, x)
 
 
+def talking(x: Array, w: Array) -> Array:
+    """Every collective along one axis of a grid, in a computation that leaves the other to the partitioner."""
+
+    def body(x: Array, w: Array) -> Array:
+        y = jnp.tanh(x @ w)
+        y = y + lax.psum(y, "d") + lax.axis_index("d")
+        z = lax.psum_scatter(lax.all_gather(y, "d", axis=0, tiled=True), "d", scatter_dimension=0, tiled=True)
+        z = lax.ppermute(z, "d", [(0, 1), (1, 0)]) + lax.all_to_all(y, "d", 0, 0, tiled=True)
+        scores = jnp.exp(jnp.tanh(z.T @ z))
+        return z + lax.pmax(scores.max(0) + scores.sum(1), "d")
+
+    return jax.shard_map(body, mesh=grid(), in_specs=(P("d"), P()), out_specs=P("d"), axis_names={"d"})(x, w)
+
+
+def drawn(key: Array) -> Array:
+    """Numbers that a computation draws from a state of its own: the same along the axis that is left."""
+
+    def body(key: Array) -> Array:
+        _, words = lax.rng_bit_generator(key, (64, 64), dtype=jnp.uint32)
+        return lax.with_sharding_constraint(words, NamedSharding(grid(), P(None, "m")))
+
+    return jax.shard_map(body, mesh=grid(), in_specs=(P(),), out_specs=P("d"), axis_names={"d"}, check_vma=False)(key)
+
+
 def constrained(weights: list[Array], x: Array) -> list[Array]:
     fixed = partial(lax.with_sharding_constraint)
 
@@ -138,6 +162,38 @@ def uneven(x: Array, w: Array, v: Array) -> tuple[Array, ...]:
     """All that is read along a dimension which eight devices do not divide: what it is padded with counts nowhere."""
     y = jnp.exp(lax.with_sharding_constraint(x @ w, NamedSharding(line(), P(None, "d"))))
     return y.sum(1), y @ v, (-y).max(1), y.min(1), jnp.argmin(jnp.round(y), 1)
+
+
+def convolved(x: Array, k: Array, **given: Any) -> Array:
+    """Images of two dimensions, the channels last."""
+    given = {"window_strides": (1, 1), "padding": "SAME", **given}
+    return lax.conv_general_dilated(x, k, dimension_numbers=("NHWC", "HWIO", "NHWC"), **given)
+
+
+def stem(x: Array, k: Array, first: Array) -> Array:
+    """Convolutions and pools of all kinds along a dimension that is cut: what neighbours have is read at its ends."""
+    y = jax.nn.relu(convolved(x, first))
+    y = convolved(jnp.tanh(y), k, rhs_dilation=(2, 2)) + convolved(y, k, padding=((2, 0), (1, 1)))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 1, 1, 1), "SAME")
+    y = lax.reduce_window(y, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+    return convolved(y, k, window_strides=(2, 2))
+
+
+def classifier(x: Array, k: Array, first: Array) -> Array:
+    """As in training: what reads a maximum of windows that overlap, XLA spreads wrongly."""
+    y = convolved(jax.nn.relu(convolved(x, first)), k, rhs_dilation=(2, 2))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return (convolved(jnp.tanh(y), k, window_strides=(2, 2)) ** 2).mean()
+
+
+def turned_up(x: Array, k: Array) -> tuple[Array, ...]:
+    """A convolution that makes more than it reads, one of each channel alone, and windows longer than a part."""
+    up = lax.conv_general_dilated(
+        x, k, (1, 1), ((2, 1), (2, 1)), lhs_dilation=(2, 2), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    alone = convolved(x, k[:, :, :1], feature_group_count=8)
+    long = lax.reduce_window(x, 0.0, lax.add, (1, 41, 1, 1), (1, 1, 1, 1), "SAME")
+    return up, alone, long, convolved(x[:, :61], k)
 
 
 def orders(x: Array, i: Array) -> tuple[Array, ...]:
@@ -228,13 +284,15 @@ def made() -> dict[str, Program]:
             )(x),
             (spec(two, (64, 256), "d", "m"),),
         ),
+        "talking along one axis": Program(talking, (spec(two, (64, 32), "d"), spec(two, (32, 1024), None, "m")), 2),
+        "drawn along one axis": Program(drawn, (spec(two, (4,), dtype=jnp.uint32),)),
         "pmap": Program(
             lambda x: jax.pmap(lambda x: jnp.exp(jnp.sin(x[:, None]) - jnp.cos(x[None])).max(1))(x),
             (on((8, 512), "d"),),
             8,
         ),
         "scan, batch": Program(jax.grad(scanned), (on((6, 128, 128)), on((1024, 128), "d"))),
-        "scan, weights": Program(jax.grad(scanned), (on((6, 128, 128), None, None, "d"), on((1024, 128)))),
+        "scan, weights": Program(jax.grad(scanned), (on((6, 128, 128), None, None, "d"), on((1024, 128))), 8),
         "explicit axes": Program(
             lambda x, y: jnp.exp(-squared(x, y)) @ jnp.ones(y.shape[0]),
             (spec(line(AxisType.Explicit), (2048, 3), "d"), spec(line(AxisType.Explicit), (2048, 3))),
@@ -251,6 +309,21 @@ def made() -> dict[str, Program]:
             2,
         ),
         "uneven sums": Program(uneven, (on((64, 64)), on((64, 1001)), on((1001, 16)))),
+        "uneven mask": Program(
+            lambda x: jnp.where(
+                np.arange(27).reshape(3, 9) % 4 < 2,
+                lax.with_sharding_constraint(x, NamedSharding(one, P(None, None, "d"))),
+                1,
+            ).max(2),
+            (on((4, 3, 9)),),
+        ),
+        "cut further": Program(
+            lambda x, w: jnp.exp(
+                lax.with_sharding_constraint(x, NamedSharding(two, P(("d", "m"))))
+                @ lax.with_sharding_constraint(w, NamedSharding(two, P("m")))
+            ).sum(0),
+            (spec(two, (12, 16), "d"), spec(two, (16, 20), "m")),
+        ),
         "orders of axes": Program(orders, (spec(two, (16, 48), None, ("m", "d")), spec(two, (8,), dtype=jnp.int32))),
         "every third": Program(lambda x: (jnp.sin(x)[:, 1::3], x[:, ::2]), (on((64, 48), None, "d"),)),
         "complex constants": Program(lambda x: x[None] * (np.arange(24) * 1j)[:, None], (on((16,), "d"),)),
@@ -283,6 +356,23 @@ def made() -> dict[str, Program]:
             (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8))),
             0,
         ),
+        "images": Program(stem, (on((2, 512, 64, 8), None, "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))), 2),
+        "images on a grid": Program(
+            stem, (spec(two, (2, 256, 128, 8), None, "m", "d"), spec(two, (3, 3, 16, 16)), spec(two, (3, 3, 8, 16)))
+        ),
+        "images, gradient": Program(
+            jax.grad(classifier, (0, 1)),
+            (on((2, 512, 64, 8), None, "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))),
+            4,
+        ),
+        "images, batch": Program(
+            jax.grad(classifier, (1, 2)), (on((32, 64, 32, 8), "d"), on((3, 3, 16, 16)), on((3, 3, 8, 16))), 4
+        ),
+        "pooled": Program(
+            lambda x: jnp.sin(lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")),
+            (on((2, 128, 16, 8), None, "d"),),
+        ),
+        "turned up": Program(turned_up, (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8)))),
         "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
         "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),
         "joined and padded": Program(lambda x: jnp.pad(jnp.concatenate([x, 2 * x]), ((1, 7), (0, 0))), (rows,), 0),

@@ -21,13 +21,12 @@ from exla_opt.passes.tensor_splitter.plans.runs import balanced_tile, cut_runs
 from exla_opt.passes.tensor_splitter.regions.growth import grow
 from exla_opt.passes.tensor_splitter.regions.loops import (
     Refusal,
-    find_copies,
     find_loops,
     find_outline,
     find_stages,
     refuse_unsplit,
 )
-from exla_opt.passes.tensor_splitter.regions.region import Output, Region, Stage, Work, find_producers
+from exla_opt.passes.tensor_splitter.regions.region import Output, Region, Stage, Work, find_copies, find_producers
 from exla_opt.remarks import Reason
 from exla_opt.sizes import format_size, parse_size
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jaxlib.version
 import pytest
 from jaxlib.mlir import ir
 
@@ -25,21 +24,25 @@ GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
-    ["uneven sums", "orders of axes", "every third", "complex constants"],
+    ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
+    ["talking along one axis", "drawn along one axis"],
+    ["convolution along space", "images", "images on a grid", "images, gradient"],
+    ["images, batch", "pooled", "turned up"],
     [
         "maximum from a start",
         "place of the largest",
         "sorted",
         "running sums",
-        "convolution along space",
         "differences",
         "turned round",
         "joined and padded",
     ],
 ]
+# Windows that get the rows of their neighbours alone.
+EXCHANGING = ("convolution along space", "images", "images on a grid", "images, gradient")
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=[group[0] for group in GROUPS])
@@ -52,6 +55,8 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
     for each in found:
         name, (before, after), (sent, sends) = each["name"], each["temp"], each["sent"]
         assert each["local"] and each["equal"], name
+        if name in EXCHANGING:
+            assert 0 < each["unsplit"] <= MORE * sent, name
         assert each["kept"] == (each["gain"] == 0) or each["gain"] == 1, name
         if not each["kept"]:
             assert MORE * before >= each["gain"] * after, f"{name}: {before} -> {after}"
@@ -82,7 +87,7 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
     return %2 : tensor<1024xf32>
   }
 }"""
-# Twelve rows on two devices, which eight do not divide: their padding would stand in the middle.
+# Twelve rows on two devices, which eight do not divide: their padding would stand in the middle of them.
 UNEVEN = """
 module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @mesh = <["d"=2, "m"=4]>
@@ -93,7 +98,16 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
     return %2 : tensor<12xf32>
   }
 }"""
-GSPMD = SPREAD.replace('sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>', 'mhlo.sharding = "{devices=[8,1]<=[8]}"')
+
+
+EMPTY = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=8]>
+  func.func public @main(%x: tensor<0x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) -> tensor<0x16xf32> {
+    %0 = stablehlo.sine %x : tensor<0x16xf32>
+    return %0 : tensor<0x16xf32>
+  }
+}"""
 
 
 def parse(text: str) -> ir.Module:
@@ -110,8 +124,8 @@ def test_the_program_of_one_device_has_its_part() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (GSPMD, "its shardings are GSPMD's: export with the Shardy partitioner"),
         (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
+        (EMPTY, "no argument has an element"),
         (
             SPREAD.replace(
                 "%z = stablehlo.constant dense<0.0> : tensor<f32>",
@@ -130,20 +144,18 @@ def test_the_program_of_one_device_has_its_part() -> None:
             ),
             "stablehlo.custom_call has an effect",
         ),
-        pytest.param(
-            UNEVEN,
-            "the padding of a dimension that devices divide otherwise than what is padded",
-            marks=pytest.mark.skipif(
-                jaxlib.version.__version_info__ >= (0, 12), reason="its Shardy gathers before it pads, which is right"
-            ),
-        ),
     ],
-    ids=["GSPMD", "another mesh", "random numbers with a state", "replicas", "a callback", "uneven parts"],
+    ids=["another mesh", "nothing to read", "random numbers with a state", "replicas", "a callback"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
         partition(parse(text))
     assert "manual_computation" not in optimize(text).program
+
+
+def test_what_cannot_be_padded_stays_whole_along_the_axes_that_are_in_the_way() -> None:
+    local = str(partition(parse(UNEVEN)).local)
+    assert "stablehlo.reduce" in local and "tensor<12x16xf32>" in local
 
 
 def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:
@@ -162,6 +174,45 @@ def test_what_shardy_does_not_know_is_given_parts_that_agree() -> None:
       }
     }"""
     assert "(tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>" in str(partition(parse(text)).local)
+
+
+# jax.shard_map over one axis of two, whose sum is taken between the devices that it names.
+TALKING = """
+module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["d"=2, "m"=4]>
+  func.func public @main(%x: tensor<16x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {"m"}]>}) -> tensor<16x8xf32> {
+    %0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"d", ?}, {?}]>] out_shardings=[<@mesh, [{"d", ?}, {?}]>] manual_axes={"d"} (%y: tensor<8x8xf32>) {
+      %1 = "stablehlo.all_reduce"(%y) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 4], [1, 5], [2, 6], [3, 7]]> : tensor<4x2xi64>, use_global_device_ids}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %s = stablehlo.add %a, %b : tensor<f32>
+        %t = sdy.sharding_constraint %s <@mesh, []> : tensor<f32>
+        stablehlo.return %t : tensor<f32>
+      }) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+      sdy.return %1 : tensor<8x8xf32>
+    } : (tensor<16x8xf32>) -> tensor<16x8xf32>
+    return %0 : tensor<16x8xf32>
+  }
+}"""
+
+
+def test_collectives_along_some_axes_move_the_parts_along_the_others() -> None:
+    assert "(tensor<8x2xf32>) -> tensor<8x2xf32>" in str(partition(parse(TALKING)).local)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 5], [1, 4], [2, 6], [3, 7]]"),
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 1], [2, 3], [4, 5], [6, 7]]"),
+        ("[[0, 4], [1, 5], [2, 6], [3, 7]]", "[[0, 4], [5, 1], [2, 6], [3, 7]]"),
+        (", use_global_device_ids", ""),
+    ],
+    ids=["between columns", "along the other axis", "in another order", "of replicas"],
+)
+def test_collectives_that_leave_their_axes_have_no_form(old: str, new: str) -> None:
+    assert old in TALKING
+    with pytest.raises(CannotPartition, match="talks along the others"):
+        partition(parse(TALKING.replace(old, new)))
 
 
 def test_a_crash_of_shardy_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
-from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
 from ..graph import Graph, Node
 from .equality import find_repeated, find_unequal
 from .online import find_online
-from .region import Output, Producers, Region, Stage, Work, find_producers
+from .region import Output, Producers, Region, Stage, Work, find_copies, find_producers
+from .talking import find_resent
 
 # Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.
 # Eleven loops do that each of which computes all that is before it.
 _MOST_RECOMPUTED = 6.0
-TOO_MANY_LOOPS = "EX308"
+TOO_MANY_LOOPS, _LOOP = "EX308", "stablehlo.while"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,9 @@ def find_loops(
             text = f"it would take {len(outline.outputs)} loops, one after the other, which compute most of it again"
             refused = Refusal(Reason(TOO_MANY_LOOPS, text))
             continue
+        if (resent := find_resent(graph, stages)) is not None:
+            refused = Refusal(Reason("EX301", f"{_LOOP} would send as much again in another loop"), resent)
+            continue
         unequal = _unequal(graph, producers, stages)
         if unequal is None:
             break
@@ -86,8 +89,8 @@ def find_loops(
         return refused
     vanished = _vanished(graph, region, copies, [output for stage in stages for output in stage.outputs], is_big)
     fewer = find_online(graph, region, producers, stages, outline.ready)
-    online = None if fewer is None or _unequal(graph, producers, fewer) is not None else fewer
-    return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished), online)
+    sound = fewer and _unequal(graph, producers, fewer) is None and find_resent(graph, fewer) is None
+    return Loops(producers, frozenset(copies), tuple(stages), frozenset(vanished), fewer if sound else None)
 
 
 def _vanished(
@@ -206,17 +209,6 @@ def _own_outputs(graph: Graph, region: Region, producers: Producers, position: i
         elif _needed_whole(graph, producers, value):
             outputs.append(Output(position, index, mapping))
     return outputs
-
-
-def find_copies(graph: Graph, producers: Producers) -> set[int]:
-    """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
-    copies: set[int] = set()
-    for position in sorted(producers):
-        if Trait.CHEAP not in graph.nodes[position].traits:
-            continue
-        if all(producer is None or producer in copies for producer in producers[position]):
-            copies.add(position)
-    return copies
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,17 @@ def _begins_with(graph: Graph, tiled: TiledOp, index: int) -> bool:
     return combined or starts_anew(graph.nodes[tiled.node].op, tiled.factor, index)
 
 
+def find_copies(graph: Graph, producers: Producers) -> set[int]:
+    """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
+    copies: set[int] = set()
+    for position in sorted(producers):
+        if Trait.CHEAP not in graph.nodes[position].traits:
+            continue
+        if all(producer is None or producer in copies for producer in producers[position]):
+            copies.add(position)
+    return copies
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """One result that a loop brings out: written slice by slice along `mapping`, or combined when it is None."""
