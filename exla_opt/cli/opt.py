@@ -54,7 +54,7 @@ reasons on standard error."""
     "--target",
     metavar="DEVICE",
     help="Fit into this device (or --memory-limit), by its compiler where that is installed: "
-    "cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
+    "cpu, gpu, cuda:h200 or another GPU, cuda:PATH, tpu:v5e or another TPU.",
 )
 @click.option(
     "--pareto", is_flag=True, help="Print what memory costs in time, a line for each limit worth giving; write nothing."

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from exla_opt import __version__
 from exla_opt.cli.common import Command, Size, load_jax, naming, read_source, write_json
 from exla_opt.cli.fit import print_fit
+from exla_opt.cli.survey import is_survey, print_where
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Examples:
   exla-opt model.mlir | exla-run - --compare model.mlir
   exla-run model.mlir --no-run
   exla-run smaller.mlir --compare model.mlir --target cuda:h200
+  exla-run smaller.mlir --compare model.mlir --target all
 
 \b
 Two results are equal when integers and booleans agree bit by bit, NaN and
@@ -46,10 +48,12 @@ memory; times are those of the default compile, the median after a warm-up.
 
 \b
 A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200 (or
-gpu), cuda:h100 or cuda:PATH, a file with a GpuTargetConfigProto as text. No
-GPU is needed for the last three, only: pip install 'exla-opt[cuda]'. A module
-is compiled with Triton's and with cuBLAS's matrix products (gemm), and the
-larger peak counts.
+gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
+with a GpuTargetConfigProto as text, or tpu:v4, v5e, v5p, v6e or v7x. None of
+the devices is needed, only: pip install 'exla-opt[cuda]' or 'exla-opt[tpu]'.
+For a GPU a module is compiled with Triton's and with cuBLAS's matrix products
+(gemm), and the larger peak counts. --target=all, or names with commas between
+them, prints one table of where the modules fit, in less than a minute for all.
 
 \b
 For an H200 and an H100 the time of a run is estimated from what XLA compiled
@@ -59,9 +63,9 @@ trips of loops cost (overhead). Nothing is run: the time is 20 to 50 % too
 short; ratios of two modules are better than that.
 
 \b
-Exit status: 0 done and, with --compare, equal or, with --target, FILE fits;
-1 not so, or a module or its inputs cannot be read, compiled or run; 2 wrong
-usage, or a target that cannot be compiled for."""
+Exit status: 0 done and, with --compare, equal or, with --target, FILE fits
+(one of the targets); 1 not so, or a module or its inputs cannot be read,
+compiled or run; 2 wrong usage, or no target that can be compiled for."""
 
 # Options of a run, which --target is not.
 _OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
@@ -129,7 +133,11 @@ def main(
         given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
+        if is_survey(target) and limit is not None:
+            raise click.UsageError("--limit is for one target")
         load_jax(uses_gpu=target == "cuda")
+        if is_survey(target):
+            context.exit(print_where(names, target, json_file))
         context.exit(print_fit(names, target, limit, json_file))
     load_jax(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
