@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +17,7 @@ from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
 from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.partitioned import joined
+from exla_opt.cli.places import place_names
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
@@ -185,7 +185,7 @@ class Job:
 
         request, quiet = self.request, self.request.quiet
         self._print_fit()
-        remarks = with_places(self.outcome.remarks, _place_names(self.source))
+        remarks = with_places(self.outcome.remarks, place_names(self.source))
         if request.remarks_output is not None:
             write_remarks(remarks, request.remarks_output)
         if self._wants_summary:
@@ -302,7 +302,7 @@ class Job:
             limit=self.limit,
             target=request.target,
         )
-        data = as_data(run, _place_names(self.source))
+        data = as_data(run, place_names(self.source))
         for path in request.reports:
             write_report(data, path)
 
@@ -327,12 +327,3 @@ def _kinds(which: str) -> tuple[Kind, ...]:
     from exla_opt.remarks import Kind
 
     return tuple(kind for kind in Kind if which in ("all", kind.value))
-
-
-def _place_names(source: Source) -> Callable[[str], str]:
-    """What turns a place in the module into one that the user knows."""
-    from exla_opt.ir.write import has_own_locations
-    from exla_opt.report.text import name_place
-
-    # With locations of its own, a module made in an interactive Python may mean that one by <stdin>.
-    return str if has_own_locations(source.module) else partial(name_place, name=source.name)

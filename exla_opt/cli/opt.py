@@ -10,6 +10,7 @@ import click
 from exla_opt import __version__
 from exla_opt.cli import values
 from exla_opt.cli.common import Size, is_terminal
+from exla_opt.cli.diagnose import print_diagnosis
 from exla_opt.cli.job import run_job
 from exla_opt.cli.pareto import print_choices
 from exla_opt.cli.request import read_request
@@ -58,6 +59,11 @@ reasons on standard error."""
 )
 @click.option(
     "--pareto", is_flag=True, help="Print what memory costs in time, a line for each limit worth giving; write nothing."
+)
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="Print who holds the memory, what would be done, and advice that the compiler confirmed; write nothing.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")
@@ -130,6 +136,8 @@ def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     request = read_request(source, output, emit, flags)
     if request.pareto:
         sys.exit(print_choices(request))
+    if request.diagnose:
+        sys.exit(print_diagnosis(request))
     written = request.outputs()
     if emit not in (None, "text") and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")

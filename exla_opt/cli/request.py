@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +34,7 @@ class Request:
     passes: tuple[str, ...]
     limit: int | None = None
     pareto: bool = False
+    diagnose: bool = False
     target: str | None = None
     strict: bool = False
     remarks: str | None = None
@@ -96,6 +98,8 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
         raise click.UsageError("--check-memory is for --check")
     if flags["pareto"] and (given := _excluded(output, flags)):
         raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
+    if flags["diagnose"] and (given := _excluded(output, flags, _DIAGNOSED)):
+        raise click.UsageError(f"--diagnose writes no module: leave out {given}")
     return Request(
         source=source,
         output=output,
@@ -109,6 +113,7 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
 
 _AS_THEY_ARE = (
     "pareto",
+    "diagnose",
     "target",
     "strict",
     "remarks",
@@ -132,11 +137,15 @@ _OF_ONE_PROGRAM = (
 ).split()
 
 
-def _excluded(output: str, flags: dict[str, Any]) -> str:
-    """The first of the options that were given and ask for one program; "" where there is none."""
+# What --diagnose may be given all the same.
+_DIAGNOSED = ("memory_limit",)
+
+
+def _excluded(output: str, flags: dict[str, Any], allowed: Sequence[str] = ()) -> str:
+    """The first of the options that were given and ask for one program; "" where there is none but the allowed."""
     if output != "-":
         return "--output"
-    given = [name for name in _OF_ONE_PROGRAM if flags[name]]
+    given = [name for name in _OF_ONE_PROGRAM if flags[name] and name not in allowed]
     return f"--{given[0].removesuffix('s' if given[0] == 'reports' else '').replace('_', '-')}" if given else ""
 
 
