@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.partitioned import joined
 from exla_opt.cli.places import place_names
+from exla_opt.cli.print_ir import print_after, print_before, prints_ir
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
@@ -145,7 +147,7 @@ class Job:
         self.seconds.append(("Other attempts, compiles", time.perf_counter() - begin - chosen))
         self.options, self.outcome = self.fitted.options, self.fitted.outcome
         self.seconds += self.outcome.seconds
-        if request.print_ir_after_all:  # of all that were tried, only what was chosen is of interest
+        if prints_ir(request):  # of all that were tried, only what was chosen is of interest
             from exla_opt.ir.read import parse_module
 
             self._run_passes(parse_module(source.name, source.data, source.module.context).module)
@@ -186,8 +188,8 @@ class Job:
         request, quiet = self.request, self.request.quiet
         self._print_fit()
         remarks = with_places(self.outcome.remarks, place_names(self.source))
-        if request.remarks_output is not None:
-            write_remarks(remarks, request.remarks_output)
+        for path in request.remarks_output:
+            write_remarks(remarks, path)
         if self._wants_summary:
             self._print_summary(remarks)
         elif not quiet:
@@ -208,6 +210,8 @@ class Job:
             self.options,
             verify_each=request.verify_each,
             after_pass=self._look_and_print,
+            before_pass=partial(print_before, request),
+            overrides=request.overrides,
         )
 
     def _look(self, name: str, module: ir.Module) -> None:
@@ -223,11 +227,7 @@ class Job:
 
     def _look_and_print(self, name: str, module: ir.Module) -> None:
         self._look(name, module)
-        if self.request.print_ir_after_all:
-            from exla_opt.ir.write import serialise
-
-            click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
-            click.echo(serialise(module, "text"), err=True)
+        print_after(self.request, name, module)
 
     @property
     def _says_why(self) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exla_opt import __version__
 from exla_opt.cli import values
 from exla_opt.cli.common import Size, is_terminal
 from exla_opt.cli.diagnose import print_diagnosis
 from exla_opt.cli.job import run_job
 from exla_opt.cli.pareto import print_choices
+from exla_opt.cli.pass_list import pass_names
 from exla_opt.cli.request import read_request
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
@@ -82,7 +82,11 @@ reasons on standard error."""
     help="How a custom call may be cut: 'target=([i,j],[j])->([i])'. May be repeated.",
 )
 @click.option("--passes", metavar="A,B", help="The passes to run, in this order.")
-@click.option("--pass-pipeline", metavar="TEXT", help="The same in MLIR's form: 'builtin.module(a,b)'.")
+@click.option(
+    "--pass-pipeline",
+    metavar="TEXT",
+    help="The same in MLIR's form, with sizes of single passes: 'builtin.module(a,tensor-splitter{split-size=8MB})'.",
+)
 @click.option(
     "--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=values.list_passes, help="List them."
 )
@@ -93,9 +97,10 @@ reasons on standard error."""
 )
 @click.option(
     "--remarks-output",
+    multiple=True,
     metavar="FILE",
-    callback=values.remarks_file,
-    help="Write all remarks to FILE.json or FILE.yaml.",
+    callback=values.remarks_files,
+    help="Write all remarks to FILE.json, FILE.yaml or FILE.sarif. May be repeated.",
 )
 @click.option(
     "--explain",
@@ -106,6 +111,10 @@ reasons on standard error."""
     help="Print what a remark means.",
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
+@click.option(
+    "--print-ir-before", multiple=True, metavar="PASS", callback=pass_names, help="The same before PASS; repeatable."
+)
+@click.option("--print-ir-after", multiple=True, metavar="PASS", callback=pass_names, help="The same after PASS alone.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
 @click.option("--check", is_flag=True, help="Run the module before and after on random inputs, and compare.")
 @click.option(
@@ -125,7 +134,14 @@ reasons on standard error."""
     help="Write what was done to FILE.html, a page, or to FILE.json. May be repeated.",
 )
 @click.option("--quiet", is_flag=True, help="No summary and no remarks, only errors.")
-@click.version_option(__version__, message="exla-opt %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=values.print_version,
+    help="Print the versions of exla-opt, jaxlib and StableHLO.",
+)
 def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     """Make an XLA program fit: rewrite the StableHLO module INPUT so that huge intermediate tensors are computed
     in slices, inside loops. Signature and results stay the same.
