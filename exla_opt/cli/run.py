@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
+from exla_opt.cli.budgets import check_budgets
 from exla_opt.cli.common import Command, Size, load_jax, naming, read_source, write_json
 from exla_opt.cli.fit import print_fit
 from exla_opt.cli.survey import is_survey, print_where
@@ -78,7 +80,7 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 
 
 @click.command("exla-run", cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", required=False)
 @click.option("--compare", "other", metavar="OTHER", help="Run OTHER on the same inputs; FILE's results must equal it.")
 @click.option("--inputs", metavar="FILE.npz", help="Arrays arg0, arg1, ... to run on.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the random inputs, used without --inputs [0].")
@@ -96,9 +98,14 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 )
 @click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
+@click.option(
+    "--budgets",
+    metavar="PYPROJECT",
+    help="Check the budgets in PYPROJECT, as in --budgets=pyproject.toml, in the place of FILE.",
+)
 @click.version_option(__version__, message="exla-run %(version)s")
 def main(
-    file: str,
+    file: str | None,
     other: str | None,
     inputs: str | None,
     seed: int | None,
@@ -110,6 +117,7 @@ def main(
     target: str | None,
     limit: int | None,
     json_file: str | None,
+    budgets: str | None,
 ) -> None:
     """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
     results are apart. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
@@ -117,6 +125,14 @@ def main(
     FILE and OTHER are MLIR text, MLIR bytecode or StableHLO portable artifacts, gzipped or not; one of them may
     be - for standard input.
     """
+    context = click.get_current_context()
+    if budgets is not None:
+        given = [name for name in context.params if name != "budgets" and _is_given(context, name)]
+        if given:
+            raise click.UsageError(f"--budgets excludes {'FILE' if given[0] == 'file' else 'all other options'}")
+        context.exit(check_budgets(Path(budgets)))
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
     if file == "-" and other == "-":
         raise click.UsageError("FILE and OTHER cannot both be standard input")
     if inputs is not None and seed is not None:
@@ -127,10 +143,9 @@ def main(
         raise click.UsageError("--rtol and --atol are for --compare")
     if target is None and limit is not None:
         raise click.UsageError("--limit is for --target")
-    context = click.get_current_context()
     names = [file] if other is None else [file, other]
     if target is not None:
-        given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        given = [name for name in _OF_A_RUN if _is_given(context, name)]
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
         if is_survey(target) and limit is not None:
@@ -142,6 +157,10 @@ def main(
     load_jax(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
     context.exit(0 if passed else 1)
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _run(
