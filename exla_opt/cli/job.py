@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,13 +45,15 @@ _SPLITTER = "tensor-splitter"
 _WORTH_A_LINE = 20
 
 
-def run_job(request: Request) -> int:
+def run_job(request: Request, data: bytes | None = None, take: Callable[[ir.Module], None] | None = None) -> int:
     """Do what is asked for, and return the exit status.
+
+    data: the module, in the place of what is in the file. take: gets the module, which is not written then.
 
     Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
     """
     job = Job(request)
-    job.read()
+    job.read(data)
     with reproducer(request.crash_reproducer, job.source.module, request.words()):
         with naming(job.source):
             job.localise()
@@ -62,7 +64,10 @@ def run_job(request: Request) -> int:
             job.join()
             if request.check:
                 job.check()
-        job.write()
+        if take is None:
+            job.write()
+        else:
+            take(job.written)
     job.report()
     missed = request.is_limited if job.fitted is None else not job.fitted.fits
     return _DOES_NOT_FIT if request.strict and missed else 0
@@ -94,11 +99,14 @@ class Job:
     options: Options = field(init=False)
     outcome: Outcome = field(init=False)
 
-    def read(self) -> None:
-        """Read the module. Raises InputError, and click.BadParameter for an --op-rule that Shardy cannot read."""
+    def read(self, data: bytes | None = None) -> None:
+        """Read the module, from `data` if that is given.
+
+        Raises InputError, and click.BadParameter for an --op-rule that Shardy cannot read.
+        """
         _check_rules(self.request.options)
         with self._timed("Parser"):
-            self.source = read_source(self.request.source)
+            self.source = read_source(self.request.source, data)
 
     def localise(self) -> None:
         """Go on with the program of one device, of a module for several."""

@@ -14,6 +14,7 @@ from exla_opt.cli.job import run_job
 from exla_opt.cli.pareto import print_choices
 from exla_opt.cli.pass_list import pass_names
 from exla_opt.cli.request import read_request
+from exla_opt.cli.split_input import run_each
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ reasons on standard error."""
     "--emit",
     type=click.Choice(["text", "bytecode", "portable", "hlo", "jax"]),
     help="Form of the output; hlo is a proto, jax what jax.export.deserialize reads [jax of such a file, else text].",
+)
+@click.option(
+    "--split-input-file",
+    is_flag=True,
+    help="INPUT is several modules, parted by lines // -----; so is the output.",
 )
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
@@ -163,4 +169,4 @@ def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
 
     for name in written:
         check_writable(name)
-    sys.exit(run_job(request))
+    sys.exit(run_each(request) if request.split_input_file else run_job(request))

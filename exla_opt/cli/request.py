@@ -36,6 +36,7 @@ class Request:
     limit: int | None = None
     pareto: bool = False
     diagnose: bool = False
+    split_input_file: bool = False
     target: str | None = None
     strict: bool = False
     remarks: str | None = None
@@ -117,6 +118,8 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
     searches = next((name for name in ("memory_limit", "target", "pareto", "diagnose", "check") if flags[name]), None)
     if overrides and searches is not None:
         raise click.UsageError(f"options of passes and --{searches.replace('_', '-')} exclude each other")
+    if flags["split_input_file"] and (any(flags[name] for name in _OF_ONE_MODULE) or emit not in (None, "text")):
+        raise click.UsageError("--split-input-file writes modules as text, and no file for each of them")
     return Request(
         source=source,
         output=output,
@@ -132,6 +135,7 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
 _AS_THEY_ARE = (
     "pareto",
     "diagnose",
+    "split_input_file",
     "target",
     "strict",
     "remarks",
@@ -158,6 +162,8 @@ _OF_ONE_PROGRAM = (
 ).split()
 
 
+# What is written once, or nothing is written with.
+_OF_ONE_MODULE = ("pareto", "diagnose", "remarks_output", "reports", "crash_reproducer")
 # What --diagnose may be given all the same.
 _DIAGNOSED = ("memory_limit",)
 

@@ -10,6 +10,7 @@ import click
 
 from exla_opt import __version__
 from exla_opt.cli.common import Command
+from exla_opt.cli.groups import write_options
 
 # As MLIR's tools have it.
 _SPELLINGS = {
@@ -19,11 +20,15 @@ _SPELLINGS = {
 
 
 class OptCommand(Command):
-    """exla-opt: knows --verify-each=false too."""
+    """exla-opt: knows --verify-each=false too, and groups its options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line."""
         return super().parse_args(ctx, [_SPELLINGS.get(word, word) for word in args])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups."""
+        write_options(ctx, formatter, self.get_params(ctx))
 
 
 def split_rule(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

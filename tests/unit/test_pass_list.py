@@ -10,6 +10,7 @@ import pytest
 from click import UsageError
 from click.testing import CliRunner, Result
 
+from exla_opt.cli.groups import GROUPS
 from exla_opt.cli.opt import main
 from exla_opt.cli.pass_list import read_passes
 
@@ -106,3 +107,12 @@ def test_remarks_go_to_several_files(model: str, tmp_path: Path) -> None:
     assert where == records[0]["location"]
     assert found[0]["level"] == ("note" if records[0]["kind"] == "passed" else "warning")
     assert opt(model, "--remarks-output=x.txt").exit_code == 2
+
+
+def test_every_option_stands_in_one_group_of_the_help() -> None:
+    named = [name for names in GROUPS.values() for name in names.split()]
+    options = {option.name for option in main.params if option.param_type_name == "option"}
+    assert len(named) == len(set(named))
+    assert set(named) == options - {"version"}
+    text = opt("--help").stdout
+    assert [line.rstrip(":") for line in text.splitlines() if line.rstrip(":") in GROUPS] == list(GROUPS)
