@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exla_opt.cli.common import load_jax, naming, read_source
+from exla_opt.cli.diagnose import alive_lines
+from exla_opt.cli.places import place_names
 from exla_opt.sizes import format_size, parse_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
@@ -119,8 +121,6 @@ def _figures(budget: Budget, peak: int) -> list[str]:
 
 
 def _print_alive(source: Source, budget: Budget) -> None:
-    from exla_opt.cli.diagnose import alive_lines
-    from exla_opt.cli.places import place_names
     from exla_opt.memory.machine import machine_of
     from exla_opt.memory.timeline import read_larger_timeline
     from exla_opt.options import Options

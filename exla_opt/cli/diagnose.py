@@ -14,6 +14,7 @@ import click
 
 from exla_opt.cli.common import naming, read_source
 from exla_opt.cli.judge import judge_of
+from exla_opt.cli.places import place_names
 from exla_opt.cli.search import showing
 from exla_opt.sizes import format_size, round_up
 
@@ -38,7 +39,6 @@ def print_diagnosis(request: Request) -> int:
 
     Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
     """
-    from exla_opt.cli.places import place_names
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.memory.timeline import read_larger_timeline
     from exla_opt.pipeline import run_pipeline
@@ -128,7 +128,7 @@ def _print_rewrite(
 
 
 def _advice(request: Request, module: ir.Module, measure: Measure, peak: int, named: Callable[[str], str]) -> list[str]:
-    from exla_opt.cli.advice import checkpoint_advice, donation_advice
+    from exla_opt.advice import checkpoint_advice, donation_advice
 
     worth = max(round(_WORTH * peak), 1)
     found = [

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from click.testing import CliRunner
 
-from exla_opt.cli.advice import checkpoint_advice, donation_advice
+from exla_opt.advice import checkpoint_advice, donation_advice
 from exla_opt.cli.opt import main
 from exla_opt.cli.places import relative
 from exla_opt.ir.context import new_context
@@ -79,7 +79,7 @@ def test_what_is_recomputed_is_where_checkpoint_helps() -> None:
             x = x + jax.nn.gelu(x @ one) @ other
         return (x**2).mean()
 
-    shape = jax.ShapeDtypeStruct
+    shape: Any = jax.ShapeDtypeStruct
     layer = (shape((32, 128), jnp.float32), shape((128, 32), jnp.float32))
     text = jax.jit(jax.grad(loss)).lower([layer] * 4, shape((2048, 32), jnp.float32)).as_text(debug_info=True)
     measure = judge_of("cpu").measure
