@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -14,7 +15,9 @@ from exla_opt.passes import (
     blocked_cholesky,
     blocked_solve,
     blocked_top_k,
+    canonicalize,
     convolution_layout,
+    cse,
     dot_order,
     euclidean_distance,
     half_powers,
@@ -63,6 +66,8 @@ PASSES: dict[str, PassFunction] = {
     "joined-trips": joined_trips.run,
     "narrow-slices": narrow_slices.run,
     "wide-sums": wide_sums.run,
+    "canonicalize": canonicalize.run,
+    "cse": cse.run,
 }
 
 DEFAULT_PASSES = (
@@ -93,7 +98,7 @@ DEFAULT_PASSES = (
 )
 
 # Passes to which the sizes in the options mean nothing.
-SIZELESS = frozenset({"normalise", "rce"})
+SIZELESS = frozenset({"normalise", "rce", "canonicalize", "cse"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,12 @@ def run_pipeline(
     *,
     verify_each: bool = True,
     after_pass: AfterPass | None = None,
+    before_pass: AfterPass | None = None,
+    overrides: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Outcome:
-    """Run the named passes on `module`, in place; `after_pass` sees the module after each.
+    """Run the named passes on `module`, in place; `before_pass` and `after_pass` see the module before and after each.
+
+    overrides: fields of the options, in bytes, that one pass has otherwise, by its place among the names.
 
     Raises KeyError for an unknown name before anything runs, InputError when a pass finds the module at
     fault, RuntimeError when a pass leaves an invalid module behind.
@@ -120,10 +129,13 @@ def run_pipeline(
     passes = [(name, PASSES[name]) for name in names]
     remarks: list[Remark] = []
     seconds: list[tuple[str, float]] = []
-    for name, run in passes:
+    for place, (name, run) in enumerate(passes):
+        own = replace(options, **overrides[place]) if overrides and place in overrides else options
+        if before_pass is not None:
+            before_pass(name, module)
         start = time.perf_counter()
         try:
-            remarks += run(module, options)
+            remarks += run(module, own)
         except Exception as error:
             error.add_note(f"in pass {name}")
             raise

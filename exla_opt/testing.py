@@ -69,7 +69,8 @@ def _lowered(
 ) -> ir.Module:
     from exla_opt.runtime.exported import lowered
 
-    platform = None if target is None else "cuda" if target.startswith(("cuda", "gpu")) else "cpu"
+    kind = "" if target is None else target.partition(":")[0]
+    platform = None if target is None else {"cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}.get(kind, "cpu")
     return lowered(function, arguments, named, platform)
 
 

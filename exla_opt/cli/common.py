@@ -46,12 +46,15 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-def read_source(name: str) -> Source:
-    """The module in the file `name`, in a context of its own. Raises InputError like `read_module`."""
+def read_source(name: str, given: bytes | None = None) -> Source:
+    """The module in the file `name`, in a context of its own. Raises InputError like `read_module`.
+
+    given: what was read of the file already; None: nothing.
+    """
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import is_exported, parse_module, read_file
 
-    shown, data = read_file(name)
+    shown, data = read_file(name) if given is None else (name, given)
     doing("reading", shown)
     exported = data if is_exported(data) else b""
     if exported:

@@ -24,11 +24,14 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
     from exla_opt.runtime.target import TargetError, compiled_memory, compiled_traffic, parse_target
+    from exla_opt.runtime.tpus import SLOW
 
     sides: list[Measured] = []
     try:
         target = parse_target(target_name)
         sources = [read_source(name) for name in names]
+        if target.tpu is not None:
+            click.echo(f"{sources[0].name}: note: {SLOW}", err=True)
         for source in sources:
             with naming(source):
                 module, count = serialise(source.module, "bytecode"), devices_of(source.module)

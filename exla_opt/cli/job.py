@@ -18,6 +18,8 @@ from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
 from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.partitioned import joined
+from exla_opt.cli.places import place_names
+from exla_opt.cli.print_ir import print_after, print_before, prints_ir
 from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
@@ -43,13 +45,15 @@ _SPLITTER = "tensor-splitter"
 _WORTH_A_LINE = 20
 
 
-def run_job(request: Request) -> int:
+def run_job(request: Request, data: bytes | None = None, take: Callable[[ir.Module], None] | None = None) -> int:
     """Do what is asked for, and return the exit status.
+
+    data: the module, in the place of what is in the file. take: gets the module, which is not written then.
 
     Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
     """
     job = Job(request)
-    job.read()
+    job.read(data)
     with reproducer(request.crash_reproducer, job.source.module, request.words()):
         with naming(job.source):
             job.localise()
@@ -60,7 +64,10 @@ def run_job(request: Request) -> int:
             job.join()
             if request.check:
                 job.check()
-        job.write()
+        if take is None:
+            job.write()
+        else:
+            take(job.written)
     job.report()
     missed = request.is_limited if job.fitted is None else not job.fitted.fits
     return _DOES_NOT_FIT if request.strict and missed else 0
@@ -92,11 +99,14 @@ class Job:
     options: Options = field(init=False)
     outcome: Outcome = field(init=False)
 
-    def read(self) -> None:
-        """Read the module. Raises InputError, and click.BadParameter for an --op-rule that Shardy cannot read."""
+    def read(self, data: bytes | None = None) -> None:
+        """Read the module, from `data` if that is given.
+
+        Raises InputError, and click.BadParameter for an --op-rule that Shardy cannot read.
+        """
         _check_rules(self.request.options)
         with self._timed("Parser"):
-            self.source = read_source(self.request.source)
+            self.source = read_source(self.request.source, data)
 
     def localise(self) -> None:
         """Go on with the program of one device, of a module for several."""
@@ -145,7 +155,7 @@ class Job:
         self.seconds.append(("Other attempts, compiles", time.perf_counter() - begin - chosen))
         self.options, self.outcome = self.fitted.options, self.fitted.outcome
         self.seconds += self.outcome.seconds
-        if request.print_ir_after_all:  # of all that were tried, only what was chosen is of interest
+        if prints_ir(request):  # of all that were tried, only what was chosen is of interest
             from exla_opt.ir.read import parse_module
 
             self._run_passes(parse_module(source.name, source.data, source.module.context).module)
@@ -185,9 +195,9 @@ class Job:
 
         request, quiet = self.request, self.request.quiet
         self._print_fit()
-        remarks = with_places(self.outcome.remarks, _place_names(self.source))
-        if request.remarks_output is not None:
-            write_remarks(remarks, request.remarks_output)
+        remarks = with_places(self.outcome.remarks, place_names(self.source))
+        for path in request.remarks_output:
+            write_remarks(remarks, path)
         if self._wants_summary:
             self._print_summary(remarks)
         elif not quiet:
@@ -208,6 +218,8 @@ class Job:
             self.options,
             verify_each=request.verify_each,
             after_pass=self._look_and_print,
+            before_pass=partial(print_before, request),
+            overrides=request.overrides,
         )
 
     def _look(self, name: str, module: ir.Module) -> None:
@@ -223,11 +235,7 @@ class Job:
 
     def _look_and_print(self, name: str, module: ir.Module) -> None:
         self._look(name, module)
-        if self.request.print_ir_after_all:
-            from exla_opt.ir.write import serialise
-
-            click.echo(f"// -----// IR Dump After {name} //----- //", err=True)
-            click.echo(serialise(module, "text"), err=True)
+        print_after(self.request, name, module)
 
     @property
     def _says_why(self) -> bool:
@@ -302,7 +310,7 @@ class Job:
             limit=self.limit,
             target=request.target,
         )
-        data = as_data(run, _place_names(self.source))
+        data = as_data(run, place_names(self.source))
         for path in request.reports:
             write_report(data, path)
 
@@ -327,12 +335,3 @@ def _kinds(which: str) -> tuple[Kind, ...]:
     from exla_opt.remarks import Kind
 
     return tuple(kind for kind in Kind if which in ("all", kind.value))
-
-
-def _place_names(source: Source) -> Callable[[str], str]:
-    """What turns a place in the module into one that the user knows."""
-    from exla_opt.ir.write import has_own_locations
-    from exla_opt.report.text import name_place
-
-    # With locations of its own, a module made in an interactive Python may mean that one by <stdin>.
-    return str if has_own_locations(source.module) else partial(name_place, name=source.name)

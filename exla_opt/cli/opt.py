@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exla_opt import __version__
 from exla_opt.cli import values
 from exla_opt.cli.common import Size, is_terminal
+from exla_opt.cli.diagnose import print_diagnosis
 from exla_opt.cli.job import run_job
 from exla_opt.cli.pareto import print_choices
+from exla_opt.cli.pass_list import pass_names
 from exla_opt.cli.request import read_request
+from exla_opt.cli.split_input import run_each
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ reasons on standard error."""
     type=click.Choice(["text", "bytecode", "portable", "hlo", "jax"]),
     help="Form of the output; hlo is a proto, jax what jax.export.deserialize reads [jax of such a file, else text].",
 )
+@click.option(
+    "--split-input-file",
+    is_flag=True,
+    help="INPUT is several modules, parted by lines // -----; so is the output.",
+)
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
@@ -54,10 +61,15 @@ reasons on standard error."""
     "--target",
     metavar="DEVICE",
     help="Fit into this device (or --memory-limit), by its compiler where that is installed: "
-    "cpu, gpu, cuda:h200, cuda:h100, cuda:PATH.",
+    "cpu, gpu, cuda:h200 or another GPU, cuda:PATH, tpu:v5e or another TPU.",
 )
 @click.option(
     "--pareto", is_flag=True, help="Print what memory costs in time, a line for each limit worth giving; write nothing."
+)
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="Print who holds the memory, what would be done, and advice that the compiler confirmed; write nothing.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")
@@ -76,7 +88,11 @@ reasons on standard error."""
     help="How a custom call may be cut: 'target=([i,j],[j])->([i])'. May be repeated.",
 )
 @click.option("--passes", metavar="A,B", help="The passes to run, in this order.")
-@click.option("--pass-pipeline", metavar="TEXT", help="The same in MLIR's form: 'builtin.module(a,b)'.")
+@click.option(
+    "--pass-pipeline",
+    metavar="TEXT",
+    help="The same in MLIR's form, with sizes of single passes: 'builtin.module(a,tensor-splitter{split-size=8MB})'.",
+)
 @click.option(
     "--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=values.list_passes, help="List them."
 )
@@ -87,9 +103,10 @@ reasons on standard error."""
 )
 @click.option(
     "--remarks-output",
+    multiple=True,
     metavar="FILE",
-    callback=values.remarks_file,
-    help="Write all remarks to FILE.json or FILE.yaml.",
+    callback=values.remarks_files,
+    help="Write all remarks to FILE.json, FILE.yaml or FILE.sarif. May be repeated.",
 )
 @click.option(
     "--explain",
@@ -100,6 +117,10 @@ reasons on standard error."""
     help="Print what a remark means.",
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
+@click.option(
+    "--print-ir-before", multiple=True, metavar="PASS", callback=pass_names, help="The same before PASS; repeatable."
+)
+@click.option("--print-ir-after", multiple=True, metavar="PASS", callback=pass_names, help="The same after PASS alone.")
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
 @click.option("--check", is_flag=True, help="Run the module before and after on random inputs, and compare.")
 @click.option(
@@ -119,7 +140,14 @@ reasons on standard error."""
     help="Write what was done to FILE.html, a page, or to FILE.json. May be repeated.",
 )
 @click.option("--quiet", is_flag=True, help="No summary and no remarks, only errors.")
-@click.version_option(__version__, message="exla-opt %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=values.print_version,
+    help="Print the versions of exla-opt, jaxlib and StableHLO.",
+)
 def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     """Make an XLA program fit: rewrite the StableHLO module INPUT so that huge intermediate tensors are computed
     in slices, inside loops. Signature and results stay the same.
@@ -130,6 +158,8 @@ def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     request = read_request(source, output, emit, flags)
     if request.pareto:
         sys.exit(print_choices(request))
+    if request.diagnose:
+        sys.exit(print_diagnosis(request))
     written = request.outputs()
     if emit not in (None, "text") and output == "-" and is_terminal(sys.stdout):
         raise click.UsageError(f"--emit={emit} is binary and will not be written to a terminal; use -o FILE")
@@ -139,4 +169,4 @@ def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
 
     for name in written:
         check_writable(name)
-    sys.exit(run_job(request))
+    sys.exit(run_each(request) if request.split_input_file else run_job(request))

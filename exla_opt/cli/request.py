@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from exla_opt.cli.values import pass_names
+from exla_opt.cli.pass_list import Overrides, read_passes
 from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
@@ -22,8 +23,8 @@ Form = Literal["text", "bytecode", "portable", "hlo", "jax"]
 class Request:
     """The options of one run. Each is named as on the command line (`exla-opt --help`) where it stands there.
 
-    options: what the passes may know; with a limit without its sizes. passes: their names, in order. limit: the bytes
-    of --memory-limit. quiet: whether only errors are printed.
+    options: what the passes may know; with a limit without its sizes. passes: their names, in order. overrides: sizes
+    of single passes. limit: the bytes of --memory-limit. quiet: whether only errors are printed.
     """
 
     source: str
@@ -31,13 +32,18 @@ class Request:
     emit: Form | None
     options: Options
     passes: tuple[str, ...]
+    overrides: Overrides = field(default_factory=dict)
     limit: int | None = None
     pareto: bool = False
+    diagnose: bool = False
+    split_input_file: bool = False
     target: str | None = None
     strict: bool = False
     remarks: str | None = None
-    remarks_output: str | None = None
+    remarks_output: tuple[str, ...] = ()
     print_ir_after_all: bool = False
+    print_ir_before: tuple[str, ...] = ()
+    print_ir_after: tuple[str, ...] = ()
     verify_each: bool = True
     check: bool = False
     check_memory: int | None = None
@@ -59,8 +65,8 @@ class Request:
         """
         named = [("--output", self.output)] if self.output != "-" else []
         named += [("--report", name) for name in dict.fromkeys(self.reports)]
-        others = (("--remarks-output", self.remarks_output), ("--crash-reproducer", self.crash_reproducer))
-        named += [(option, name) for option, name in others if name is not None]
+        named += [("--remarks-output", name) for name in dict.fromkeys(self.remarks_output)]
+        named += [] if self.crash_reproducer is None else [("--crash-reproducer", self.crash_reproducer)]
         seen: dict[str, str] = {}
         for option, name in named:
             other = seen.setdefault(os.path.realpath(name), option)
@@ -68,10 +74,20 @@ class Request:
                 raise click.UsageError(f"{option} and {other} name the same file")
         return [self.output, *(name for _, name in named)]
 
+    def _pipeline(self) -> str:
+        if not self.overrides:
+            return f"--passes={','.join(self.passes)}"
+        own = {
+            place: " ".join(f"{name.replace('_', '-')}={size}" for name, size in sizes.items())
+            for place, sizes in self.overrides.items()
+        }
+        names = [f"{name}{{{own[place]}}}" if place in own else name for place, name in enumerate(self.passes)]
+        return f"--pass-pipeline=builtin.module({','.join(names)})"
+
     def words(self) -> list[str]:
         """The options with which the same happens again, without input and output."""
         options = self.options
-        words = [f"--passes={','.join(self.passes)}"]
+        words = [self._pipeline()]
         if not self.is_limited:
             words.append(f"--size-threshold={options.size_threshold}")
             words += [] if options.split_size is None else [f"--split-size={options.split_size}"]
@@ -96,12 +112,21 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
         raise click.UsageError("--check-memory is for --check")
     if flags["pareto"] and (given := _excluded(output, flags)):
         raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
+    if flags["diagnose"] and (given := _excluded(output, flags, _DIAGNOSED)):
+        raise click.UsageError(f"--diagnose writes no module: leave out {given}")
+    passes, overrides = read_passes(flags["passes"], flags["pass_pipeline"])
+    searches = next((name for name in ("memory_limit", "target", "pareto", "diagnose", "check") if flags[name]), None)
+    if overrides and searches is not None:
+        raise click.UsageError(f"options of passes and --{searches.replace('_', '-')} exclude each other")
+    if flags["split_input_file"] and (any(flags[name] for name in _OF_ONE_MODULE) or emit not in (None, "text")):
+        raise click.UsageError("--split-input-file writes modules as text, and no file for each of them")
     return Request(
         source=source,
         output=output,
         emit=emit,
         options=options_of(flags),
-        passes=pass_names(flags["passes"], flags["pass_pipeline"]),
+        passes=passes,
+        overrides=overrides,
         limit=flags["memory_limit"],
         **{name: flags[name] for name in _AS_THEY_ARE},
     )
@@ -109,11 +134,15 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
 
 _AS_THEY_ARE = (
     "pareto",
+    "diagnose",
+    "split_input_file",
     "target",
     "strict",
     "remarks",
     "remarks_output",
     "print_ir_after_all",
+    "print_ir_before",
+    "print_ir_after",
     "verify_each",
     "check",
     "check_memory",
@@ -128,15 +157,22 @@ _AS_THEY_ARE = (
 # What asks for a program, or for what was done to one.
 _OF_ONE_PROGRAM = (
     "memory_limit size_threshold split_size strict check summary reports remarks remarks_output print_ir_after_all "
+    "print_ir_before print_ir_after "
     "timing"
 ).split()
 
 
-def _excluded(output: str, flags: dict[str, Any]) -> str:
-    """The first of the options that were given and ask for one program; "" where there is none."""
+# What is written once, or nothing is written with.
+_OF_ONE_MODULE = ("pareto", "diagnose", "remarks_output", "reports", "crash_reproducer")
+# What --diagnose may be given all the same.
+_DIAGNOSED = ("memory_limit",)
+
+
+def _excluded(output: str, flags: dict[str, Any], allowed: Sequence[str] = ()) -> str:
+    """The first of the options that were given and ask for one program; "" where there is none but the allowed."""
     if output != "-":
         return "--output"
-    given = [name for name in _OF_ONE_PROGRAM if flags[name]]
+    given = [name for name in _OF_ONE_PROGRAM if flags[name] and name not in allowed]
     return f"--{given[0].removesuffix('s' if given[0] == 'reports' else '').replace('_', '-')}" if given else ""
 
 

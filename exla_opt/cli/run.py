@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from exla_opt import __version__
+from exla_opt.cli.budgets import check_budgets
 from exla_opt.cli.common import Command, Size, load_jax, naming, read_source, write_json
 from exla_opt.cli.fit import print_fit
+from exla_opt.cli.survey import is_survey, print_where
 
 # Everything that loads MLIR or jax is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ Examples:
   exla-opt model.mlir | exla-run - --compare model.mlir
   exla-run model.mlir --no-run
   exla-run smaller.mlir --compare model.mlir --target cuda:h200
+  exla-run smaller.mlir --compare model.mlir --target all
 
 \b
 Two results are equal when integers and booleans agree bit by bit, NaN and
@@ -46,10 +50,12 @@ memory; times are those of the default compile, the median after a warm-up.
 
 \b
 A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200 (or
-gpu), cuda:h100 or cuda:PATH, a file with a GpuTargetConfigProto as text. No
-GPU is needed for the last three, only: pip install 'exla-opt[cuda]'. A module
-is compiled with Triton's and with cuBLAS's matrix products (gemm), and the
-larger peak counts.
+gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
+with a GpuTargetConfigProto as text, or tpu:v4, v5e, v5p, v6e or v7x. None of
+the devices is needed, only: pip install 'exla-opt[cuda]' or 'exla-opt[tpu]'.
+For a GPU a module is compiled with Triton's and with cuBLAS's matrix products
+(gemm), and the larger peak counts. --target=all, or names with commas between
+them, prints one table of where the modules fit, in less than a minute for all.
 
 \b
 For an H200 and an H100 the time of a run is estimated from what XLA compiled
@@ -59,9 +65,9 @@ trips of loops cost (overhead). Nothing is run: the time is 20 to 50 % too
 short; ratios of two modules are better than that.
 
 \b
-Exit status: 0 done and, with --compare, equal or, with --target, FILE fits;
-1 not so, or a module or its inputs cannot be read, compiled or run; 2 wrong
-usage, or a target that cannot be compiled for."""
+Exit status: 0 done and, with --compare, equal or, with --target, FILE fits
+(one of the targets); 1 not so, or a module or its inputs cannot be read,
+compiled or run; 2 wrong usage, or no target that can be compiled for."""
 
 # Options of a run, which --target is not.
 _OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
@@ -74,7 +80,7 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 
 
 @click.command("exla-run", cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", required=False)
 @click.option("--compare", "other", metavar="OTHER", help="Run OTHER on the same inputs; FILE's results must equal it.")
 @click.option("--inputs", metavar="FILE.npz", help="Arrays arg0, arg1, ... to run on.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the random inputs, used without --inputs [0].")
@@ -92,9 +98,14 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 )
 @click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
+@click.option(
+    "--budgets",
+    metavar="PYPROJECT",
+    help="Check the budgets in PYPROJECT, as in --budgets=pyproject.toml, in the place of FILE.",
+)
 @click.version_option(__version__, message="exla-run %(version)s")
 def main(
-    file: str,
+    file: str | None,
     other: str | None,
     inputs: str | None,
     seed: int | None,
@@ -106,6 +117,7 @@ def main(
     target: str | None,
     limit: int | None,
     json_file: str | None,
+    budgets: str | None,
 ) -> None:
     """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
     results are apart. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
@@ -113,6 +125,14 @@ def main(
     FILE and OTHER are MLIR text, MLIR bytecode or StableHLO portable artifacts, gzipped or not; one of them may
     be - for standard input.
     """
+    context = click.get_current_context()
+    if budgets is not None:
+        given = [name for name in context.params if name != "budgets" and _is_given(context, name)]
+        if given:
+            raise click.UsageError(f"--budgets excludes {'FILE' if given[0] == 'file' else 'all other options'}")
+        context.exit(check_budgets(Path(budgets)))
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE'.")
     if file == "-" and other == "-":
         raise click.UsageError("FILE and OTHER cannot both be standard input")
     if inputs is not None and seed is not None:
@@ -123,17 +143,24 @@ def main(
         raise click.UsageError("--rtol and --atol are for --compare")
     if target is None and limit is not None:
         raise click.UsageError("--limit is for --target")
-    context = click.get_current_context()
     names = [file] if other is None else [file, other]
     if target is not None:
-        given = [name for name in _OF_A_RUN if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        given = [name for name in _OF_A_RUN if _is_given(context, name)]
         if given:
             raise click.UsageError(f"--target runs nothing and excludes --{given[0].replace('_', '-')}")
+        if is_survey(target) and limit is not None:
+            raise click.UsageError("--limit is for one target")
         load_jax(uses_gpu=target == "cuda")
+        if is_survey(target):
+            context.exit(print_where(names, target, json_file))
         context.exit(print_fit(names, target, limit, json_file))
     load_jax(uses_gpu=device == "cuda")
     passed = _run(names, inputs, seed or 0, device, 0 if no_run else repeat, (rtol, atol), json_file)
     context.exit(0 if passed else 1)
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _run(

@@ -8,7 +8,9 @@ from importlib.util import find_spec
 
 import click
 
+from exla_opt import __version__
 from exla_opt.cli.common import Command
+from exla_opt.cli.groups import write_options
 
 # As MLIR's tools have it.
 _SPELLINGS = {
@@ -18,11 +20,15 @@ _SPELLINGS = {
 
 
 class OptCommand(Command):
-    """exla-opt: knows --verify-each=false too."""
+    """exla-opt: knows --verify-each=false too, and groups its options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line."""
         return super().parse_args(ctx, [_SPELLINGS.get(word, word) for word in args])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups."""
+        write_options(ctx, formatter, self.get_params(ctx))
 
 
 def split_rule(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -63,11 +69,25 @@ def explain_code(ctx: click.Context, param: click.Parameter, code: str | None) -
     ctx.exit()
 
 
-def remarks_file(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    """The file of `--remarks-output`. Raises BadParameter for another end of its name."""
-    if name is not None and not name.endswith((".json", ".yaml", ".yml")):
-        raise click.BadParameter(f"{name!r} must end in .json or .yaml", ctx=ctx, param=param)
-    return name
+def remarks_files(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The files of `--remarks-output`. Raises BadParameter for other ends of names."""
+    for name in names:
+        if not name.endswith((".json", ".yaml", ".yml", ".sarif")):
+            raise click.BadParameter(f"{name!r} must end in .json, .yaml or .sarif", ctx=ctx, param=param)
+    return names
+
+
+def print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Print the versions of exla-opt, jaxlib and StableHLO, and exit."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    from jaxlib.mlir.dialects import stablehlo
+
+    versions = f"jaxlib {version('jaxlib')}, StableHLO {stablehlo.get_current_version()}"
+    click.echo(f"exla-opt {__version__} ({versions})")
+    ctx.exit()
 
 
 def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,27 +97,4 @@ def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, .
             raise click.BadParameter(f"{name!r} must end in .html or .json; --summary prints the table", ctx, param)
     if any(name.lower().endswith(".html") for name in names) and find_spec("plotly") is None:
         raise click.UsageError("a report as a page needs plotly: pip install 'exla-opt[report]' (.json needs nothing)")
-    return names
-
-
-def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:
-    """The passes chosen by `--passes` or `--pass-pipeline`; the default ones without either.
-
-    Raises click.UsageError for both at once and for unknown names.
-    """
-    from exla_opt.pipeline import DEFAULT_PASSES, PASSES
-
-    if passes is not None and pipeline is not None:
-        raise click.UsageError("--passes and --pass-pipeline exclude each other")
-    text = passes if pipeline is None else pipeline
-    if text is None:
-        return DEFAULT_PASSES
-    nested = re.fullmatch(r"\s*builtin\.module\s*\((.*)\)\s*", text)
-    inner = nested[1] if nested and pipeline is not None else text
-    names = tuple(part.strip() for part in inner.split(",")) if inner.strip() else ()
-    for name in names:
-        if name not in PASSES:
-            close = difflib.get_close_matches(name, PASSES, n=1, cutoff=0.5)
-            hint = f"Did you mean '{close[0]}'?" if close else f"The passes are {', '.join(PASSES)}."
-            raise click.UsageError(f"unknown pass '{name}'. {hint}")
     return names

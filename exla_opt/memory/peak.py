@@ -73,6 +73,14 @@ def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
     return Memory(sum(arguments), sum(results) + table, aliased, run.peak, unknown=_unknown(run))
 
 
+def signature_bytes(module: ir.Module) -> int:
+    """The bytes of the main function's arguments and results, as they are without padding."""
+    function, types = main_function(module), Types()
+    block = function.regions[0].blocks[0]
+    returned = list(block.operations)[-1].operation.operands
+    return sum(types.of(value).bytes for value in (*block.arguments, *returned))
+
+
 def _unknown(run: Run) -> frozenset[str]:
     """The ops of a run, and of those inside it, whose own memory is not known."""
     machine = run.machine

@@ -46,7 +46,7 @@ def print_measured(console: Console, sides: Sequence[Measured]) -> None:
     if times:
         rows.append(["time", *map(format_seconds, times), *_ratio(times)])
     heads = _heads(sides)
-    _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
+    print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
 
 
 def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, limit: int) -> None:
@@ -58,7 +58,7 @@ def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, lim
     rows.append(["fits", *("yes" if fits(side, limit) else "no" for side in sides)])
     rows += _time_rows([side.estimated for side in sides])
     heads = _heads(sides)
-    _print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
+    print_table(console, heads, [row + [""] * (len(heads) - len(row)) for row in rows])
 
 
 def _traffic_rows(sides: Sequence[Measured]) -> list[list[str]]:
@@ -92,9 +92,9 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
         rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", rule, verdict])
     if console.is_terminal and _table(heads, rows).__rich_measure__(console, console.options).minimum > console.width:
         for row in rows:  # too wide for the terminal: a table for each result
-            _print_table(console, [heads[0], row[0]], list(zip(heads[1:], row[1:], strict=True)))
+            print_table(console, [heads[0], row[0]], list(zip(heads[1:], row[1:], strict=True)))
     elif rows:
-        _print_table(console, heads, rows)
+        print_table(console, heads, rows)
     for number, one in enumerate(comparisons):
         if not one.passed:
             _print_line(console, f"result {number}: {one.problem}")
@@ -219,7 +219,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A drawn table on a terminal, aligned words anywhere else, so that logs and grep can read it."""
     if console.is_terminal:
         console.print(_table(heads, rows))

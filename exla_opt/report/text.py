@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.ir.write import write_file
 from exla_opt.remarks import Kind, Remark
+from exla_opt.report.sarif import as_sarif
 from exla_opt.sizes import format_size, round_up
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ def write_remarks(remarks: Sequence[Remark], name: str) -> None:
     """Write all remarks to a file, as its name's end asks: whole or not at all. Raises InputError when that fails."""
     records = remark_records(remarks)
     text = as_json(records) if name.endswith(".json") else as_yaml(records)
+    if name.endswith(".sarif"):
+        text = as_sarif(remarks)
     write_file(text.encode(), name)
 
 

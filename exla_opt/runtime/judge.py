@@ -10,6 +10,7 @@ from exla_opt.budget.judge import THIS_CPU, Judge
 from exla_opt.budget.measured import Measured
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
+from exla_opt.runtime.tpus import SLOW
 from exla_opt.sharding.partition import Partition, joined_bytes
 
 _NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'"
@@ -23,15 +24,15 @@ def judge_of(
     """The judge for a target as it stands on the command line; None stands for this machine's CPU.
 
     partition: whose programs of one device are given to `measure`; the memory is that of each device then. compiling:
-    what surrounds each compile. Only of a GPU that is named, a fault of the compiler is one of the run; else the
+    what surrounds each compile. Only of a device that is named, a fault of the compiler is one of the run; else the
     prediction takes its place. Raises TargetError for an unknown target.
     """
     machine = parse_target(target or "cpu")
-    is_gpu = bool(machine.description)
-    name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_gpu else THIS_CPU
+    is_elsewhere = bool(machine.description) or machine.tpu is not None
+    name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_elsewhere else THIS_CPU
     if target == "gpu" and not has_gpu_compiler():
         return Judge(name, machine.memory, None, _NO_PLUGIN)
-    notes: list[str] = []
+    notes: list[str] = [] if machine.tpu is None else [SLOW]
 
     def compiled(data: bytes) -> Measured:
         with compiling():
@@ -46,5 +47,5 @@ def judge_of(
         except InputError as error:
             raise CannotCompile(error.message) from None
 
-    by_name = is_gpu and target != "gpu"
+    by_name = is_elsewhere and target != "gpu"
     return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes)

@@ -5,7 +5,7 @@ dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must
 
 - `jax.extend.backend.get_backend`: the PJRT client, which compiles StableHLO as it is; `jax.jit` takes functions.
 - `jaxlib.xla_client.CompileOptions`, `DeviceList`: flags of XLA for one compile.
-- `jax.experimental.topologies` and the client of its devices: compiles for a GPU that is not here.
+- `jax.experimental.topologies` and the client of its devices: compiles for a GPU or TPU that is not here.
 - the executable's `hlo_modules`: what of a GPU's time is estimated from.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: which part of an argument or result each of them has.
@@ -91,6 +91,16 @@ def described_devices(description: str, count: int = 1) -> Sequence[Any]:
         platform="cuda", target_config=description, topology=topology
     ).devices
     return found[:count]
+
+
+def tpu_devices(topology: str, chip_config: str) -> Sequence[Any]:
+    """The TPUs of a topology by libtpu's name for it. chip_config: how a chip's cores are used; "" for as usual.
+
+    Needs libtpu and its variables in the environment (`tpus.py`). Raises XlaError, RuntimeError or NotImplementedError.
+    """
+    more = {"chip_config_name": chip_config} if chip_config else {}
+    found: Sequence[Any] = topologies.get_topology_desc(platform="tpu", topology_name=topology, **more).devices
+    return found
 
 
 def own_description() -> str:

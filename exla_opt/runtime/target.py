@@ -1,7 +1,7 @@
 """Whether a module would fit: its memory on a device that need not be here.
 
 A CPU is this machine's own. A GPU is a description, a text of XLA's GpuTargetConfigProto: XLA compiles for it without
-a GPU and without a driver, and nothing runs.
+a GPU and without a driver, and nothing runs. For a TPU libtpu compiles, in a process of its own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import Machine, machine_of
+from exla_opt.memory.peak import signature_bytes
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.compile import compile_program, first_line
 from exla_opt.runtime.gpu_seconds import GpuTime, estimate
+from exla_opt.runtime.gpus import GPUS, describe, is_too_old
 from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
+from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, compile_for_tpu
 from exla_opt.runtime.traffic import Traffic, traffic_of
 from exla_opt.sharding.gspmd import is_gspmd
 
@@ -34,47 +38,6 @@ _GEMMS = {"Triton": True, "cuBLAS": False}
 
 # Without some of these XLA divides by zero and takes the process along, without the others it does not compile.
 _NEEDED = ("threads_per_warp", "block_dim_limit_x", "shared_memory_per_block_optin", "cuda_compute_capability")
-
-# What the GPUs below have in common. Sizes in bytes; a core is a streaming multiprocessor.
-_HOPPER = """
-gpu_device_info {{
-  name: "{name}"
-  cuda_compute_capability {{ major: 9 feature_extension: ACCELERATED_FEATURES }}
-  device_memory_size: {memory}
-  memory_bandwidth: {bandwidth}
-  device_address_bits: 64
-  core_count: 132
-  fpus_per_core: 128
-  clock_rate_ghz: 1.98
-  threads_per_warp: 32
-  threads_per_block_limit: 1024
-  threads_per_core_limit: 2048
-  thread_dim_limit_x: 1024
-  thread_dim_limit_y: 1024
-  thread_dim_limit_z: 64
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-  shared_memory_per_block: 49152
-  shared_memory_per_block_optin: 232448
-  shared_memory_per_core: 233472
-  l2_cache_size: 52428800
-  driver_version: "13.0.0"
-  runtime_version: "13.0.0"
-  compile_time_toolkit_version: "13.0.0"
-  dnn_version: "9.10.0"
-}}
-platform_name: "CUDA"
-dnn_version_info {{ major: 9 minor: 10 }}
-"""
-
-# Memory in bytes, bandwidth in bytes per second.
-_KNOWN = {
-    "h200": _HOPPER.format(name="NVIDIA H200", memory=151_397_597_184, bandwidth=4_800_000_000_000),
-    "h100": _HOPPER.format(name="NVIDIA H100", memory=84_942_979_072, bandwidth=3_352_320_000_000),
-}
 
 # The GPUs whose speeds are known, by the names that their drivers give them.
 _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
@@ -86,9 +49,10 @@ _MACHINES: dict[str, Machine] = {
 
 # The device that stands for a GPU of which nothing more is said.
 _ANY_GPU = "h200"
-_TARGETS = "cpu, gpu, cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH"
+_TARGETS = "cpu, gpu, cuda (the GPU that is here), cuda:h200 (or another GPU), cuda:PATH or tpu:v5e (or another TPU)"
 
 _EXTRA = "pip install 'exla-opt[cuda]'"
+_TPU_EXTRA = "pip install 'exla-opt[tpu]'"
 _NO_COMPILER = re.compile(r"No PTX compilation provider|libdevice not found|ptxas too old")
 _EXPORT_HELP = "the module was exported for a CPU: jax.export.export(f, platforms=['cuda']) makes one for GPUs"
 
@@ -111,30 +75,45 @@ class Target:
 
     name: as the user wrote it.
     memory: what the device has, in bytes.
-    description: the GPU as a text of GpuTargetConfigProto; "" for this machine's CPU.
+    description: the GPU as a text of GpuTargetConfigProto; "" for this machine's CPU and for a TPU.
+    tpu: the TPU; None for all others.
     """
 
     name: str
     memory: int
     description: str = ""
+    tpu: Tpu | None = None
 
 
 def parse_target(text: str) -> Target:
-    """The target that `text` names: cpu, gpu (an H200), cuda (the GPU that is here), cuda:h200, cuda:h100 or cuda:PATH.
+    """The target that `text` names: cpu, gpu (an H200), cuda (the GPU that is here), cuda:NAME of `gpus.py`, cuda:PATH,
+    or tpu:NAME of `tpus.py`.
 
-    Raises TargetError when it names none, when there is no GPU here, and when PATH cannot be read or lacks a fact
-    that XLA cannot do without.
+    Raises TargetError when it names none, when there is no GPU here, when CUDA no longer compiles for the GPU, and when
+    PATH cannot be read or lacks a fact that XLA cannot do without.
     """
     if text == "cpu":
         return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if text == "cuda":
         return _described(text, _own_description())
     if text == "gpu":
-        return _described(text, _KNOWN[_ANY_GPU])
-    platform, _, gpu = text.partition(":")
-    if platform != "cuda" or not gpu:
+        return _described(text, describe(GPUS[_ANY_GPU]))
+    platform, _, name = text.partition(":")
+    if platform == "tpu":
+        if name not in TPUS:
+            raise TargetError(text, f"no such TPU is known: give {', '.join(f'tpu:{each}' for each in TPUS)}")
+        return Target(text, TPUS[name].memory, tpu=TPUS[name])
+    if platform == "rocm":
+        raise TargetError(text, "XLA compiles for AMD's GPUs only where ROCm is installed; name an NVIDIA GPU or a TPU")
+    if platform != "cuda" or not name:
         raise TargetError(text, f"no such target: give {_TARGETS}")
-    return _described(text, _KNOWN.get(gpu) or _read(text, gpu))
+    if name not in GPUS:
+        return _described(text, _read(text, name))
+    if is_too_old(GPUS[name]):
+        raise TargetError(
+            text, f"CUDA 13, which jax's plugin is built for, no longer compiles for an {GPUS[name].name}"
+        )
+    return _described(text, describe(GPUS[name]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +121,7 @@ class Compiled:
     """What compiling for a device shows.
 
     memory: the bytes of one run. note: what could not be compiled although the rest could, a clause; "" as a rule.
-    time: what one run is estimated to take; None on a CPU and on a GPU whose speeds are not known.
+    time: what one run is estimated to take; None on a CPU or TPU and on a GPU whose speeds are not known.
     """
 
     memory: Memory
@@ -155,18 +134,21 @@ def has_gpu_compiler() -> bool:
     return find_spec("jax_plugins") is not None and find_spec("jax_plugins.xla_cuda13") is not None
 
 
-def compiled_memory(module: str | bytes, target: Target) -> Compiled:
+def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = tuple(_GEMMS)) -> Compiled:
     """Compile `module` (text, bytecode or portable artifact) for `target` and read off its memory; nothing is run.
 
     For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is reported;
     if XLA refuses one of the two, the other, with a note. The time is that with cuBLAS's products, which need no trials
     to be fast; with Triton's if XLA refuses the others. Where there is no GPU, JAX_PLATFORMS=cpu has to be set
     before jax is imported, or else jax's CUDA plugin looks for a driver and does not load. What does not depend on the
-    module is made once in a process.
+    module is made once in a process. gemms: of Triton and cuBLAS, which are tried. A TPU's compile is stopped after ten
+    minutes.
 
-    Raises TargetError without the extra `cuda` or when XLA cannot read the description, and InputError when the
-    module cannot be read or XLA refuses it.
+    Raises TargetError without the extra `cuda` or `tpu` and when XLA cannot read the description, and InputError when
+    the module cannot be read or XLA refuses it.
     """
+    if target.tpu is not None:
+        return Compiled(tpu_memory(module, target, LONGEST))
     if not target.description:
         return Compiled(measure_memory(module, "cpu"))
     data = module.encode() if isinstance(module, str) else module
@@ -175,7 +157,7 @@ def compiled_memory(module: str | bytes, target: Target) -> Compiled:
     choices: list[Memory] = []
     executable: Any = None
     refused: list[tuple[str, InputError]] = []
-    for gemm in _GEMMS:
+    for gemm in gemms:
         try:
             executable = _compile_for_gpu(parsed, target, devices, gemm)
             choices.append(memory_of(executable, gemm))
@@ -203,12 +185,33 @@ def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
 
     For a GPU with the matrix products of cuBLAS. Raises what `compiled_memory` raises.
     """
+    if target.tpu is not None:
+        raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
     if not target.description:
         executable = compile_program(module, "cpu", count_all_memory=True, optimise=False).executable
     else:
         parsed = parse_module(PARSER_FILE, module, new_context()).module
         executable = _compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")
     return traffic_of(pjrt.optimised_hlo(executable)), memory_of(executable)
+
+
+def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
+    """The memory of `module` on a TPU, by a compile that is stopped after so many seconds.
+
+    Raises TargetError without the extra `tpu` and for a module of several devices, and InputError when libtpu refuses
+    the module or takes too long.
+    """
+    assert target.tpu is not None
+    data = module.encode() if isinstance(module, str) else module
+    parsed = parse_module(PARSER_FILE, data, new_context()).module
+    if devices_of(parsed) > 1:
+        raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
+    try:
+        return compile_for_tpu(serialise(parsed, "bytecode"), target.tpu, signature_bytes(parsed), seconds)
+    except NoTpuCompiler:
+        raise TargetError(target.name, f"compiling for a TPU needs libtpu: {_TPU_EXTRA}") from None
+    except TpuError as error:
+        raise InputError(f"XLA cannot compile this module for {target.name}: {error}") from None
 
 
 def _time_of(executable: Any, target: Target) -> GpuTime | None:
@@ -256,7 +259,7 @@ def _read(target: str, path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except OSError as error:
-        known = ", ".join(_KNOWN)
+        known = ", ".join(GPUS)
         raise TargetError(target, f"neither a GPU that is known ({known}) nor a file: {error.strerror}") from None
     except UnicodeDecodeError:
         raise TargetError(target, "the file is no text") from None

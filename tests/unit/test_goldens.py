@@ -10,8 +10,8 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.cli.opt import main
+from exla_opt.cli.pass_list import read_passes
 from exla_opt.cli.request import options_of
-from exla_opt.cli.values import pass_names
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
@@ -56,7 +56,7 @@ def settings(name: str) -> tuple[Options, tuple[str, ...]]:
     words = shlex.split(line[1])
     end = next((index for index, word in enumerate(words) if word == "|" or ">" in word and "->" not in word), None)
     given = main.make_context("exla-opt", words[:end]).params
-    return options_of(given), pass_names(given["passes"], given["pass_pipeline"])
+    return options_of(given), read_passes(given["passes"], given["pass_pipeline"])[0]
 
 
 def rewrite(name: str, context: ir.Context) -> tuple[str, ir.Module, tuple[Remark, ...]]:

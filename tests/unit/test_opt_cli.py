@@ -4,9 +4,11 @@ import gzip
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt import __version__
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES
@@ -193,7 +195,8 @@ def test_list_passes() -> None:
 
 
 def test_version_and_help() -> None:
-    assert opt("--version").stdout == f"exla-opt {__version__}\n"
+    versions = f"jaxlib {version('jaxlib')}, StableHLO {stablehlo.get_current_version()}"
+    assert opt("--version").stdout == f"exla-opt {__version__} ({versions})\n"
     text = opt("--help").stdout
     for part in ("1MB = 1000000", "1MiB = 1048576", "Examples:", "--split-size", "Exit status"):
         assert part in text

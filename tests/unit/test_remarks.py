@@ -84,7 +84,7 @@ def test_remarks_as_data(tmp_path: Path, end: str) -> None:
 
 def test_a_file_of_another_kind_is_a_usage_error() -> None:
     result = CliRunner().invoke(main, [str(SORTED), "--remarks-output=remarks.txt"])
-    assert result.exit_code == 2 and "must end in .json or .yaml" in result.output
+    assert result.exit_code == 2 and "must end in .json, .yaml or .sarif" in result.output
 
 
 def test_a_file_that_cannot_be_written_is_the_inputs_fault(tmp_path: Path) -> None:

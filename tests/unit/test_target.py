@@ -89,8 +89,18 @@ def test_what_is_no_target_is_told(text: str) -> None:
 
 
 def test_an_unknown_gpu_is_told_with_the_known_ones() -> None:
-    message = "neither a GPU that is known (h200, h100) nor a file: No such file or directory"
-    assert complaint("cuda:h300") == f"--target=cuda:h300: error: {message}"
+    message = complaint("cuda:h300")
+    assert message.startswith("--target=cuda:h300: error: neither a GPU that is known (h200, h100, ")
+    assert message.endswith(" nor a file: No such file or directory")
+
+
+def test_a_gpu_that_cuda_left_behind_is_told() -> None:
+    assert complaint("cuda:v100").endswith("no longer compiles for an NVIDIA V100 32GB")
+
+
+def test_amd_and_unknown_tpus_are_told() -> None:
+    assert "only where ROCm is installed" in complaint("rocm:mi300")
+    assert complaint("tpu:v9").endswith("no such TPU is known: give tpu:v4, tpu:v5e, tpu:v5p, tpu:v6e, tpu:v7x")
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""exla-run --budgets: the peaks of a project's modules against the budgets in its pyproject.toml.
+
+    [tool.exla-opt.budgets]
+    "models/train.mlir" = { limit = "2GB", target = "cuda:h200", peak = "1.81GB" }
+    "models/infer.mlir" = "500MB"
+
+A limit is what must not be passed; peak is what was measured last: it is printed next to the new one, so that a change
+is seen before it is too much.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from exla_opt.cli.common import load_jax, naming, read_source
+from exla_opt.cli.diagnose import alive_lines
+from exla_opt.cli.places import place_names
+from exla_opt.sizes import format_size, parse_size
+
+if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
+    from exla_opt.ir.read import Source
+
+_SETTINGS = frozenset({"limit", "target", "peak"})
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one module may take.
+
+    file: relative to the folder of pyproject.toml. limit: bytes. target: as in `exla-run --target`. peak: the bytes of
+    the last time, None where they are not given.
+    """
+
+    file: str
+    limit: int
+    target: str = "cpu"
+    peak: int | None = None
+
+
+def read_budgets(path: Path) -> list[Budget]:
+    """The budgets in a pyproject.toml, in its order. Raises click.UsageError where there are none or one is wrong."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: no TOML: {error}") from None
+    found = data.get("tool", {}).get("exla-opt", {}).get("budgets")
+    if not isinstance(found, dict) or not found:
+        raise click.UsageError(f"{path}: there are no [tool.exla-opt.budgets]")
+    return [_budget(path, file, given) for file, given in found.items()]
+
+
+def _budget(path: Path, file: str, given: Any) -> Budget:
+    settings = given if isinstance(given, dict) else {"limit": given}
+    where = f"{path}: budget of {file!r}"
+    if unknown := sorted(settings.keys() - _SETTINGS):
+        raise click.UsageError(f"{where}: there is no {unknown[0]!r}; there are limit, target and peak")
+    if "limit" not in settings:
+        raise click.UsageError(f"{where}: it has no limit")
+    try:
+        peak = settings.get("peak")
+        return Budget(
+            file,
+            parse_size(str(settings["limit"])),
+            str(settings.get("target", "cpu")),
+            None if peak is None else parse_size(str(peak)),
+        )
+    except ValueError as error:
+        raise click.UsageError(f"{where}: {error}") from None
+
+
+def check_budgets(path: Path) -> int:
+    """Compile each module for its target and print its peak next to its limit and to the last one; the exit status is 0
+    if all are kept, 1 if not, 2 if a target cannot be compiled for.
+
+    Of a module over its limit the largest tensors at the peak are printed, with their lines. Raises InputError when a
+    module cannot be read or compiled, click.UsageError for what is wrong with the budgets.
+    """
+    budgets = read_budgets(path)
+    load_jax(uses_gpu=any(budget.target == "cuda" for budget in budgets))
+    from rich.console import Console
+
+    from exla_opt.ir.write import serialise
+    from exla_opt.report.runs import print_table
+    from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
+
+    rows, over = [], []
+    for budget in budgets:
+        source = read_source(str(path.parent / budget.file))
+        try:
+            with naming(source):
+                peak = compiled_memory(serialise(source.module, "bytecode"), parse_target(budget.target)).memory.peak
+        except TargetError as error:
+            click.echo(str(error), err=True)
+            return 2
+        kept = peak <= budget.limit
+        rows.append([budget.file, budget.target, *_figures(budget, peak), "yes" if kept else "no"])
+        if not kept:
+            over.append((budget, source, peak))
+    print_table(Console(highlight=False), ["module", "target", "last", "peak", "change", "limit", "kept"], rows)
+    for budget, source, peak in over:
+        more = format_size(peak - budget.limit)
+        click.echo(
+            f"{budget.file}: error: {format_size(peak)} is {more} over its budget of {format_size(budget.limit)}"
+        )
+        _print_alive(source, budget)
+    return 1 if over else 0
+
+
+def _figures(budget: Budget, peak: int) -> list[str]:
+    if budget.peak is None:
+        return ["-", format_size(peak), "-", format_size(budget.limit)]
+    change = f"{(peak - budget.peak) / budget.peak:+.1%}"
+    return [format_size(budget.peak), format_size(peak), change, format_size(budget.limit)]
+
+
+def _print_alive(source: Source, budget: Budget) -> None:
+    from exla_opt.memory.machine import machine_of
+    from exla_opt.memory.timeline import read_larger_timeline
+    from exla_opt.options import Options
+    from exla_opt.pipeline import run_pipeline
+
+    named = place_names(source)
+    run_pipeline(source.module, ("normalise",), Options())
+    for line in alive_lines(read_larger_timeline(source.module, machine_of(budget.target)), named):
+        click.echo(line)

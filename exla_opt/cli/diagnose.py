@@ -1,0 +1,138 @@
+"""exla-opt --diagnose: who holds the memory, what would be done about it, and advice that the compiler has confirmed.
+
+No module is written. Everything that is advised was compiled, with the peak that is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from exla_opt.cli.common import naming, read_source
+from exla_opt.cli.judge import judge_of
+from exla_opt.cli.places import place_names
+from exla_opt.cli.search import showing
+from exla_opt.sizes import format_size, round_up
+
+if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
+    from collections.abc import Callable
+
+    from jaxlib.mlir import ir
+
+    from exla_opt.budget.judge import Judge
+    from exla_opt.budget.measured import Measure
+    from exla_opt.cli.request import Request
+    from exla_opt.memory.timeline import Timeline
+
+# How many tensors are listed.
+_SHOWN = 8
+# What is advised saves at least this part of the peak.
+_WORTH = 0.01
+
+
+def print_diagnosis(request: Request) -> int:
+    """Print the diagnosis of a module on standard output, and return the exit status.
+
+    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    """
+    from exla_opt.ir.rewrite import copy_of
+    from exla_opt.memory.timeline import read_larger_timeline
+    from exla_opt.pipeline import run_pipeline
+    from exla_opt.sharding.partition import is_partitioned
+
+    source = read_source(request.source)
+    if is_partitioned(source.module):
+        raise click.UsageError("--diagnose is for modules of one device; exla-run prints the memory of each of several")
+    named = place_names(source)
+    judge = judge_of(request.target, source.name)
+    with naming(source):
+        peak, who = _peak(source.module, judge)
+        inlined = copy_of(source.module)
+        run_pipeline(inlined, ("normalise",), request.options)
+        timeline = read_larger_timeline(inlined, request.options.machine)
+        memory = timeline.memory
+        click.echo(
+            f"{source.name}: peak {format_size(peak or memory.peak)}, {who}; "
+            f"arguments {format_size(memory.arguments)}, results {format_size(memory.results)}"
+        )
+        for line in alive_lines(timeline, named):
+            click.echo(line)
+        _print_rewrite(request, source.module, judge, peak or memory.peak, source.name, named)
+        if peak is not None and judge.measure is not None:
+            for advice in _advice(request, source.module, judge.measure, peak, named):
+                click.echo(f"{source.name}: advice: {advice}")
+    return 0
+
+
+def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
+    """The largest tensors that are alive at the predicted peak; equal ones of one place have one line.
+
+    named: what turns places into the user's.
+    """
+    if timeline.peak is None:
+        return ["no temporary memory is needed"]
+    point = timeline.points[timeline.peak]
+    alive = timeline.alive_at(timeline.peak)
+    lines = [
+        f"alive at the peak of temporary memory ({format_size(point.bytes)}, predicted), at {named(point.location)}:"
+    ]
+    found = Counter((f"{one.name}  {one.op} at {named(one.location)}", one.bytes) for one in alive)
+    groups = sorted(found.items(), key=lambda group: -group[0][1] * group[1])
+    for (what, bytes), count in groups[:_SHOWN]:
+        lines.append(f"  {format_size(bytes * count):>7}  {f'{count} x ' if count > 1 else ''}{what}")
+    rest, others = groups[_SHOWN:], sum(count for _, count in groups[_SHOWN:])
+    if rest:
+        lines.append(f"  {format_size(sum(bytes * count for (_, bytes), count in rest)):>7}  {others} more")
+    return lines
+
+
+def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
+    """The compiled peak, and who says it; None where no compiler can be asked."""
+    from exla_opt.budget.attempts import CannotCompile
+    from exla_opt.ir.write import serialise
+
+    if judge.measure is None:
+        return None, f"predicted for {judge.name}: {judge.no_compiler}"
+    try:
+        return judge.measure(serialise(module, "bytecode")).peak, f"as XLA compiles it for {judge.name}"
+    except CannotCompile as error:
+        return None, f"predicted for {judge.name}: {error}"
+
+
+def _print_rewrite(
+    request: Request, module: ir.Module, judge: Judge, peak: int, name: str, named: Callable[[str], str]
+) -> None:
+    """What exla-opt would do for the limit, or for half of the peak if none is given, and what that costs."""
+    from exla_opt.budget.fit import fit
+    from exla_opt.ir.rewrite import copy_of
+    from exla_opt.remarks import Kind
+    from exla_opt.report.text import fit_lines, remark_lines, with_places
+
+    given = request.limit or (judge.memory if request.target is not None else None)
+    limit = round_up(peak // 2) if given is None else given
+    with showing(sys.stderr) as tried:
+        options = replace(request.options, memory_limit=limit)
+        found = fit(copy_of(module), request.passes, options, limit, judge.measure, tried=tried)
+    click.echo(f"with --memory-limit={format_size(limit)} exla-opt would do this:")
+    for line in fit_lines(name, found, limit, judge.name, found.why_predicted or judge.no_compiler):
+        click.echo(f"  {line}")
+    if found.before.seconds and found.seconds != found.before.seconds:
+        click.echo(f"  time: {found.seconds / found.before.seconds:.2g} x (predicted)")
+    done = with_places(found.outcome.remarks, named)
+    for line in remark_lines(done, (Kind.PASSED,))[:_SHOWN]:
+        click.echo(f"  {line}")
+
+
+def _advice(request: Request, module: ir.Module, measure: Measure, peak: int, named: Callable[[str], str]) -> list[str]:
+    from exla_opt.advice import checkpoint_advice, donation_advice
+
+    worth = max(round(_WORTH * peak), 1)
+    found = [
+        donation_advice(module, measure, peak, worth),
+        checkpoint_advice(module, request.options, measure, peak, worth, named),
+    ]
+    return [each for each in found if each]

@@ -1,0 +1,115 @@
+"""Where modules fit: their peaks on many devices, in bounded time.
+
+XLA's memory plan of a GPU depends on its compute capability, and on the rest of it only where memory is short, for XLA
+then recomputes tensors. So each capability is compiled for once, with cuBLAS's matrix products, for the GPU that has
+most memory, and again for each GPU of which the peak takes more than half. TPUs are compiled for meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.runtime.gpus import GPUS, Generation
+from exla_opt.runtime.target import Target, TargetError, compiled_memory, parse_target, tpu_memory
+from exla_opt.runtime.tpus import LONGEST, TPUS
+
+# Above this part of a GPU's memory, XLA's limits may change the plan.
+_SHORT = 0.5
+_GEMMS = ("cuBLAS",)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One device.
+
+    memory: its bytes; 0 where the target is none. peaks: the bytes of each module; None where why says why not.
+    is_target: whether it is the target's fault that there are none, and not the module's.
+    """
+
+    target: str
+    memory: int
+    peaks: tuple[int, ...] | None
+    why: str = ""
+    is_target: bool = False
+
+
+@dataclass(slots=True)
+class _Survey:
+    modules: Sequence[bytes]
+    deadline: float
+    compiled: dict[Generation, tuple[str, tuple[int, ...]]]
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def peaks(self, target: Target) -> tuple[int, ...]:
+        found = []
+        for module in self.modules:
+            if self.left() <= 0:
+                raise TargetError(target.name, _OVER)
+            if target.tpu is not None:
+                found.append(tpu_memory(module, target, min(self.left(), LONGEST)).peak)
+            else:
+                found.append(compiled_memory(module, target, _GEMMS).memory.peak)
+        return tuple(found)
+
+    def gpu_peaks(self, target: Target) -> tuple[int, ...]:
+        """Those of a GPU of the table: of its capability's compile, where memory is not short."""
+        kind = GPUS[target.name.partition(":")[2]].generation
+        if kind in self.compiled:
+            _, peaks = self.compiled[kind]
+            if max(peaks) <= _SHORT * target.memory:
+                return peaks
+        found = self.peaks(target)
+        self.compiled.setdefault(kind, (target.name, found))
+        return found
+
+    def row(self, name: str) -> Row:
+        memory = 0
+        try:
+            target = parse_target(name)
+            memory = target.memory
+            is_known = name.partition(":")[2] in GPUS
+            return Row(name, memory, self.gpu_peaks(target) if is_known else self.peaks(target))
+        except TargetError as error:
+            return Row(name, memory, None, error.message, is_target=True)
+        except InputError as error:
+            return Row(name, memory, None, error.message)
+
+
+_OVER = "not compiled, for the time was over; name it alone"
+
+
+def all_targets() -> list[str]:
+    """The names of all targets that need not be here, and this machine's CPU."""
+    return ["cpu", *(f"cuda:{name}" for name in GPUS), *(f"tpu:{name}" for name in TPUS)]
+
+
+def survey(
+    modules: Sequence[bytes], names: Sequence[str], seconds: float, tried: Callable[[str], None] = lambda name: None
+) -> list[Row]:
+    """A row for each target of `names`, in their order. modules: bytecode, text or portable artifacts.
+
+    seconds: after which nothing more is begun, and a TPU's compile is stopped. tried: called with each target before it
+    is compiled for. Raises InputError when a module cannot be read.
+    """
+    work = _Survey(modules, time.monotonic() + seconds, {})
+    # The one with most memory first: of the others of its capability, its figures stand where memory is not short.
+    here = sorted((name for name in names if not name.startswith("tpu:")), key=_order)
+    rows: dict[str, Row] = {}
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        elsewhere: dict[str, Future[Row]] = {name: pool.submit(work.row, name) for name in names if name not in here}
+        for name in here:
+            tried(name)
+            rows[name] = work.row(name)
+        rows |= {name: future.result() for name, future in elsewhere.items()}
+    return [rows[name] for name in names]
+
+
+def _order(name: str) -> tuple[bool, int]:
+    gpu = GPUS.get(name.partition(":")[2])
+    return (gpu is not None, 0 if gpu is None else -gpu.memory)

@@ -1,0 +1,108 @@
+"""Compiling for a TPU that is not here: libtpu in a process of its own, which may be stopped.
+
+libtpu writes to standard error what nobody asked for, needs variables set before it is loaded, and may take minutes;
+none of that belongs in the process that asks. Where a program does not fit, it fails and gives one sentence, with the
+bytes that it would have needed; these are the peak then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from exla_opt.memory.peak import Memory
+
+_GIB = 2**30
+
+# The longest that one compile may take, in seconds.
+LONGEST = 600.0
+SLOW = "a compile for a TPU takes seconds to minutes, and is stopped after ten"
+
+
+@dataclass(frozen=True, slots=True)
+class Tpu:
+    """One generation: libtpu's name for its smallest topology, further arguments, and bytes of memory a device."""
+
+    topology: str
+    memory: int
+    chip_config: str = ""
+
+
+# By the names of `--target=tpu:NAME`; the memory is what libtpu says is available of it.
+TPUS = {
+    "v4": Tpu("v4:2x2x1", int(30.75 * _GIB), "megacore"),
+    "v5e": Tpu("v5e:2x2", int(15.75 * _GIB)),
+    "v5p": Tpu("v5p:2x2x1", int(95.74 * _GIB)),
+    "v6e": Tpu("v6e:2x2", int(31.25 * _GIB)),
+    "v7x": Tpu("tpu7x:2x2x1", int(94.75 * _GIB)),
+}
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": _GIB, "T": 2**40}
+_SIZE = r"([\d.]+)([KMGT]?)\b"
+# The two forms of its refusal. Both count everything, arguments and results too, whatever they call it.
+_FORMS = r"on HBM, the total memory required for HLO temporaries \(|in memory space hbm\. Used "
+_NEEDED = re.compile(rf"Ran out of memory (?:{_FORMS}){_SIZE}")
+
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+class TpuError(RuntimeError):
+    """libtpu did not compile the program; the message is its own first line, or says how long it took."""
+
+
+class NoTpuCompiler(RuntimeError):
+    """libtpu is not installed."""
+
+
+class TookTooLong(TpuError):
+    """The compile was stopped."""
+
+
+def has_tpu_compiler() -> bool:
+    """Whether libtpu is installed."""
+    return find_spec("libtpu") is not None
+
+
+def compile_for_tpu(module: bytes, tpu: Tpu, signature_bytes: int, seconds: float = LONGEST) -> Memory:
+    """The memory of `module` (bytecode, of one device) on a TPU; nothing is run.
+
+    signature_bytes: of arguments and results, which libtpu does not tell apart in a program that does not fit; they
+    are all given as arguments then.
+    seconds: after which the compile is stopped. Raises NoTpuCompiler, TookTooLong, and TpuError when libtpu refuses
+    the module.
+    """
+    if not has_tpu_compiler():
+        raise NoTpuCompiler
+    command = [sys.executable, "-m", "exla_opt.runtime.tpu_compile", tpu.topology, tpu.chip_config]
+    environment = {**os.environ, **_ENVIRONMENT}
+    try:
+        done = subprocess.run(command, input=module, capture_output=True, env=environment, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise TookTooLong(f"the compile was stopped after {seconds:.0f} seconds") from None
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise TpuError(f"libtpu ended with status {done.returncode}") from None
+    if "error" in found:
+        return memory_refused(found["error"], signature_bytes)
+    arguments, results, aliased = found["arguments"], found["results"], found["aliased"]
+    # Its own figure of temporary memory leaves out what lives in loops only; the peak has all of it.
+    return Memory(arguments, results, aliased, max(found["peak"] - (arguments + results - aliased), 0))
+
+
+def memory_refused(message: str, signature_bytes: int) -> Memory:
+    """The memory of a program that does not fit, of what libtpu says then. Raises TpuError for any other message."""
+    found = _NEEDED.search(message)
+    if found is None:
+        raise TpuError(message.strip().partition("\n")[0])
+    return Memory(signature_bytes, 0, 0, max(round(float(found[1]) * _UNITS[found[2]]) - signature_bytes, 0))

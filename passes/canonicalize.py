@@ -1,0 +1,19 @@
+"""canonicalize: MLIR's own: dead ops go, equal constants become one, constants of bodies move to the function.
+
+It folds no op of StableHLO; `normalise` does that. For pipelines that are compared with those of mlir-opt.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+
+from exla_opt.options import Options
+from exla_opt.remarks import Remark
+
+
+def run(module: ir.Module, options: Options) -> list[Remark]:
+    """Run the pass in place; it has nothing to say."""
+    with module.context:
+        PassManager.parse("builtin.module(canonicalize)").run(module.operation)
+    return []
