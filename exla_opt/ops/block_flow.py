@@ -40,11 +40,12 @@ class ControlFactor(Factor):
     """One way to cut control flow from outside, its operands followed by what its blocks capture.
 
     flows: how each block of its regions runs, but for the condition of a loop. added: those of `summed` whose start is
-    only ever added to.
+    only ever added to. condition: how that of a loop runs that asks for what is cut, None if it is as it was.
     """
 
     flows: tuple[BlockFlow, ...] = ()
     added: tuple[int, ...] = ()
+    condition: BlockFlow | None = None
 
     def cut_dims(self) -> dict[ir.Value, int]:
         """The dimension along which each value of the blocks, however deep, is cut that exists in tiles alone."""

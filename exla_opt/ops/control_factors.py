@@ -4,7 +4,8 @@
 
 A factor starts from one carry, or from one captured tensor, and one of its dimensions. `block_search` follows it
 through the body; whatever carry it reaches joins it, and the body is walked again, until nothing joins. The condition
-of a loop must not depend on any of it. Found when it is asked for, and remembered: most loops are never asked.
+of a loop must not depend on any of it, unless it asks whether any element goes on (`until_done.py`). Found when it is
+asked for, and remembered: most loops are never asked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.build import shape_of
 from exla_opt.ir.locations import describe
-from exla_opt.ir.walk import captured_values, operands_of, operations_of, terminator, walk_regions
+from exla_opt.ir.walk import operands_of, walk_regions
 from exla_opt.remarks import Reason
 
 from .block_content import Content, captured_values_of, count_ops, read_content
@@ -29,6 +30,7 @@ from .collectives import Inside, talks
 from .effects import has_side_effect
 from .factor import DimMapping, Factor, Kind, OpRule
 from .partial_sums import is_zero
+from .until_done import UntilDone, is_read, is_tested, search_condition, stops_alone, until_done
 
 _LOOP = "stablehlo.while"
 _UNTIL_DONE = "it runs until all along that dimension is done: its condition depends on what is cut"
@@ -72,6 +74,16 @@ class ControlRule(OpRule):
     def tested(self) -> frozenset[ir.Value]:
         """What the condition of a loop reads from outside."""
         return frozenset(captured_values_of(self.op.regions[0].blocks[0]))
+
+    @cached_property
+    def condition(self) -> Content:
+        """The condition of a loop."""
+        return read_content(self.op.regions[0].blocks[0], self.number + 1, self.inside)
+
+    @cached_property
+    def done(self) -> UntilDone | None:
+        """What is known of a loop that runs until all elements are done; None of others."""
+        return until_done(*(region.blocks[0] for region in self.op.regions))
 
     @cached_property
     def effect(self) -> ir.Operation | None:
@@ -181,26 +193,39 @@ class ControlRule(OpRule):
         [content] = self.contents
         arguments = list(body.arguments)
         while True:
-            if not self.tested.isdisjoint(captured) or any(
-                map(_is_read, (condition.arguments[index] for index in carried))
-            ):
+            asks = any(map(is_read, (condition.arguments[index] for index in carried)))
+            asks = asks or not self.tested.isdisjoint(captured)
+            if asks and self.done is None:
                 raise Refused(_UNTIL_DONE)
             states = {arguments[index]: state for index, state in carried.items()} | captured
             search = BlockSearch(content, self.inside, length, states, carried)
             try:
                 after = search.run()
             except Refused as refused:
-                if refused.op is not None and refused.needs_sum and _is_tested(refused.op, condition, body):
+                if refused.op is not None and refused.needs_sum and is_tested(refused.op, condition, body):
                     raise Refused(_UNTIL_DONE, refused.op) from None
                 raise
             joined = {ir.BlockArgument(value).arg_number: state for value, state in search.joined.items()}
+            in_condition = None
+            if asks:
+                in_condition, more = search_condition(self.condition, self.inside, length, carried, captured)
+                joined |= {index: state for index, state in more.items() if index not in joined}
             for index, state in enumerate(after):
                 if state is not None and index not in carried and joined.setdefault(index, state) != state:
                     raise Refused("what is cut comes back in another form than it went in")
             if not joined:
                 break
             carried |= joined
-        flow, needed = finish(search, self.tested)
+        flow, needed = finish(search, self.tested if in_condition is None else set())
+        stops = None
+        if in_condition is not None:
+            assert self.done is not None
+            if not stops_alone(self.done, carried, count) or self.talking:
+                raise Refused(_UNTIL_DONE)
+            stops, also = finish(in_condition, set())
+            needed |= also
+            for value, forms in in_condition.captured.items():
+                search.captured.setdefault(value, set()).update(forms)
         for place in self.talking:
             if len(flow.tiles.get(place, ())) != 1:
                 raise Refused(f"{content.ops[place].name} would send as much again for each slice", content.ops[place])
@@ -214,6 +239,7 @@ class ControlRule(OpRule):
             summed=summed,
             flows=(flow,),
             added=tuple(index for index in summed if only_added(body, index, search)),
+            condition=stops,
         )
 
     def of_branch(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
@@ -247,21 +273,6 @@ class ControlRule(OpRule):
             summed=tuple(sorted(index for index, state in wanted.items() if isinstance(state, Partial))),
             flows=tuple(flow for flow, _ in finished),
         )
-
-
-def _is_tested(op: ir.Operation, condition: ir.Block, body: ir.Block) -> bool:
-    """Whether the condition reads what comes of an op of the body, at the end of the same step."""
-    reached: set[ir.Value] = set(op.results)
-    for later in operations_of(body):
-        read = [*later.operands, *(captured_values(later) if len(later.regions) else ())]
-        if not reached.isdisjoint(read):
-            reached.update(later.results)
-    returned = terminator(body).operands
-    return any(value in reached and _is_read(condition.arguments[index]) for index, value in enumerate(returned))
-
-
-def _is_read(value: ir.Value) -> bool:
-    return any(True for _ in value.uses)
 
 
 def _mapping(state: State | None) -> DimMapping | None:

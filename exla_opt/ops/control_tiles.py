@@ -53,8 +53,12 @@ def build_control(tile: Tile, build_tile: _BuildTile) -> list[ir.Value]:
         in_condition, in_body = (region.blocks.append(*types) for region in made.regions)
         with ir.InsertionPoint(in_condition):
             inner = values.inside()
-            inner.plain.update(zip(condition.arguments, in_condition.arguments, strict=True))
-            stablehlo.return_(inner.copy(condition))
+            if factor.condition is None:
+                inner.plain.update(zip(condition.arguments, in_condition.arguments, strict=True))
+                stablehlo.return_(inner.copy(condition))
+            else:
+                inner.read(condition.arguments, factor.operands[:count], list(in_condition.arguments))
+                stablehlo.return_(inner.run(condition, factor.condition))
         with ir.InsertionPoint(in_body):
             inner = values.inside()
             inner.read(body.arguments, factor.operands[:count], list(in_body.arguments))
