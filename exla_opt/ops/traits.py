@@ -38,8 +38,6 @@ class Trait(Flag):
     CONTRACTS: multiplies and sums: a product of matrices in some form.
     COLLECTIVE: talks to other devices.
     LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a kernel that it writes.
-    WHOLE: needs all of the tensor's untiled part at once: no loop takes it apart, be it a library's or a kernel's.
-    APART: what it computes lies in another buffer than what it reads.
     RANDOM: draws numbers.
     EXACT: rounds no real number, though it computes: the result has the same bits wherever it is computed.
     """
@@ -67,8 +65,6 @@ class Trait(Flag):
     CONTRACTS = auto()
     COLLECTIVE = auto()
     LIBRARY = auto()
-    WHOLE = auto()
-    APART = auto()
     RANDOM = auto()
     EXACT = auto()
 
@@ -122,10 +118,9 @@ STABLEHLO: dict[str, Trait] = {
     "einsum": Trait.CONTRACTS,
     "reduce": Trait.REDUCES | Trait.EXPENSIVE | Trait.NEW_BLOCK,
     "reduce_window": Trait.REDUCES | Trait.NEW_BLOCK,
-    "custom_call": Trait.LIBRARY | Trait.WHOLE,
-    **dict.fromkeys("cholesky triangular_solve".split(), Trait.WHOLE),
-    "fft": Trait.LIBRARY | Trait.WHOLE | Trait.APART,
-    "sort": Trait.SELECTS | Trait.LIBRARY | Trait.WHOLE,
+    "custom_call": Trait.LIBRARY,
+    "fft": Trait.LIBRARY,
+    "sort": Trait.SELECTS | Trait.LIBRARY,
     # Control flow, other devices, random numbers, the outside.
     "case": Trait.CONTROL_FLOW,
     "if": Trait.CONTROL_FLOW,
@@ -150,7 +145,7 @@ CHLO: dict[str, Trait] = {
     ),
     **dict.fromkeys("erf erfc".split(), _PXS),
     "constant": _G,
-    "top_k": Trait.SELECTS | Trait.LIBRARY | Trait.WHOLE,
+    "top_k": Trait.SELECTS | Trait.LIBRARY,
 }
 _BROADCASTING = "broadcast_"
 
