@@ -26,7 +26,6 @@ from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.judge import judge_of
-from exla_opt.runtime.target import parse_target
 from exla_opt.sizes import format_size
 
 from .zoo.__main__ import export, programs
@@ -41,31 +40,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="only the programs of these names")
     parser.add_argument("--compiled", action="store_true", help="ask the compiler, as exla-opt does")
     arguments = parser.parse_args()
-    heads = [
-        "program",
-        "half",
-        "peak",
-        "met",
-        "smallest limit met",
-        "times as slow",
-        "compiles",
-        "search, s",
-        "monotone",
-    ]
+    heads = ["program", "half", "peak", "met", "smallest met", "times as slow", "compiles", "s, met", "s, not met", ""]
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", flush=True)
     known = programs()
     broken = 0
     for name in arguments.only or known:
         text = export(known[name], "cpu")
-        counted = Counted(judge_of(parse_target("cpu"), name).measure) if arguments.compiled else None
-        start = time.process_time()
-        limits, found = answers(name, text, counted)
-        seconds = (time.process_time() - start) / len(limits)
+        counted = Counted(judge_of("cpu").measure) if arguments.compiled else None
+        limits, found, seconds = answers(name, text, counted)
         why = contradictions(limits, found)
         broken += bool(why)
-        print(
-            f"| {name} | {half(name)} | {cells(limits, found, counted)} | {seconds:.1f} | {why or 'yes'} |", flush=True
-        )
+        row = [name, half(name), *cells(limits, found, counted), *means(found, seconds), why or "monotone"]
+        print(f"| {' | '.join(row)} |", flush=True)
     sys.exit(1 if broken else 0)
 
 
@@ -83,15 +69,20 @@ class Counted:
         return self.measure(data)
 
 
-def answers(name: str, text: str, measure: Counted | None = None) -> tuple[list[int], list[Fit]]:
-    """Ten limits of a module, in bytes, the smallest first, and what is found for each."""
+def answers(name: str, text: str, measure: Counted | None = None) -> tuple[list[int], list[Fit], list[float]]:
+    """Ten limits of a module, in bytes, the smallest first; what is found for each, and in how many seconds.
+
+    The seconds are those of the processor, compiles included.
+    """
     limits = limits_of(name, text)
-    found = []
+    found, seconds = [], []
     for limit in limits:
         if measure is not None:
             measure.compiles.append(0)
+        start = time.process_time()
         found.append(fit(parsed(name, text), DEFAULT_PASSES, Options(), limit, measure))
-    return limits, found
+        seconds.append(time.process_time() - start)
+    return limits, found, seconds
 
 
 def limits_of(name: str, text: str) -> list[int]:
@@ -132,13 +123,21 @@ def slower(larger: Fit, smaller: Fit) -> bool:
     return steps(larger.seconds) > steps(smaller.seconds)
 
 
-def cells(limits: Sequence[int], found: Sequence[Fit], measure: Counted | None) -> str:
+def cells(limits: Sequence[int], found: Sequence[Fit], measure: Counted | None) -> list[str]:
     """The peak before, limits met, the smallest of them, what it costs in time, and the most compiles for one limit."""
     before = found[-1].before
     met = [(limit, answer) for limit, answer in zip(limits, found, strict=True) if answer.fits]
-    least = f"{format_size(met[0][0])} | {met[0][1].seconds / before.seconds:.1f}" if met else "- | -"
+    least = [format_size(met[0][0]), f"{met[0][1].seconds / before.seconds:.1f}"] if met else ["-", "-"]
     compiles = "-" if measure is None else str(max(measure.compiles))
-    return f"{format_size(before.peak)} | {len(met)} of {len(limits)} | {least} | {compiles}"
+    return [format_size(before.peak), f"{len(met)} of {len(limits)}", *least, compiles]
+
+
+def means(found: Sequence[Fit], seconds: Sequence[float]) -> list[str]:
+    """The seconds of a search whose limit is met, and of one whose limit is not; "-" where there is none."""
+    by_fits = [
+        [taken for answer, taken in zip(found, seconds, strict=True) if answer.fits is fits] for fits in (True, False)
+    ]
+    return [f"{sum(taken) / len(taken):.2f}" if taken else "-" for taken in by_fits]
 
 
 if __name__ == "__main__":

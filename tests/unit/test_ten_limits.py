@@ -23,13 +23,13 @@ def shared() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["sort_rows", "city_block_distances", "cosine_distances"])
 def test_ten_limits_do_not_contradict_each_other(name: str) -> None:
-    limits, found = answers(name, export(PROGRAMS[name], "cpu"))
+    limits, found, _ = answers(name, export(PROGRAMS[name], "cpu"))
     assert found[-1].fits, "the last limit leaves room for all that there was"
     assert contradictions(limits, found) == ""
 
 
 def test_a_contradiction_is_named() -> None:
-    limits, found = answers("sort_rows", export(PROGRAMS["sort_rows"], "cpu"))
+    limits, found, _ = answers("sort_rows", export(PROGRAMS["sort_rows"], "cpu"))
     slow = replace(found[-1], seconds=2 * found[-2].seconds)
     assert "2.00 times as slow" in contradictions(limits, [*found[:-1], slow])
     assert "not met, a smaller one is" in contradictions(limits, [*found[:-1], replace(found[-1], fits=False)])
