@@ -35,10 +35,9 @@ _GAIN = 1.02
 _PART = 4
 # This pass alone looks at the limit.
 RECOMPUTE = "recompute"
-# So many compiles are what a search may take. One of them is left to the program that should need the least of all:
-# after so many others only what should fit by what the compiler said so far is worth one.
-COMPILED = 3
-_COMPILED_ON_TRIAL = COMPILED - 1
+# So many compiles are what a search takes at most; `Search._measured` sees to it. One of them is left to what should
+# fit by what the compiler said so far, or to the program that should need the least of all.
+MOST_COMPILES = 3
 # More than any program needs, of one that XLA refuses although it took others.
 _NEVER = 2**62
 
@@ -95,7 +94,8 @@ class Search:
 
     has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
     temporary memory the compiler planned for the last split program, with a library's calls in loops and not. refusal:
-    why there is no compiler to ask any more, "" while there is.
+    why there is no compiler to ask any more, "" while there is. compiles_left: how often it may be asked; what was not
+    compiled by then does not count as within the limit.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class Search:
         measure: Measure | None,
         verify_each: bool,
         after_pass: AfterPass | None,
+        compiles: int = MOST_COMPILES,
     ) -> None:
         shared = next((number for number, name in enumerate(names) if name not in SIZELESS), len(names))
         self.limit, self.measure = limit, measure
@@ -118,6 +119,7 @@ class Search:
         self.known: dict[bytes, Measured] = {}
         self.ratios: dict[bool, float] = {}
         self.refusal = ""
+        self.compiles_left = compiles
 
     @property
     def room(self) -> int:
@@ -178,7 +180,7 @@ class Search:
         # Of these the model knows least: they are compiled however many were before.
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
-        if len(self.known) >= _COMPILED_ON_TRIAL:
+        if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
         return found.predicted_with(self.ratio_of(found)) <= _ACCURACY * self.limit
 
@@ -199,20 +201,19 @@ class Search:
         return found.peak <= self.limit and (found.measured is not None or self.measure is None)
 
     def compile(self, found: Attempt) -> None:
-        """Ask the compiler, if there is one. It is given up if it refuses the unsplit program too."""
+        """Ask the compiler, if there is one that may be asked. It is given up if it refuses the unsplit program too."""
         if self.measure is None or found.measured is not None:
             return
-        data = serialise(found.module, "bytecode")
-        digest = sha256(data).digest()  # different sizes may give the same program
         try:
-            if digest not in self.known:
-                self.known[digest] = self.measure(data)
+            known = self._measured(found)
         except CannotCompile as error:
             if not self.known and not self._takes_the_unsplit(found):
                 self.measure, self.refusal = None, str(error)
                 return
-            self.known[digest] = Measured(_NEVER)
-        found.measured, found.estimated = self.known[digest].peak, self.known[digest].seconds
+            known = self.known[_digest(serialise(found.module, "bytecode"))] = Measured(_NEVER)
+        if known is None:
+            return
+        found.measured, found.estimated = known.peak, known.seconds
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
             self.ratios[found.options.calls_in_loops] = temp / found.predicted.temp
@@ -220,15 +221,30 @@ class Search:
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""
         unsplit = self.attempts[0]
-        if refused is unsplit or self.measure is None:
+        if refused is unsplit:
             return False
-        data = serialise(unsplit.module, "bytecode")
         try:
-            found = self.known[sha256(data).digest()] = self.measure(data)
+            found = self._measured(unsplit)
         except CannotCompile:
             return False
-        unsplit.measured, unsplit.estimated = found.peak, found.seconds
-        return True
+        if found is not None:
+            unsplit.measured, unsplit.estimated = found.peak, found.seconds
+        return found is not None
+
+    def _measured(self, found: Attempt) -> Measured | None:
+        """What the compiler says, which is asked once for equal programs; None if it was asked often enough."""
+        data = serialise(found.module, "bytecode")
+        digest = _digest(data)  # different sizes may give the same program
+        if digest not in self.known:
+            if self.measure is None or not self.compiles_left:
+                return None
+            self.compiles_left -= 1
+            self.known[digest] = self.measure(data)
+        return self.known[digest]
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()
 
 
 def _split(timeline: Timeline, options: Options) -> Split:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log
 
-from exla_opt.budget.attempts import COMPILED, Attempt, Search
+from exla_opt.budget.attempts import Attempt, Search
 
 # What is predicted to take this much longer is slower.
 _SLOWER = 1.1
@@ -63,7 +63,7 @@ def near_miss(search: Search) -> Attempt:
         asked = {found.predicted.peak for found in measured}
         others = [found for found in search.attempts if found.predicted.peak not in asked]
         others = [found for found in others if found.predicted.peak < most]
-        if others and len(asked) < COMPILED:
+        if others:
             search.compile(fastest(others)[0])
     unsplit = search.attempts[0]
     measured = [found for found in search.attempts if found.measured is not None]
