@@ -85,7 +85,7 @@ SEARCHES = [("attention", CPU, ratios) for ratios in RATIOS]
 SEARCHES += [("solved", CPU, (1.3,)), ("solved", CPU, (0.9, 1.4, 1.1)), ("attention", GPU, (1.3,))]
 
 
-@pytest.mark.parametrize(("name", "machine", "ratios"), SEARCHES, ids=str)
+@pytest.mark.parametrize(("name", "machine", "ratios"), SEARCHES, ids=lambda part: getattr(part, "name", str(part)))
 def test_no_search_compiles_more_often_than_it_may(name: str, machine: Machine, ratios: tuple[float, ...]) -> None:
     for limit in limits_of(name, machine):
         spy = Spy(machine, ratios)
