@@ -6,8 +6,9 @@ compiler, what is predicted and a margin has to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 
 from jaxlib.mlir import ir
@@ -64,8 +65,9 @@ class Split:
 class Attempt:
     """What one pair of sizes gives.
 
-    largest: the bytes of the largest temporary tensor. split: the program as it is split, before anything is
-    recomputed. seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
+    largest: the bytes of the largest temporary tensor. read_split: what sizes alone give, before anything is
+    recomputed; where something is, that takes more passes and a prediction, and is left to who asks first.
+    seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
     asked. estimated: the seconds that a run takes by what was compiled; None where that is not known.
     """
 
@@ -74,10 +76,15 @@ class Attempt:
     options: Options
     predicted: Memory
     largest: int
-    split: Split
+    read_split: Callable[[], Split]
     seconds: float
     measured: int | None = None
     estimated: float | None = None
+
+    @property
+    def split(self) -> Split:
+        """What sizes alone give, read once."""
+        return self.read_split()
 
     @property
     def peak(self) -> int:
@@ -148,14 +155,20 @@ class Search:
         done.append(self._run(module, names[at:], sizes))
         timeline = read_larger_timeline(module, sizes.machine)
         recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
-        plain = timeline
-        if split is not None and recomputed:
+        alone = None if recomputed else _split(timeline, sizes)  # now, for a timeline is large
+
+        @cache
+        def read_split() -> Split:
+            if alone is not None:
+                return alone
+            assert split is not None
             run_pipeline(split, names[at + 1 :], sizes, verify_each=False)
-            plain = read_larger_timeline(split, sizes.machine)
+            return _split(read_larger_timeline(split, sizes.machine), sizes)
+
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
         largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        return Attempt(module, outcome, sizes, timeline.memory, largest, _split(plain, sizes), timeline.seconds)
+        return Attempt(module, outcome, sizes, timeline.memory, largest, read_split, timeline.seconds)
 
     def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
