@@ -7,7 +7,7 @@ compiler, what is predicted and a margin has to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
@@ -123,6 +123,7 @@ class Search:
         self.names, self.module = names[shared:], module
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
+        self.asked_ahead: dict[Options, Attempt] = {}
         self.known: dict[bytes, Measured] = {}
         self.ratios: dict[bool, float] = {}
         self.refusal = ""
@@ -142,9 +143,20 @@ class Search:
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
-        found = self.predicted(self.module, self.shared, self.names, sizes)
+        found = self.ahead(sizes)
+        del self.asked_ahead[sizes]
         self.attempts.append(found)
         return found
+
+    def ahead(self, sizes: Options) -> Attempt:
+        """What these sizes give; it counts as an attempt when that is made, in its place among the others."""
+        if sizes not in self.asked_ahead:
+            self.asked_ahead[sizes] = self.predicted(self.module, self.shared, self.names, sizes)
+        return self.asked_ahead[sizes]
+
+    def placed(self, sizes: Options) -> list[Options]:
+        """The sizes with a library's calls behind the loops and, where there are any, in them."""
+        return [replace(sizes, calls_in_loops=each) for each in ((False, True) if self.has_calls else (False,))]
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""
