@@ -202,7 +202,7 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        # Of these the model knows least: they are compiled however many were before.
+        # Of these the model knows least: the last compile that is left may be for one.
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
         if self.known and self.compiles_left <= 1:
