@@ -21,8 +21,12 @@ _STRIDE = 2
 
 
 def is_out_of_reach(search: Search, sizes: Sequence[Options]) -> bool:
-    """Whether the ways that need least are all predicted far above the limit; the search finds them tried by then."""
-    asked = (placed for way in _least_ways(sizes) for placed in search.placed(way))
+    """Whether the ways that need least are all predicted far above the limit; the search finds them tried by then.
+
+    The first way, which every search tries, says whether to ask the smallest slices, which not every search comes to.
+    """
+    ways = [*sizes[:1], *_least_ways(sizes)[::-1]]
+    asked = (placed for way in ways for placed in search.placed(way))
     return bool(sizes) and all(search.ahead(way).predicted.peak > _FAR * search.limit for way in asked)
 
 
