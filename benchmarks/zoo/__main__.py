@@ -11,6 +11,7 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -64,7 +65,7 @@ def export(program: Program, platform: str) -> str:
     """The program as the text of a module for a platform, cpu or cuda."""
     with jax.enable_x64(program.wide):
         function, shapes = program.make()
-        jitted = function if hasattr(function, "lower") else jax.jit(function)
+        jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
         return str(jax.export.export(jitted, platforms=[platform])(*shapes).mlir_module())
 
 

@@ -150,7 +150,8 @@ def gamma_likelihood_gradient(x: Array, shapes: Array) -> tuple[Array, ...]:
         terms = special.xlogy(shapes - 1, y) - special.gammaln(shapes) - y
         return jnp.sum(terms + special.log_ndtr(x))
 
-    return jax.grad(likelihood, argnums=(0, 1))(x, shapes)
+    found: tuple[Array, ...] = jax.grad(likelihood, argnums=(0, 1))(x, shapes)
+    return found
 
 
 @FIELD.add(f32(4000, 50), f32(3000, 50))
@@ -205,7 +206,8 @@ def kronecker_product(x: Array) -> Array:
 @FIELD.add(f32(1000, 1000), f32(1000, 1000))
 def matrix_exponential(a: Array, b: Array) -> Array:
     """A matrix exponential times a matrix."""
-    return linalg.expm(a) @ b
+    found: Array = linalg.expm(a) @ b
+    return found
 
 
 @FIELD.add(f32(4096, 4096), i32(2_000_000), i32(2_000_000), f32(2_000_000))
@@ -224,7 +226,8 @@ def count_bits(x: Array) -> Array:
 @FIELD.add(f32(3000, 3000), f32(2, 4_000_000))
 def map_coordinates(image: Array, places: Array) -> Array:
     """Bilinear samples of an image."""
-    return ndimage.map_coordinates(image, [places[0], places[1]], order=1, mode="nearest")
+    found: Array = ndimage.map_coordinates(image, [places[0], places[1]], order=1, mode="nearest")
+    return found
 
 
 @FIELD.add(f32(128, 128, 128, 16))

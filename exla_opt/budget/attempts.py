@@ -6,8 +6,9 @@ compiler, what is predicted and a margin has to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 
 from jaxlib.mlir import ir
@@ -35,10 +36,9 @@ _GAIN = 1.02
 _PART = 4
 # This pass alone looks at the limit.
 RECOMPUTE = "recompute"
-# So many compiles are what a search may take. One of them is left to the program that should need the least of all:
-# after so many others only what should fit by what the compiler said so far is worth one.
-COMPILED = 3
-_COMPILED_ON_TRIAL = COMPILED - 1
+# So many compiles are what a search takes at most; `Search._measured` sees to it. One of them is left to what should
+# fit by what the compiler said so far, or to the program that should need the least of all.
+MOST_COMPILES = 3
 # More than any program needs, of one that XLA refuses although it took others.
 _NEVER = 2**62
 
@@ -65,8 +65,9 @@ class Split:
 class Attempt:
     """What one pair of sizes gives.
 
-    largest: the bytes of the largest temporary tensor. split: the program as it is split, before anything is
-    recomputed. seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
+    largest: the bytes of the largest temporary tensor. read_split: what sizes alone give, before anything is
+    recomputed; where something is, that takes more passes and a prediction, and is left to who asks first.
+    seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
     asked. estimated: the seconds that a run takes by what was compiled; None where that is not known.
     """
 
@@ -75,10 +76,15 @@ class Attempt:
     options: Options
     predicted: Memory
     largest: int
-    split: Split
+    read_split: Callable[[], Split]
     seconds: float
     measured: int | None = None
     estimated: float | None = None
+
+    @property
+    def split(self) -> Split:
+        """What sizes alone give, read once."""
+        return self.read_split()
 
     @property
     def peak(self) -> int:
@@ -95,7 +101,8 @@ class Search:
 
     has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
     temporary memory the compiler planned for the last split program, with a library's calls in loops and not. refusal:
-    why there is no compiler to ask any more, "" while there is.
+    why there is no compiler to ask any more, "" while there is. compiles_left: how often it may be asked; what was not
+    compiled by then does not count as within the limit.
     """
 
     def __init__(
@@ -107,6 +114,7 @@ class Search:
         measure: Measure | None,
         verify_each: bool,
         after_pass: AfterPass | None,
+        compiles: int = MOST_COMPILES,
     ) -> None:
         shared = next((number for number, name in enumerate(names) if name not in SIZELESS), len(names))
         self.limit, self.measure = limit, measure
@@ -115,9 +123,11 @@ class Search:
         self.names, self.module = names[shared:], module
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
+        self.asked_ahead: dict[Options, Attempt] = {}
         self.known: dict[bytes, Measured] = {}
         self.ratios: dict[bool, float] = {}
         self.refusal = ""
+        self.compiles_left = compiles
 
     @property
     def room(self) -> int:
@@ -133,9 +143,20 @@ class Search:
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
-        found = self.predicted(self.module, self.shared, self.names, sizes)
+        found = self.ahead(sizes)
+        del self.asked_ahead[sizes]
         self.attempts.append(found)
         return found
+
+    def ahead(self, sizes: Options) -> Attempt:
+        """What these sizes give; it counts as an attempt when that is made, in its place among the others."""
+        if sizes not in self.asked_ahead:
+            self.asked_ahead[sizes] = self.predicted(self.module, self.shared, self.names, sizes)
+        return self.asked_ahead[sizes]
+
+    def placed(self, sizes: Options) -> list[Options]:
+        """The sizes with a library's calls behind the loops and, where there are any, in them."""
+        return [replace(sizes, calls_in_loops=each) for each in ((False, True) if self.has_calls else (False,))]
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""
@@ -146,14 +167,20 @@ class Search:
         done.append(self._run(module, names[at:], sizes))
         timeline = read_larger_timeline(module, sizes.machine)
         recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
-        plain = timeline
-        if split is not None and recomputed:
+        alone = None if recomputed else _split(timeline, sizes)  # now, for a timeline is large
+
+        @cache
+        def read_split() -> Split:
+            if alone is not None:
+                return alone
+            assert split is not None
             run_pipeline(split, names[at + 1 :], sizes, verify_each=False)
-            plain = read_larger_timeline(split, sizes.machine)
+            return _split(read_larger_timeline(split, sizes.machine), sizes)
+
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
         largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        return Attempt(module, outcome, sizes, timeline.memory, largest, _split(plain, sizes), timeline.seconds)
+        return Attempt(module, outcome, sizes, timeline.memory, largest, read_split, timeline.seconds)
 
     def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
@@ -175,10 +202,10 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        # Of these the model knows least: they are compiled however many were before.
+        # Of these the model knows least: the last compile that is left may be for one.
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
-        if len(self.known) >= _COMPILED_ON_TRIAL:
+        if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
         return found.predicted_with(self.ratio_of(found)) <= _ACCURACY * self.limit
 
@@ -199,20 +226,19 @@ class Search:
         return found.peak <= self.limit and (found.measured is not None or self.measure is None)
 
     def compile(self, found: Attempt) -> None:
-        """Ask the compiler, if there is one. It is given up if it refuses the unsplit program too."""
+        """Ask the compiler, if there is one that may be asked. It is given up if it refuses the unsplit program too."""
         if self.measure is None or found.measured is not None:
             return
-        data = serialise(found.module, "bytecode")
-        digest = sha256(data).digest()  # different sizes may give the same program
         try:
-            if digest not in self.known:
-                self.known[digest] = self.measure(data)
+            known = self._measured(found)
         except CannotCompile as error:
             if not self.known and not self._takes_the_unsplit(found):
                 self.measure, self.refusal = None, str(error)
                 return
-            self.known[digest] = Measured(_NEVER)
-        found.measured, found.estimated = self.known[digest].peak, self.known[digest].seconds
+            known = self.known[_digest(serialise(found.module, "bytecode"))] = Measured(_NEVER)
+        if known is None:
+            return
+        found.measured, found.estimated = known.peak, known.seconds
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
             self.ratios[found.options.calls_in_loops] = temp / found.predicted.temp
@@ -220,15 +246,30 @@ class Search:
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""
         unsplit = self.attempts[0]
-        if refused is unsplit or self.measure is None:
+        if refused is unsplit:
             return False
-        data = serialise(unsplit.module, "bytecode")
         try:
-            found = self.known[sha256(data).digest()] = self.measure(data)
+            found = self._measured(unsplit)
         except CannotCompile:
             return False
-        unsplit.measured, unsplit.estimated = found.peak, found.seconds
-        return True
+        if found is not None:
+            unsplit.measured, unsplit.estimated = found.peak, found.seconds
+        return found is not None
+
+    def _measured(self, found: Attempt) -> Measured | None:
+        """What the compiler says, which is asked once for equal programs; None if it was asked often enough."""
+        data = serialise(found.module, "bytecode")
+        digest = _digest(data)  # different sizes may give the same program
+        if digest not in self.known:
+            if self.measure is None or not self.compiles_left:
+                return None
+            self.compiles_left -= 1
+            self.known[digest] = self.measure(data)
+        return self.known[digest]
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()
 
 
 def _split(timeline: Timeline, options: Options) -> Split:

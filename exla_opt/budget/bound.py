@@ -23,11 +23,6 @@ from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.ops.views import is_view
 
-# Ops that no library need run, and that need all of their matrix at once.
-_FACTORISATIONS = frozenset({"stablehlo.cholesky", "stablehlo.triangular_solve"})
-# What they compute lies apart from what they read.
-_APART = frozenset({"stablehlo.fft"})
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -49,13 +44,13 @@ def lower_bound(module: ir.Module, memory: Memory, op_rules: tuple[tuple[str, st
     returned = {each for value in _returned(module) for each in _buffers(value, types)}
     most, where = 0, None
     for number, op in enumerate(walk_functions(module.operation)):
-        if not (has_trait(op, Trait.LIBRARY) or op.name in _FACTORISATIONS):
+        if not has_trait(op, Trait.AT_ONCE):
             continue
         factors = rules[number].factors
         read = [_smallest(types, value, [f.operands[side] for f in factors]) for side, value in _read(op, types)]
         made = [_smallest(types, value, [f.results[side] for f in factors]) for side, value in enumerate(op.results)]
         inside = [size for size, value in zip(made, op.results, strict=True) if value not in returned]
-        needed = sum(read) + sum(inside) if op.name in _APART else max(sum(read), sum(inside))
+        needed = sum(read) + sum(inside) if has_trait(op, Trait.APART) else max(sum(read), sum(inside))
         if needed > most:
             most, where = needed, op
     if where is None:

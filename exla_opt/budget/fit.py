@@ -16,6 +16,7 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.reach import is_out_of_reach, try_nearest
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, ways
 from exla_opt.ir.walk import walk_functions
@@ -118,10 +119,13 @@ def fit(
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and _SPLITTER in names:
-        for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
-            tried(found.options, found.peak)
+        sizes = ways(unsplit.predicted, unsplit.largest, options)
         is_quick = options.machine.kind == "cpu" and _ops_of(search.module) <= _SMALL
-        if is_quick or fastest_that_fits(search) is None:
+        is_far = is_quick and is_out_of_reach(search, sizes)  # of others few ways are tried
+        attempts = try_nearest(search, sizes) if is_far else try_ways(search, sizes, until_one_fits=True)
+        for found in attempts:
+            tried(found.options, found.peak)
+        if not is_far and (is_quick or fastest_that_fits(search) is None):
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
         # It cannot fit, but where nothing does it may need the least: no larger limit is to reach less.
@@ -214,8 +218,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
     for way in sizes[:most]:
-        for calls_in_loops in (False, True) if search.has_calls else (False,):
-            placed = replace(way, calls_in_loops=calls_in_loops)
+        for placed in search.placed(way):
             if search.is_stuck_above(placed):
                 continue
             found = search.attempt(placed)

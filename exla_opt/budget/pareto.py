@@ -45,7 +45,7 @@ def pareto(
     module: as it was read; the passes that come before all sizes change it. measure: a compiler, which has the last
     word on memory. tried: is called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
     """
-    search = Search(module, names, options, 1, measure, verify_each, None)
+    search = Search(module, names, options, 1, measure, verify_each, None, compiles=_MOST)
     unsplit = search.attempt(unsplit_options(options))
     for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options)):
         if tried is not None:

@@ -38,6 +38,8 @@ class Trait(Flag):
     CONTRACTS: multiplies and sums: a product of matrices in some form.
     COLLECTIVE: talks to other devices.
     LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a kernel that it writes.
+    AT_ONCE: needs all of what it couples, whoever runs it: no kernel takes it by parts.
+    APART: a library that writes its results into other buffers than it reads from.
     RANDOM: draws numbers.
     EXACT: rounds no real number, though it computes: the result has the same bits wherever it is computed.
     """
@@ -65,6 +67,8 @@ class Trait(Flag):
     CONTRACTS = auto()
     COLLECTIVE = auto()
     LIBRARY = auto()
+    AT_ONCE = auto()
+    APART = auto()
     RANDOM = auto()
     EXACT = auto()
 
@@ -118,9 +122,11 @@ STABLEHLO: dict[str, Trait] = {
     "einsum": Trait.CONTRACTS,
     "reduce": Trait.REDUCES | Trait.EXPENSIVE | Trait.NEW_BLOCK,
     "reduce_window": Trait.REDUCES | Trait.NEW_BLOCK,
-    "custom_call": Trait.LIBRARY,
-    "fft": Trait.LIBRARY,
-    "sort": Trait.SELECTS | Trait.LIBRARY,
+    "cholesky": Trait.AT_ONCE,
+    "custom_call": Trait.LIBRARY | Trait.AT_ONCE,
+    "fft": Trait.LIBRARY | Trait.AT_ONCE | Trait.APART,
+    "sort": Trait.SELECTS | Trait.LIBRARY | Trait.AT_ONCE,
+    "triangular_solve": Trait.AT_ONCE,
     # Control flow, other devices, random numbers, the outside.
     "case": Trait.CONTROL_FLOW,
     "if": Trait.CONTROL_FLOW,
@@ -145,7 +151,7 @@ CHLO: dict[str, Trait] = {
     ),
     **dict.fromkeys("erf erfc".split(), _PXS),
     "constant": _G,
-    "top_k": Trait.SELECTS | Trait.LIBRARY,
+    "top_k": Trait.SELECTS | Trait.LIBRARY | Trait.AT_ONCE,
 }
 _BROADCASTING = "broadcast_"
 

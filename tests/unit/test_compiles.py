@@ -1,0 +1,104 @@
+"""How often a search asks the compiler, and that what is written is what was compiled, whatever the compiler says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.budget.attempts import MOST_COMPILES, CannotCompile
+from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.measured import Measured
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, GPU, Machine
+from exla_opt.memory.timeline import read_larger_timeline
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES
+from tests.shared_searches import shared_searches
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared() -> Iterator[None]:
+    with shared_searches():
+        yield
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.T / 8.0) @ v
+
+
+def solved(x: Any, y: Any) -> Any:
+    kernels = jnp.exp(-((x[:, :, None] - x[:, None, :]) ** 2)) + jnp.eye(x.shape[1])
+    return jnp.linalg.solve(kernels, y[..., None]).sum(0)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "attention": (attention, ((1024, 32), (1024, 32), (1024, 32))),
+    "solved": (solved, ((16, 192), (16, 192))),
+}
+
+
+@cache
+def text_of(name: str) -> bytes:
+    function, shapes = PROGRAMS[name]
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return str(jax.jit(function).lower(*arguments).compiler_ir("stablehlo")).encode()
+
+
+def parsed(data: bytes) -> ir.Module:
+    return parse_module("module", data, new_context()).module
+
+
+class Spy:
+    """A compiler that says a multiple of the prediction, another one each time; 0 stands for a refusal."""
+
+    def __init__(self, machine: Machine, ratios: tuple[float, ...]):
+        self.machine, self.ratios = machine, ratios
+        self.said: dict[bytes, int] = {}
+        self.asked = 0
+
+    def __call__(self, data: bytes) -> Measured:
+        ratio = self.ratios[self.asked % len(self.ratios)]
+        self.asked += 1
+        if not ratio:
+            raise CannotCompile("not today")
+        memory = read_larger_timeline(parsed(data), self.machine).memory
+        peak = memory.peak + int((ratio - 1) * memory.temp)
+        assert self.said.setdefault(sha256(data).digest(), peak) == peak, "asked twice"
+        return Measured(peak)
+
+
+def limits_of(name: str, machine: Machine) -> list[int]:
+    memory = read_larger_timeline(parsed(text_of(name)), machine).memory
+    return [memory.peak - int(part * memory.temp) for part in (0.7, 0.95, 1.0)]
+
+
+RATIOS = [(1.0,), (1.3,), (3.0,), (0.9, 1.4, 1.1), (1.2, 0.0), (0.0, 1.0), (0.0,)]
+SEARCHES = [("attention", CPU, ratios) for ratios in RATIOS]
+SEARCHES += [("solved", CPU, (1.3,)), ("solved", CPU, (0.9, 1.4, 1.1)), ("attention", GPU, (1.3,))]
+
+
+@pytest.mark.parametrize(("name", "machine", "ratios"), SEARCHES, ids=lambda part: getattr(part, "name", str(part)))
+def test_no_search_compiles_more_often_than_it_may(name: str, machine: Machine, ratios: tuple[float, ...]) -> None:
+    for limit in limits_of(name, machine):
+        spy = Spy(machine, ratios)
+        found = fit(parsed(text_of(name)), DEFAULT_PASSES, Options(machine=machine), limit, spy)
+        assert 0 < spy.asked <= MOST_COMPILES
+        assert found.fits == (found.peak <= limit)
+        assert_is_what_was_compiled(found, spy)
+
+
+def assert_is_what_was_compiled(found: Fit, spy: Spy) -> None:
+    digest = sha256(serialise(found.module, "bytecode")).digest()
+    if spy.said:
+        assert found.compiled and found.peak == spy.said[digest]
+    else:
+        assert found.why_predicted and not found.compiled
