@@ -31,6 +31,7 @@ class Request:
     emit: Form | None
     options: Options
     passes: tuple[str, ...]
+    stablehlo_version: str | None = None
     limit: int | None = None
     pareto: bool = False
     target: str | None = None
@@ -94,6 +95,8 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
         raise click.UsageError("--summary and --quiet exclude each other")
     if flags["check_memory"] is not None and not flags["check"]:
         raise click.UsageError("--check-memory is for --check")
+    if flags["stablehlo_version"] is not None and emit != "portable":
+        raise click.UsageError("--stablehlo-version is for --emit=portable")
     if flags["pareto"] and (given := _excluded(output, flags)):
         raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
     return Request(
@@ -108,6 +111,7 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
 
 
 _AS_THEY_ARE = (
+    "stablehlo_version",
     "pareto",
     "target",
     "strict",

@@ -80,6 +80,19 @@ def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     return names
 
 
+def stablehlo_version(ctx: click.Context, param: click.Parameter, version: str | None) -> str | None:
+    """The version of `--stablehlo-version`. Raises BadParameter for one that cannot be written."""
+    if version is None:
+        return None
+    from exla_opt.ir.portable import check_version
+
+    try:
+        check_version(version)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return version
+
+
 def pass_names(passes: str | None, pipeline: str | None) -> tuple[str, ...]:
     """The passes chosen by `--passes` or `--pass-pipeline`; the default ones without either.
 

@@ -5,8 +5,9 @@ after:   the body of @f in place   no @f   the value captured from outside   x +
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
 choose, makes index components that count batching dimensions, and windows at known places slices, drops dead private
-functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
-locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
+(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone.
+Running it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from exla_opt.remarks import Remark
 from .branches import take_known_branches
 from .composites import restore_chlo_ops
 from .constant_windows import read_constant_windows
+from .copies import drop_copies
 from .counting_indices import count_batches
 from .inline import inline_calls
 from .short_loops import inline_short_loops
@@ -30,6 +32,7 @@ from .short_loops import inline_short_loops
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
+    drop_copies(module)
     inline_calls(module)
     take_known_branches(module)
     clean_up(module)
