@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from tensorflow.compiler.tf2xla.python.xla import call_module
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.copies import drop_copies
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
@@ -88,7 +89,9 @@ def call(module: bytes | str, tensors: Sequence[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=64)
 def _read(data: bytes) -> Module:
-    return as_module(parse_module("<module>", data, new_context()).module)
+    module = parse_module("<module>", data, new_context()).module
+    drop_copies(module)
+    return as_module(module)
 
 
 def as_module(module: ir.Module) -> Module:

@@ -93,15 +93,10 @@ def _flat(fn: Callable[..., Any], given: Any, places: list[int], structures: lis
             leaves[place] = tensor
         arguments, named = tf.nest.pack_sequence_as(frame, leaves)
         found, structure = results_of(fn(*arguments, **named))
-        structures.append(tf.nest.map_structure(_hollow, structure, expand_composites=True))
+        structures.append(structure)
         return found
 
     return flat
-
-
-def _hollow(leaf: Any) -> Any:
-    """What stands in a structure for a tensor of the function that was traced, which nothing may read any more."""
-    return None if leaf is None else 0
 
 
 def _key(given: Any, leaves: list[Any], tensors: list[Any]) -> Hashable:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
+from exla_opt.ir.copies import drop_copies
 from exla_opt.ir.loops import drop_carries
 from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.options import Options
@@ -23,7 +24,6 @@ from exla_opt.remarks import Remark
 from .branches import take_known_branches
 from .composites import restore_chlo_ops
 from .constant_windows import read_constant_windows
-from .copies import drop_copies
 from .counting_indices import count_batches
 from .inline import inline_calls
 from .short_loops import inline_short_loops
