@@ -16,6 +16,12 @@ from exla_opt.tensorflow.platform import check_release
 Flat = Callable[..., list[Any]]
 
 
+_CLOSES_OVER = (
+    "the function reads a tensor of another function that is being traced, which exla_opt.tensorflow cannot export: "
+    "make that tensor one of its arguments"
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A function of flat tensors that TensorFlow traced, not compiled yet.
@@ -63,13 +69,18 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
 
 
 def trace(flat: Flat, specs: Sequence[Any]) -> Traced:
-    """Let TensorFlow trace a function, whatever is traced or recorded around it. specs: tf.TensorSpec, static."""
+    """Let TensorFlow trace a function, whatever is traced or recorded around it. specs: tf.TensorSpec, static.
+
+    Raises ValueError for a function that reads tensors of another one, RuntimeError for an old TensorFlow.
+    """
     check_release()
     with outside():
         compiled = tf.function(flat, jit_compile=True)
         concrete = compiled.get_concrete_function(*specs)
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
     captured = tuple(variables.get(id(tensor), tensor) for tensor in concrete.captured_inputs)
+    if any(tf.is_symbolic_tensor(one) for one in captured):
+        raise ValueError(_CLOSES_OVER)
     for one in captured:
         if not isinstance(one, tf.Variable) and one.dtype in (tf.resource, tf.variant):
             raise ValueError(f"exla_opt.tensorflow knows variables, and the function also reads {one.name}")

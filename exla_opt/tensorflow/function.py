@@ -18,6 +18,9 @@ from exla_opt.tensorflow.twin import Twin
 F = TypeVar("F", bound=Callable[..., Any])
 OnDynamic = Literal["raise", "warn"]
 
+# By what a program is for: it, the structure of its results, and what it holds for.
+Twins = dict[Hashable, tuple[Twin, list[Any], list[Any]]]
+
 _DYNAMIC = (
     "exla_opt.tensorflow needs static shapes, and {} was called with {}: give the batch a size "
     "(keras.Input(..., batch_size=n), dataset.batch(n, drop_remainder=True))"
@@ -47,7 +50,7 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
         return functools.partial(function, on_dynamic=on_dynamic, **wishes)
     name = getattr(fn, "__qualname__", type(fn).__name__)
     rewrite = Rewriter(name, wishes)
-    twins: dict[Hashable, tuple[Twin, list[Any], list[Any]]] = {}
+    twins = Twins()
 
     def called(*arguments: Any, **named: Any) -> Any:
         leaves = tf.nest.flatten((arguments, named))

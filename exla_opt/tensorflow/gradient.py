@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from exla_opt.tensorflow.export import Flat
 
-_NO_SECOND = (
+NO_OTHER = (
     "exla_opt.tensorflow.function has first derivatives by reverse mode only: put it around the function that takes "
     "the second derivative, tapes and all, and not inside of the tapes"
 )
@@ -82,7 +82,7 @@ def _without_derivative(run: Callable[[], list[Any]], inputs: Sequence[Any]) -> 
 
     def forward(*_: Any) -> Any:
         def refuse(*cotangents: Any) -> list[Any]:
-            raise NotImplementedError(_NO_SECOND)
+            raise NotImplementedError(NO_OTHER)
 
         return run(), refuse
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import record
+from tensorflow.python.eager import forwardprop_util, record
 
 from exla_opt.tensorflow.call import Module
 from exla_opt.tensorflow.export import Flat, Traced, trace
-from exla_opt.tensorflow.gradient import differentiated, pullback, value_and_gradient
+from exla_opt.tensorflow.gradient import NO_OTHER, differentiated, pullback, value_and_gradient
 
 # From what TensorFlow exported to what it is to run.
 Rewrite = Callable[[bytes], Module]
@@ -41,6 +41,8 @@ class Twin:
         captured = self.traced.captured
         # Read once: the derivative is at the values that the results are of, whatever is assigned between.
         values = [*tensors, *map(read, captured)]
+        if forwardprop_util.pack_tangents(values).indices:
+            raise NotImplementedError(NO_OTHER)
         sources = [number for number, value in enumerate(values) if self._is_wanted(number, value)]
         if not sources or not self._float_results:
             program = self.program

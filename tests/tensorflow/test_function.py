@@ -11,6 +11,7 @@ import pytest
 
 tf: Any = pytest.importorskip("tensorflow", reason="TensorFlow is not installed: make test-tensorflow")
 
+from exla_opt import InputError  # noqa: E402
 from exla_opt.explanations import EXPLANATIONS  # noqa: E402
 from exla_opt.tensorflow import function  # noqa: E402
 from exla_opt.tensorflow.twin import Program  # noqa: E402
@@ -176,6 +177,29 @@ def test_second_derivatives_are_refused(outer: str, kind: str) -> None:
 
     with pytest.raises(NotImplementedError, match="put it around the function that takes the second derivative"):
         OUTER[outer](second)(x)
+
+
+def test_forward_mode_is_refused() -> None:
+    x = tf.ones(3)
+    with pytest.raises(NotImplementedError, match="by reverse mode only"), tf.autodiff.ForwardAccumulator(x, x):
+        sliced(lambda x: x * x)(x)
+
+
+def test_tensors_of_the_function_around_are_arguments() -> None:
+    def outer(x: Any) -> Any:
+        y = 2 * x
+        return sliced(lambda z: z + y)(x)
+
+    with pytest.raises(ValueError, match="make that tensor one of its arguments"):
+        tf.function(outer)(tf.ones(3))
+
+
+def test_results_of_no_known_size_are_refused_by_the_function_s_name() -> None:
+    def positive(x: Any) -> Any:
+        return tf.reduce_sum(tf.boolean_mask(x, x > 0))
+
+    with pytest.raises(InputError, match=r"^<.*positive>: error: dynamic shape .*\n?.*help: tf.boolean_mask"):
+        sliced(positive)(tf.ones(3))
 
 
 def test_second_derivatives_inside_are_computed() -> None:
