@@ -8,14 +8,16 @@ NEWEST_VENV ?= .venv-newest
 NEWEST_PYTHON ?= $(shell .ci/newest-python)
 NEWEST_BIN := $(NEWEST_VENV)/bin
 NEWEST_INSTALLED := $(NEWEST_VENV)/.installed
+TENSORFLOW_VENV ?= .venv-tensorflow
+TENSORFLOW_INSTALLED := $(TENSORFLOW_VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test test-newest corpus mutations large fuzz lint format clean
+.PHONY: help demo test test-newest test-tensorflow corpus mutations large fuzz lint format clean
 .DEFAULT_GOAL := help
 
 help: ## List what there is
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
 
 demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	@mkdir -p $(dir $(DEMO_OUTPUT))
@@ -30,6 +32,9 @@ test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newe
 	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
 	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal
 	$(NEWEST_BIN)/lit -sv tests/lit
+
+test-tensorflow: $(TENSORFLOW_INSTALLED) ## The tests of exla_opt.tensorflow, with TensorFlow, Keras and GPflow (2.5 GB)
+	$(TENSORFLOW_VENV)/bin/python -m pytest -q tests/tensorflow
 
 corpus: $(INSTALLED) ## Real programs: StableHLO's test data and JAX's public functions; an hour on two cores
 	EXLA_OPT_CORPUS=all $(BIN)/python -m pytest -q -n 2 -p tests.corpus.tables -o faulthandler_timeout=600 \
@@ -56,7 +61,7 @@ format: $(INSTALLED) ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## Remove the virtual environment and everything built
-	rm -rf $(VENV) $(NEWEST_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST_VENV) $(TENSORFLOW_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find tests/lit -name Output -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an installation that broke off is done again.
@@ -70,4 +75,9 @@ $(NEWEST_INSTALLED): pyproject.toml
 	@test -n '$(NEWEST_PYTHON)' || { echo "no Python 3.12 or 3.13 found: make $@ NEWEST_PYTHON=/path/to/python3.13"; exit 1; }
 	$(NEWEST_PYTHON) -m venv $(NEWEST_VENV)
 	$(NEWEST_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(TENSORFLOW_INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(TENSORFLOW_VENV)
+	$(TENSORFLOW_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test-tensorflow]'
 	@touch $@

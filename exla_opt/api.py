@@ -116,7 +116,7 @@ def optimize(program: Any, **wishes: Unpack[Wishes]) -> Result[Any]:
     when the program cannot be read and for an unknown target, ValueError for sizes that contradict each other,
     TypeError for another kind of program.
     """
-    options, limit = _options(wishes)
+    options, limit = options_of(wishes)
 
     def run(module: ir.Module) -> Rewriting:
         from exla_opt.rewriting import rewrite
@@ -181,7 +181,7 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         return functools.partial(jit, **given)
     names = Wishes.__optional_keys__
     wishes: Any = {name: value for name, value in given.items() if name in names and value is not None}
-    options, limit = _options(wishes)
+    options, limit = options_of(wishes)
     target = wishes.get("target")
     from exla_opt.runtime.jit import backend_target, sliced_jit
 
@@ -199,7 +199,7 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         from exla_opt.ir.write import serialise
 
         found = run(module)
-        _warn(found, limit)
+        warn_of(found, limit)
         return serialise(found.module, "portable")
 
     for_jax = {name: value for name, value in given.items() if name not in names}
@@ -213,14 +213,14 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
             return module
 
         sliced_jit(function, look, for_jax).trace(*arguments, **named)
-        print(_summary(seen[0]))
+        print(summary_of(seen[0]))
         return seen[0].remarks
 
     jitted.explain = explain
     return jitted
 
 
-def _options(wishes: Wishes) -> tuple[Options, int | None]:
+def options_of(wishes: Wishes) -> tuple[Options, int | None]:
     """The settings, and the limit in bytes. Raises ValueError where they contradict each other."""
     from exla_opt.memory.machine import CPU, machine_of
 
@@ -256,11 +256,11 @@ def _result(program: Any, found: Rewriting) -> Result[Any]:
         peak_after=fitted.peak if fitted is not None else found.after[1].memory.peak,
         compiled=fitted is not None and fitted.compiled,
         fits=None if fitted is None else fitted.fits,
-        summary=_summary(found),
+        summary=summary_of(found),
     )
 
 
-def _summary(found: Rewriting) -> str:
+def summary_of(found: Rewriting) -> str:
     from rich.console import Console
 
     from exla_opt.report.figures import nothing_gained, sides
@@ -273,7 +273,7 @@ def _summary(found: Rewriting) -> str:
     return printed.get()
 
 
-def _warn(found: Rewriting, limit: int | None) -> None:
+def warn_of(found: Rewriting, limit: int | None) -> None:
     """Warn of what stays in memory; Python shows an equal warning once."""
     fitted = found.fitted
     if fitted is not None and not fitted.fits and limit is not None:

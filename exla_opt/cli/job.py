@@ -177,7 +177,7 @@ class Job:
 
     def write(self) -> None:
         """Write the module. Raises InputError when that cannot be done."""
-        from exla_opt.ir.write import write_data, write_module
+        from exla_opt.ir.write import serialise, write_data
 
         output, emit = self.request.output, self.request.emit
         if emit is None:
@@ -187,7 +187,9 @@ class Job:
             if emit == "jax":
                 write_data(written_exported(self.source, self.written, self.request), output)
             else:
-                write_module(self.written, output, emit)
+                with naming(self.source):
+                    data = serialise(self.written, emit, self.request.stablehlo_version)
+                write_data(data, output)
 
     def report(self) -> None:
         """Print and write what was done and what was not."""

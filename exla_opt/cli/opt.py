@@ -54,6 +54,12 @@ reasons on standard error."""
     is_flag=True,
     help="INPUT is several modules, parted by lines // -----; so is the output.",
 )
+@click.option(
+    "--stablehlo-version",
+    metavar="VERSION",
+    callback=values.stablehlo_version,
+    help="Of StableHLO, whose readers are to understand --emit=portable [jaxlib's].",
+)
 @click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")

@@ -33,6 +33,7 @@ class Request:
     options: Options
     passes: tuple[str, ...]
     overrides: Overrides = field(default_factory=dict)
+    stablehlo_version: str | None = None
     limit: int | None = None
     pareto: bool = False
     diagnose: bool = False
@@ -110,6 +111,8 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
         raise click.UsageError("--summary and --quiet exclude each other")
     if flags["check_memory"] is not None and not flags["check"]:
         raise click.UsageError("--check-memory is for --check")
+    if flags["stablehlo_version"] is not None and emit != "portable":
+        raise click.UsageError("--stablehlo-version is for --emit=portable")
     if flags["pareto"] and (given := _excluded(output, flags)):
         raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
     if flags["diagnose"] and (given := _excluded(output, flags, _DIAGNOSED)):
@@ -133,6 +136,7 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
 
 
 _AS_THEY_ARE = (
+    "stablehlo_version",
     "pareto",
     "diagnose",
     "split_input_file",

@@ -98,3 +98,16 @@ def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     if any(name.lower().endswith(".html") for name in names) and find_spec("plotly") is None:
         raise click.UsageError("a report as a page needs plotly: pip install 'exla-opt[report]' (.json needs nothing)")
     return names
+
+
+def stablehlo_version(ctx: click.Context, param: click.Parameter, version: str | None) -> str | None:
+    """The version of `--stablehlo-version`. Raises BadParameter for one that cannot be written."""
+    if version is None:
+        return None
+    from exla_opt.ir.portable import check_version
+
+    try:
+        check_version(version)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return version

@@ -12,19 +12,14 @@ import tempfile
 from typing import Literal
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.hlo import hlo_of
+from exla_opt.ir.portable import portable_artifact
 
 Emit = Literal["text", "bytecode", "portable", "hlo"]
 
 _PARSER_POSITION = re.compile(rf'"{PARSER_FILE}":\d+:\d+')
-
-
-def write_module(module: ir.Module, destination: str, emit: Emit) -> None:
-    """Write the module to a file or, for `-`, to standard output; raises what `write_data` raises."""
-    write_data(serialise(module, emit), destination)
 
 
 def write_data(data: bytes, destination: str) -> None:
@@ -85,22 +80,21 @@ def write_file(data: bytes, destination: str) -> None:
         raise InputError(f"cannot write output file: {error.strerror}", file=destination) from None
 
 
-def serialise(module: ir.Module, emit: Emit) -> bytes:
-    """The module as bytes. Text carries locations exactly if the input had any of its own."""
+def serialise(module: ir.Module, emit: Emit, version: str | None = None) -> bytes:
+    """The module as bytes. Text carries locations exactly if the input had any of its own.
+
+    version: of StableHLO, that a portable artifact is to be read by; None is the newest. Raises InputError for what
+    that version does not know.
+    """
     operation = module.operation
     if emit == "text":
         text = str(operation.get_asm(enable_debug_info=has_own_locations(module)))
         return text.encode() if text.endswith("\n") else text.encode() + b"\n"
+    if emit == "portable":
+        return portable_artifact(module, version)
     buffer = io.BytesIO()
     operation.write_bytecode(buffer)
-    if emit == "bytecode":
-        return buffer.getvalue()
-    if emit == "hlo":
-        return hlo_of(buffer.getvalue())
-    # Serialising turns a module into VHLO in place, so it works on a copy; chlo and sdy ops stay as they are.
-    copy = ir.Module.parse(buffer.getvalue(), module.context)
-    artifact: bytes = stablehlo.serialize_portable_artifact(copy, stablehlo.get_current_version(), True)
-    return artifact
+    return hlo_of(buffer.getvalue()) if emit == "hlo" else buffer.getvalue()
 
 
 def has_own_locations(module: ir.Module) -> bool:

@@ -5,8 +5,9 @@ after:   the body of @f in place   no @f   the value captured from outside   x +
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
 choose, makes index components that count batching dimensions, and windows at known places slices, drops dead private
-functions, dead ops and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops,
-locations, signatures, argument, result and module attributes and symbol names alone. Running it twice changes nothing.
+functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
+(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone.
+Running it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
+from exla_opt.ir.copies import drop_copies
 from exla_opt.ir.loops import drop_carries
 from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.options import Options
@@ -30,6 +32,7 @@ from .short_loops import inline_short_loops
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
+    drop_copies(module)
     inline_calls(module)
     take_known_branches(module)
     clean_up(module)

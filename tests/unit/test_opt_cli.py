@@ -88,6 +88,31 @@ def test_every_form_of_output_is_a_form_of_input(tmp_path: Path, emit: str) -> N
     assert opt(stdin=packed).stdout == opt("--passes=normalise", stdin=KERNEL).stdout
 
 
+def test_a_portable_artifact_is_of_the_version_that_was_asked_for(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for target, more in ((old, ["--stablehlo-version=1.9.1"]), (new, [])):
+        assert opt("--emit=portable", *more, "-o", str(target), stdin=KERNEL).returncode == 0
+    assert b"StableHLO_v1.9.1" in old.read_bytes()
+    assert b"StableHLO_v1.9.1" not in new.read_bytes()
+    assert opt(str(old)).stdout == opt(str(new)).stdout
+
+
+def test_what_an_old_version_does_not_know_is_refused_where_it_stands() -> None:
+    gather = """func.func @main(%x: tensor<3x7xf32>, %i: tensor<3x1xi32>) -> tensor<3xf32> {
+  %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [1],
+    operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 1>,
+    slice_sizes = array<i64: 1, 1>}> : (tensor<3x7xf32>, tensor<3x1xi32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+"""
+    done = opt("--emit=portable", "--stablehlo-version=0.9.0", stdin=gather)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, *_, last = done.stderr.splitlines()
+    assert first == "<stdin>:2:8: error: StableHLO 0.9.0 has no stablehlo.gather as it is used here"
+    assert last.startswith("help: ask for a newer version, up to 1.")
+    assert opt("--emit=portable", "--stablehlo-version=1.1.0", stdin=gather).returncode == 0
+
+
 def test_what_cannot_be_split_comes_out_with_its_reason(tmp_path: Path) -> None:
     path = tmp_path / "sort.mlir"
     path.write_text(SORT)
@@ -210,6 +235,9 @@ def test_version_and_help() -> None:
         (["--size-threshold=lots"], "'lots' is not a size"),
         (["--split-size=2GB"], r"--split-size \(2GB\) is above --size-threshold \(1GB\)"),
         (["--emit=pdf"], "'pdf' is not one of"),
+        (["--stablehlo-version=1.9.1"], "--stablehlo-version is for --emit=portable"),
+        (["--emit=portable", "--stablehlo-version=new"], "'new' is no version of StableHLO; write it as 1."),
+        (["--emit=portable", "--stablehlo-version=99.0.0"], "writes StableHLO 0.9.0 to 1.*, and not 99.0.0"),
         (["--passes=tensor-spliter"], "unknown pass 'tensor-spliter'. Did you mean 'tensor-splitter'"),
         (["--passes=xyz"], "unknown pass 'xyz'. The passes are normalise, rce, euclidean-distance, "),
         (["--passes=normalise,"], "unknown pass ''"),

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.read import read_module
-from exla_opt.ir.write import Emit, check_writable, has_own_locations, serialise, write_module
+from exla_opt.ir.write import Emit, check_writable, has_own_locations, serialise, write_data
 
 MODULE = """module @m attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%arg0: tensor<4x8xf32> {jax.buffer_donor = true}) -> (tensor<4x2xf32> {jax.result_info = "x"}) {
@@ -33,7 +33,7 @@ def parse(text: str) -> ir.Module:
 def test_round_trip(tmp_path: Path, emit: Emit, text: str) -> None:
     module = parse(text)
     path = tmp_path / "out"
-    write_module(module, str(path), emit)
+    write_data(serialise(module, emit), str(path))
     back = read_module(str(path), new_context()).module
     assert serialise(back, "text") == serialise(module, "text")
     assert serialise(back, emit) == path.read_bytes()
@@ -84,10 +84,10 @@ def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path: Pa
     plain = tmp_path / "plain"
     plain.touch()
     new = tmp_path / "new"
-    write_module(parse(MODULE), str(new), "text")
+    write_data(serialise(parse(MODULE), "text"), str(new))
     assert new.stat().st_mode == plain.stat().st_mode
     os.chmod(new, 0o640)
-    write_module(parse(MODULE), str(new), "text")
+    write_data(serialise(parse(MODULE), "text"), str(new))
     assert stat.S_IMODE(new.stat().st_mode) == 0o640
 
 
@@ -95,13 +95,13 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
     link.symlink_to(target)
-    write_module(parse(MODULE), str(link), "text")
+    write_data(serialise(parse(MODULE), "text"), str(link))
     assert link.is_symlink()
     assert target.read_text() == MODULE
 
 
 def test_devices_are_written_into(tmp_path: Path) -> None:
-    write_module(parse(MODULE), os.devnull, "bytecode")
+    write_data(serialise(parse(MODULE), "bytecode"), os.devnull)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
@@ -114,7 +114,7 @@ def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(InputError, match="cannot write output file: No space left on device"):
-        write_module(parse(MODULE), str(path), "text")
+        write_data(serialise(parse(MODULE), "text"), str(path))
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -122,7 +122,7 @@ def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "none" / "out.mlir"
     with pytest.raises(InputError, match="No such file or directory") as caught:
-        write_module(parse(MODULE), str(path), "text")
+        write_data(serialise(parse(MODULE), "text"), str(path))
     assert caught.value.file == str(path)
 
 

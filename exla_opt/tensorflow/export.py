@@ -1,0 +1,135 @@
+"""A TensorFlow function as StableHLO: what goes in, what comes out, and which variables are read and assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+
+from exla_opt.tensorflow.platform import check_release
+
+# Of tensors; gives a list of tensors.
+Flat = Callable[..., list[Any]]
+
+
+_CLOSES_OVER = (
+    "the function reads a tensor of another function that is being traced, which exla_opt.tensorflow cannot export: "
+    "make that tensor one of its arguments"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A function of flat tensors that TensorFlow traced, not compiled yet.
+
+    specs: of its arguments. captured: the variables and eager tensors that it reads beside them, in order; behind the
+    arguments they are the parameters of the module. outputs: the specs of its results; behind them the module returns
+    the variables that are assigned.
+    """
+
+    compiled: Any
+    specs: tuple[Any, ...]
+    captured: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+    def module(self) -> bytes:
+        """The program as MLIR bytecode. Raises ValueError for what XLA cannot compile."""
+        with outside():
+            ir = self.compiled.experimental_get_compiler_ir(*self.specs)
+            found: bytes = ir(stage="stablehlo_serialized")
+        return found
+
+
+def export(fn: Callable[..., Any], *specs: Any) -> bytes:
+    """The function as a StableHLO module, in the form that `exla-opt` reads. Nothing is compiled or run.
+
+    specs: its arguments: tensors or tf.TensorSpec, nested as the function takes them, and anything else as it is. The
+    parameters of the module are the tensors in order, then what the function reads beside them, variables and eager
+    tensors; its results those of the function, then the variables that it assigns. Raises ValueError for shapes that
+    are not static and for ops that XLA does not know.
+    """
+    leaves = tf.nest.flatten(specs)
+    places = [place for place, leaf in enumerate(leaves) if is_tensor(leaf) or isinstance(leaf, tf.TensorSpec)]
+    given = [spec_of(leaves[place]) for place in places]
+    for number, spec in enumerate(given):
+        if not spec.shape.is_fully_defined():
+            raise ValueError(f"export needs static shapes, and tensor {number} is {spec.shape}: give every size")
+
+    def flat(*tensors: Any) -> list[Any]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        return results_of(fn(*tf.nest.pack_sequence_as(specs, filled)))[0]
+
+    return trace(flat, given).module()
+
+
+def trace(flat: Flat, specs: Sequence[Any]) -> Traced:
+    """Let TensorFlow trace a function, whatever is traced or recorded around it. specs: tf.TensorSpec, static.
+
+    Raises ValueError for a function that reads tensors of another one, RuntimeError for an old TensorFlow.
+    """
+    check_release()
+    with outside():
+        compiled = tf.function(flat, jit_compile=True)
+        concrete = compiled.get_concrete_function(*specs)
+    variables = {id(variable.handle): variable for variable in concrete.graph.variables}
+    captured = tuple(variables.get(id(tensor), tensor) for tensor in concrete.captured_inputs)
+    if any(tf.is_symbolic_tensor(one) for one in captured):
+        raise ValueError(_CLOSES_OVER)
+    for one in captured:
+        if not isinstance(one, tf.Variable) and one.dtype in (tf.resource, tf.variant):
+            raise ValueError(f"exla_opt.tensorflow knows variables, and the function also reads {one.name}")
+    outputs = tuple(tf.TensorSpec(output.shape, output.dtype) for output in concrete.outputs)
+    return Traced(compiled, tuple(specs), captured, outputs)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Outside of every function that is being traced, with the tapes around in force inside.
+
+    tf.init_scope leaves the graphs, and stops all tapes of the thread: also those inside the function that is traced.
+    """
+    with tf.init_scope():
+        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+        try:
+            yield
+        finally:
+            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+def is_tensor(leaf: Any) -> bool:
+    """Whether a leaf is an argument of the program. A variable is read by it, and is none."""
+    return (tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable)) or type(leaf).__module__ == "numpy"
+
+
+def spec_of(leaf: Any) -> Any:
+    """The tf.TensorSpec of a tensor, an array or a spec."""
+    if isinstance(leaf, tf.TensorSpec):
+        return tf.TensorSpec(leaf.shape, leaf.dtype)
+    tensor = leaf if hasattr(leaf, "get_shape") else tf.convert_to_tensor(leaf)
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def results_of(results: Any) -> tuple[list[Any], Any]:
+    """The tensors in what a function gives, and its structure: None stays, all else becomes a tensor."""
+    structure = tf.nest.map_structure(_as_result, results)
+    return [leaf for leaf in tf.nest.flatten(structure, expand_composites=True) if leaf is not None], structure
+
+
+def pack_results(structure: Any, tensors: Sequence[Any]) -> Any:
+    """The tensors in the structure that `results_of` found."""
+    rest = iter(tensors)
+    leaves = tf.nest.flatten(structure, expand_composites=True)
+    filled = [None if leaf is None else next(rest) for leaf in leaves]
+    return tf.nest.pack_sequence_as(structure, filled, expand_composites=True)
+
+
+def _as_result(leaf: Any) -> Any:
+    if leaf is None or isinstance(leaf, tf.IndexedSlices):
+        return leaf
+    return tf.convert_to_tensor(leaf)
