@@ -28,9 +28,10 @@ test: lint ## Everything that CI runs: lint, types, unit tests, lit
 	$(BIN)/pytest -q -n 2 --dist=worksteal
 	$(BIN)/lit -sv tests/lit
 
-test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax at hand
+EVERY := 1
+test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax; EVERY=3: a third of the cases
 	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
-	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal
+	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal -p tests.every --every=$(EVERY)
 	$(NEWEST_BIN)/lit -sv tests/lit
 
 test-tensorflow: $(TENSORFLOW_INSTALLED) ## The tests of exla_opt.tensorflow, with TensorFlow, Keras and GPflow (2.5 GB)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 GROUPS = {
-    "What goes in and out": "output emit split_input_file",
+    "What goes in and out": "output emit stablehlo_version split_input_file",
     "How much memory": "memory_limit target size_threshold split_size strict pareto diagnose",
     "What may be done": "no_reassociate chain_cost op_rules passes pass_pipeline",
     "What is printed and written": "remarks remarks_output summary reports quiet explain timing",
