@@ -13,7 +13,8 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.types import Types, float_bits
 from exla_opt.ir.values import has_discardable_attributes, splat_value
-from exla_opt.ops.reducers import body_of, componentwise
+from exla_opt.ops.reducers import body_of, componentwise, selects
+from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.passes.algebra.contraction import Step, largest, plan_steps
 from exla_opt.passes.algebra.places import Place
 from exla_opt.remarks import Reason
@@ -24,6 +25,9 @@ from .terms import Expansion, Term
 
 # So few elements are added up one by one, as exact as before, and XLA fuses it all. What is multiplied out cancels.
 FEW = 16
+# XLA:CPU hands the least or largest of a row to a library, with no more than 100 instructions of what makes it: sums of
+# 12 squared differences, written out, have more, and some of their terms are written to memory (jaxlib 0.10 and 0.12).
+_FEW_IN_A_ROW = 10
 # The ops of a formula that is written once for each summed element.
 _LONGEST = 16
 # Reducers whose order does not matter and that keep NaN, which few elements may be combined by as well.
@@ -186,6 +190,8 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
         return (_one_by_one(given, reader) if few else by_column) or Refusal(root, Reason("EX403", expansion.refusal))
     rounds = str(element) == "f16" or any(each.name == "convert" for each in expansion.opened)
     short = few and (rounds or len(terms) > 1)
+    if short and squares and not rounds and writes_summed and given.summed > _FEW_IN_A_ROW and _is_chosen_from(root):
+        short = False
     if str(element) == "f16" and not short:
         return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
     if not short and not squares and any(term.differences > 1 for term in terms):
@@ -196,6 +202,21 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
     if 2 * made > prod(sizes.values()):
         return Refusal(root, Reason("EX404", "what it is multiplied out to is as big"))
     return Candidate(given, parts, short, frozenset(expansion.opened), _inner(given, reader, expansion.opened))
+
+
+def _is_chosen_from(root: ir.Operation) -> bool:
+    """Whether the least, the largest or the like is looked for in what is computed of a sum element by element."""
+    known: set[ir.Value] = {root.results[0]}
+    queue: list[ir.Value] = [root.results[0]]
+    while queue and len(known) < _LONGEST:
+        for use in queue.pop().uses:
+            op = use.owner.operation
+            if has_trait(op, Trait.REDUCES) and selects(op):
+                return True
+            if has_trait(op, Trait.POINTWISE) and op.results[0] not in known:
+                known.add(op.results[0])
+                queue.append(op.results[0])
+    return False
 
 
 def _one_by_one(given: Sum, reader: Reader) -> Candidate | None:

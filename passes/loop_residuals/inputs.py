@@ -28,6 +28,8 @@ from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_inde
 
 # So many ops of a block follow in one go.
 _MOST_OPS = 512
+# So many ops one behind the other: each is followed by calls within the calls for those behind it.
+_DEEPEST = 128
 # What must stay, to be sliced, takes less than this part of what is gone.
 _LEFT = 0.5
 # What moves elements may be moved by so many readers.
@@ -65,10 +67,13 @@ class InputSearch:
         readings: dict[ir.Value, _Readings] = {}  # of each tensor, be it through ops that follow
         roots: list[Reader] = []
         gone = 0
+        depth: dict[ir.Value, int] = {}
         for value in self.candidates(block):
             op, readers = defining_op(value), step_readers(value, self.types)
             known = {(each.op.results[0], ()): each for each in readers} | readings.get(value, {})
             if op is None or not known or len(ops) == _MOST_OPS or not self.can_follow(op, list(known.values())):
+                continue
+            if depth.get(value, 0) > _DEEPEST:
                 continue
             own = {each.op.results[0] for each in readers}
             if not all(self.is_done(use.owner.operation, own, ops) for use in value.uses):
@@ -79,6 +84,7 @@ class InputSearch:
             roots += readers
             moved = (value,) if op.name in SHIFTS else ()
             for operand in () if repeats(op, self.types) else op.operands:
+                depth[operand] = max(depth.get(operand, 0), depth.get(value, 0) + 1)
                 through = {(result, (*moves, *moved)): reader for (result, moves), reader in known.items()}
                 readings.setdefault(operand, {}).update(through)
             gone += self.types.of(value).bytes if readers else 0

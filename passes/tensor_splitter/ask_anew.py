@@ -10,6 +10,7 @@ in one loop the compiler makes one of both.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -36,49 +37,55 @@ class _Pick:
 
 def ask_anew(module: ir.Module, options: Options) -> bool:
     """Pick a second time where an answer is needed after all picks are known; whether there was such a pick."""
-    found = False
+    answered: set[ir.Value] = set()
     for block in list(all_blocks(module)):
         for _ in range(_MOST_PICKS):
-            pick = _Picks(block, options.size_threshold).find()
+            pick = _Picks(block, options.size_threshold).find(answered)
             if pick is None:
                 break
             _copy(pick)
-            found = True
-    return found
+            answered.update(op.results[0] for op in pick.asking)
+    return bool(answered)
 
 
 class _Picks(BlockOps):
     """Looks for such picks in a block."""
 
-    def find(self) -> _Pick | None:
-        """The first one."""
+    def find(self, answered: Container[ir.Value]) -> _Pick | None:
+        """The first one. answered: the results of the questions that have their own picks."""
         for place, op in enumerate(self.ops):
             if not has_trait(op, Trait.REDUCES) or not selects(op) or not self.is_big(op.operands):
                 continue
-            moved, asking = self.questions_about(op)
-            if not asking or not self.waits(place, moved, asking):
+            moved, asking, others = self.questions_about(op)
+            asking = [each for each in asking if each.results[0] not in answered]
+            if not asking or not others or not self.waits(place, moved, asking):
                 continue
             copied = self.copied_for(place, asking)
             if copied:
                 return _Pick(asking, copied)
         return None
 
-    def questions_about(self, pick: ir.Operation) -> tuple[set[ir.Value], list[ir.Operation]]:
-        """What was picked and what is only moved of it, and the ops that compare that with a big tensor."""
+    def questions_about(self, pick: ir.Operation) -> tuple[set[ir.Value], list[ir.Operation], bool]:
+        """What was picked and what is only moved of it, the ops that compare that with a big tensor, and whether
+        anything else reads it: if not, it was picked for these questions.
+        """
         moved: set[ir.Value] = set(pick.results)
         asking: list[ir.Operation] = []
+        others = False
         queue: list[ir.Value] = list(pick.results)
         while queue:
             for use in queue.pop().uses:
                 op = use.owner.operation
-                if op.block != pick.block or op in asking:
+                if op in asking:
                     continue
-                if has_trait(op, Trait.MOVES) and len(op.operands) == 1:
+                if op.block == pick.block and has_trait(op, Trait.MOVES) and len(op.operands) == 1:
                     moved.update(op.results)
                     queue += op.results
-                elif not len(op.regions) and self.is_big(op.operands) and asks(op):
+                elif op.block == pick.block and not len(op.regions) and self.is_big(op.operands) and asks(op):
                     asking.append(op)
-        return moved, asking
+                else:
+                    others = True
+        return moved, asking, others
 
     def waits(self, place: int, moved: set[ir.Value], asking: list[ir.Operation]) -> bool:
         """Whether something big is made both of an answer and of many picks: a loop has to end in between."""

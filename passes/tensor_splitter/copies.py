@@ -11,8 +11,8 @@ from exla_opt.ir.walk import operations_of
 from exla_opt.ops.effects import may_be_merged
 from exla_opt.ops.traits import Trait, has_trait
 
-# Not made twice: what no second one may be of, or what takes long.
-_MADE_ONCE = (Trait.CONTROL_FLOW, Trait.LIBRARY)
+# Not made twice: what no second one may be of, what takes long, or talks to other devices.
+_MADE_ONCE = (Trait.CONTROL_FLOW, Trait.LIBRARY, Trait.COLLECTIVE)
 
 
 class BlockOps:
