@@ -79,26 +79,32 @@ def check_budgets(path: Path) -> int:
     """Compile each module for its target and print its peak next to its limit and to the last one; the exit status is 0
     if all are kept, 1 if not, 2 if a target cannot be compiled for.
 
-    Of a module over its limit the largest tensors at the peak are printed, with their lines. Raises InputError when a
-    module cannot be read or compiled, click.UsageError for what is wrong with the budgets.
+    Of a module over its limit the largest tensors at the peak are printed, with their lines. One that cannot be read or
+    compiled has its error, and the others count all the same. Raises click.UsageError for what is wrong with the
+    budgets.
     """
     budgets = read_budgets(path)
     load_jax(uses_gpu=any(budget.target == "cuda" for budget in budgets))
     from rich.console import Console
 
+    from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import print_table
     from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
 
     rows, over = [], []
+    status = 0
     for budget in budgets:
-        source = read_source(str(path.parent / budget.file))
+        name = str(path.parent / budget.file)
         try:
+            source = read_source(name)
             with naming(source):
                 peak = compiled_memory(serialise(source.module, "bytecode"), parse_target(budget.target)).memory.peak
-        except TargetError as error:
-            click.echo(str(error), err=True)
-            return 2
+        except InputError as error:  # the other budgets still count
+            click.echo(f"{budget.file}: {error}", err=True)
+            status = max(status, 2 if isinstance(error, TargetError) else 1)
+            rows.append([budget.file, budget.target, "-", "-", "-", format_size(budget.limit), "not known"])
+            continue
         kept = peak <= budget.limit
         rows.append([budget.file, budget.target, *_figures(budget, peak), "yes" if kept else "no"])
         if not kept:
@@ -110,7 +116,7 @@ def check_budgets(path: Path) -> int:
             f"{budget.file}: error: {format_size(peak)} is {more} over its budget of {format_size(budget.limit)}"
         )
         _print_alive(source, budget)
-    return 1 if over else 0
+    return 1 if over else status
 
 
 def _figures(budget: Budget, peak: int) -> list[str]:

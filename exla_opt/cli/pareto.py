@@ -18,9 +18,15 @@ def print_choices(request: Request) -> int:
     Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
     """
     from exla_opt.budget.pareto import pareto
+    from exla_opt.ir.attributes import devices_of
+    from exla_opt.ir.diagnostics import InputError
     from exla_opt.report.text import choice_lines
 
     source = read_source(request.source)
+    devices = devices_of(source.module)
+    if devices > 1:
+        with naming(source):
+            raise InputError(f"it is for {devices} devices, of which --pareto knows nothing: give a --memory-limit")
     judge = judge_of(request.target, source.name)
     with naming(source), showing(sys.stderr) as tried:
         choices = pareto(

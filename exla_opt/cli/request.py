@@ -117,17 +117,26 @@ def read_request(source: str, output: str, emit: Form | None, flags: dict[str, A
         raise click.UsageError(f"--pareto writes no module and chooses no program: leave out {given}")
     if flags["diagnose"] and (given := _excluded(output, flags, _DIAGNOSED)):
         raise click.UsageError(f"--diagnose writes no module: leave out {given}")
+    if flags["target"] == "":
+        raise click.UsageError("--target= names no device")
     passes, overrides = read_passes(flags["passes"], flags["pass_pipeline"])
     searches = next((name for name in ("memory_limit", "target", "pareto", "diagnose", "check") if flags[name]), None)
     if overrides and searches is not None:
         raise click.UsageError(f"options of passes and --{searches.replace('_', '-')} exclude each other")
+    options = options_of(flags)
+    for place, sizes in overrides.items():
+        try:
+            threshold = sizes.get("size_threshold", options.size_threshold)
+            Options(size_threshold=threshold, split_size=sizes.get("split_size", options.split_size))
+        except ValueError as error:
+            raise click.UsageError(f"options of pass '{passes[place]}': {error}") from None
     if flags["split_input_file"] and (any(flags[name] for name in _OF_ONE_MODULE) or emit not in (None, "text")):
         raise click.UsageError("--split-input-file writes modules as text, and no file for each of them")
     return Request(
         source=source,
         output=output,
         emit=emit,
-        options=options_of(flags),
+        options=options,
         passes=passes,
         overrides=overrides,
         limit=flags["memory_limit"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from exla_opt.cli.common import is_terminal, read_source, write_json
 
 if TYPE_CHECKING:  # at run time this is imported inside the function, for it loads MLIR and jax
@@ -25,7 +27,7 @@ def print_where(names: Sequence[str], targets: str, json_file: str | None) -> in
     """Compile the modules for all targets, print where they fit, and return the exit status: 0 if the first module fits
     one of them, 1 if none, 2 if no target could be compiled for.
 
-    Raises InputError when a module cannot be read.
+    Raises InputError when a module cannot be read, click.UsageError for an empty name in a list.
     """
     from rich.console import Console
 
@@ -36,6 +38,8 @@ def print_where(names: Sequence[str], targets: str, json_file: str | None) -> in
     sources = [read_source(name) for name in names]
     modules = [serialise(source.module, "bytecode") for source in sources]
     wanted = all_targets() if targets == ALL else list(dict.fromkeys(each.strip() for each in targets.split(",")))
+    if "" in wanted:
+        raise click.UsageError(f"--target={targets}: a name is missing")
     seconds = _MINUTE if targets == ALL else _AS_LONG_AS_IT_TAKES
     shown = [source.name for source in sources]
     if is_terminal(sys.stderr):
