@@ -3,7 +3,6 @@
 from exla_opt.api import Jitted, Result, StaysInMemory, jit, optimize
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.remarks import Remark
-
-__version__ = "0.1.0"
+from exla_opt.version import __version__
 
 __all__ = ["InputError", "Jitted", "Remark", "Result", "StaysInMemory", "__version__", "jit", "optimize"]

@@ -143,7 +143,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "control flow carries it from one step to the next, or returns it whole",
         "A loop of the program carries the tensor, and could not be cut from outside along any of its dimensions: a "
         "step mixes the elements along each, needs a sum over them that is complete, or the loop runs until all are "
-        "done. Where another op is named, it stands in the way. If each step stores a slice of the tensor, the line is "
+        "done, and what is done does not stay as it is. "
+        "Where another op is named, it stands in the way. If each step stores a slice of the tensor, the line is "
         "the one that computes it; why another loop's body does not compute it again is what EX601 to EX606 say.",
         "Carry what it is made of instead, and recompute it in each step; around the body of a scan, jax.checkpoint "
         "does.",

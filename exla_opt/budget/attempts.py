@@ -38,7 +38,7 @@ _PART = 4
 RECOMPUTE = "recompute"
 # So many compiles are what a search takes at most; `Search._measured` sees to it. One of them is left to what should
 # fit by what the compiler said so far, or to the program that should need the least of all.
-MOST_COMPILES = 3
+MOST_COMPILES = 6
 # More than any program needs, of one that XLA refuses although it took others.
 _NEVER = 2**62
 
@@ -123,7 +123,6 @@ class Search:
         self.names, self.module = names[shared:], module
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
-        self.asked_ahead: dict[Options, Attempt] = {}
         self.known: dict[bytes, Measured] = {}
         self.ratios: dict[bool, float] = {}
         self.refusal = ""
@@ -143,16 +142,9 @@ class Search:
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict what comes of them."""
-        found = self.ahead(sizes)
-        del self.asked_ahead[sizes]
+        found = self.predicted(self.module, self.shared, self.names, sizes)
         self.attempts.append(found)
         return found
-
-    def ahead(self, sizes: Options) -> Attempt:
-        """What these sizes give; it counts as an attempt when that is made, in its place among the others."""
-        if sizes not in self.asked_ahead:
-            self.asked_ahead[sizes] = self.predicted(self.module, self.shared, self.names, sizes)
-        return self.asked_ahead[sizes]
 
     def placed(self, sizes: Options) -> list[Options]:
         """The sizes with a library's calls behind the loops and, where there are any, in them."""

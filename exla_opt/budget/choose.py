@@ -17,7 +17,7 @@ _SLOWER = 1.1
 # programs of benchmarks/wild that were run was slower; the rest is for what was not.
 CLEARLY_FASTER = 1.25
 # Where nothing fits, so much more memory is as good.
-ABOUT = 1.05
+_ABOUT = 1.05
 # A program that takes so many times as long as one that needs more memory gets a note.
 _MUCH_SLOWER = 2.0
 
@@ -57,7 +57,7 @@ def near_miss(search: Search) -> Attempt:
     search.compile(least)
     if search.measure is None:
         return _about_the_least(search.attempts)
-    for ratio in (ABOUT, None, None):
+    for ratio in (_ABOUT, None, None):
         measured = [found for found in search.attempts if found.measured is not None]
         most = min(found.peak for found in measured) if ratio is None else int(ratio * least.predicted.peak)
         asked = {found.predicted.peak for found in measured}
@@ -73,7 +73,7 @@ def near_miss(search: Search) -> Attempt:
 
 
 def _about_the_least(attempts: Sequence[Attempt]) -> Attempt:
-    most = ABOUT * min(found.peak for found in attempts)
+    most = _ABOUT * min(found.peak for found in attempts)
     return fastest([found for found in attempts if found.peak <= most])[0]
 
 

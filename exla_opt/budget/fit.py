@@ -16,7 +16,6 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
-from exla_opt.budget.reach import is_out_of_reach, try_nearest
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, ways
 from exla_opt.ir.walk import walk_functions
@@ -121,11 +120,9 @@ def fit(
     if chosen is None and _SPLITTER in names:
         sizes = ways(unsplit.predicted, unsplit.largest, options)
         is_quick = options.machine.kind == "cpu" and _ops_of(search.module) <= _SMALL
-        is_far = is_quick and is_out_of_reach(search, sizes)  # of others few ways are tried
-        attempts = try_nearest(search, sizes) if is_far else try_ways(search, sizes, until_one_fits=True)
-        for found in attempts:
+        for found in try_ways(search, sizes, until_one_fits=True):
             tried(found.options, found.peak)
-        if not is_far and (is_quick or fastest_that_fits(search) is None):
+        if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
         # It cannot fit, but where nothing does it may need the least: no larger limit is to reach less.

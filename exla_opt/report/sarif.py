@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from exla_opt import __version__
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
+from exla_opt.version import __version__
 
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
 

@@ -21,7 +21,7 @@ from tests.programs.model import Program, export_program, gradient
 from tests.programs.samples import NAMES, SMALL_STORED, read_sample
 
 OPTIONS = Options(size_threshold=8_000, split_size=4_000)
-REWRITES = tuple(name for name in PASSES if name != "normalise")
+REWRITES = tuple(name for name in PASSES if name != "normalise" and name in DEFAULT_PASSES)
 # Where no loop stores anything, nothing is sorted, factored, pooled or ranked, no matrix is symmetric, no float is
 # narrow, no row is wide, no exponent is constant and there is no memory limit, thirteen passes do nothing, in whatever
 # order.
@@ -63,7 +63,7 @@ def rewrite(text: str, passes: tuple[str, ...]) -> str:
 
 def test_there_are_so_many_rewrites() -> None:
     assert len(REWRITES) == 21
-    assert set(REWRITES) < set(DEFAULT_PASSES)
+    assert {*REWRITES, "normalise"} == set(DEFAULT_PASSES)
 
 
 def _orders() -> Iterator[tuple[str, ...]]:

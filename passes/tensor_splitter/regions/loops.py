@@ -22,7 +22,7 @@ from .talking import find_resent
 # Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.
 # Eleven loops do that each of which computes all that is before it.
 _MOST_RECOMPUTED = 6.0
-TOO_MANY_LOOPS, _LOOP = "EX308", "stablehlo.while"
+TOO_MANY_LOOPS = "EX308"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,9 @@ def find_loops(
             refused = Refusal(Reason(TOO_MANY_LOOPS, text))
             continue
         if (resent := find_resent(graph, stages)) is not None:
-            refused = Refusal(Reason("EX301", f"{_LOOP} would send as much again in another loop"), resent)
+            refused = Refusal(
+                Reason("EX301", f"{graph.nodes[resent].name} would send as much again in another loop"), resent
+            )
             continue
         unequal = _unequal(graph, producers, stages)
         if unequal is None:
