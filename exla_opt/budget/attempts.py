@@ -7,7 +7,7 @@ compiler, what is predicted and a margin has to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 
@@ -145,10 +145,6 @@ class Search:
         found = self.predicted(self.module, self.shared, self.names, sizes)
         self.attempts.append(found)
         return found
-
-    def placed(self, sizes: Options) -> list[Options]:
-        """The sizes with a library's calls behind the loops and, where there are any, in them."""
-        return [replace(sizes, calls_in_loops=each) for each in ((False, True) if self.has_calls else (False,))]
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""

@@ -118,9 +118,8 @@ def fit(
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and _SPLITTER in names:
-        sizes = ways(unsplit.predicted, unsplit.largest, options)
         is_quick = options.machine.kind == "cpu" and _ops_of(search.module) <= _SMALL
-        for found in try_ways(search, sizes, until_one_fits=True):
+        for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
@@ -215,7 +214,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
     for way in sizes[:most]:
-        for placed in search.placed(way):
+        for calls_in_loops in (False, True) if search.has_calls else (False,):
+            placed = replace(way, calls_in_loops=calls_in_loops)
             if search.is_stuck_above(placed):
                 continue
             found = search.attempt(placed)

@@ -26,7 +26,7 @@ _CLOSES_OVER = (
 class Traced:
     """A function of flat tensors that TensorFlow traced, not compiled yet.
 
-    specs: of its arguments. captured: the variables and eager tensors that it reads beside them, in order; behind the
+    specs: of its arguments. captured: the variables and eager tensors that it reads as well, in order; behind the
     arguments they are the parameters of the module. outputs: the specs of its results; behind them the module returns
     the variables that are assigned.
     """
@@ -48,7 +48,7 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
     """The function as a StableHLO module, in the form that `exla-opt` reads. Nothing is compiled or run.
 
     specs: its arguments: tensors or tf.TensorSpec, nested as the function takes them, and anything else as it is. The
-    parameters of the module are the tensors in order, then what the function reads beside them, variables and eager
+    parameters of the module are the tensors in order, then what the function reads as well, variables and eager
     tensors; its results those of the function, then the variables that it assigns. Raises ValueError for shapes that
     are not static and for ops that XLA does not know.
     """
