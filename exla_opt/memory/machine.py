@@ -103,7 +103,7 @@ CPU = Machine(
     seconds_per_comparison=1e-8,
     doubles=True,
     accumulates=False,
-    full_speed_rows=128,
+    full_speed_rows=16,
     slices=(2**18, 4 * 10**6),
 )
 
