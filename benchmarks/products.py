@@ -1,11 +1,11 @@
-"""How the predicted seconds of matrix products of few rows, columns or terms compare with measured ones; two Markdown tables.
+"""The predicted seconds of matrix products of few rows, columns or terms, and the measured ones; prints a Markdown table.
 
     python -m benchmarks.products --half=fitted
     python -m benchmarks.products --half="held out"
 
-A product of random sizes stands in a loop of four trips, each of which cuts its rows from a larger matrix, as loops over
-slices do. A hash of its sizes puts it into one of two halves: the rule of `memory/seconds.py` was found by looking at the
-first. What the machine reaches differs, so the predicted seconds are scaled to have the median of the measured ones.
+A product of random sizes stands in a loop of four trips, each of which cuts its rows from a larger matrix, as loops
+over slices do. A hash of its sizes puts it into one of two halves: the rule of `memory/seconds.py` was found by looking
+at the first. What a machine reaches differs, so the predicted seconds are scaled to the median of the measured ones.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def seconds_of_product(sizes: Sizes, repeat: int) -> tuple[float, float]:
             tile = jax.lax.dynamic_slice_in_dim(left, number * rows, rows, 1)
             return jax.lax.dynamic_update_slice_in_dim(out, tile @ right, number * rows, 1)
 
-        return jax.lax.fori_loop(0, TRIPS, trip, jnp.zeros((batch, TRIPS * rows, columns), type_))
+        made: jax.Array = jax.lax.fori_loop(0, TRIPS, trip, jnp.zeros((batch, TRIPS * rows, columns), type_))
+        return made
 
     random_numbers = np.random.default_rng(0)
     left = jnp.asarray(random_numbers.normal(size=(batch, TRIPS * rows, terms)).astype(type_))
