@@ -1,4 +1,4 @@
-"""The predicted seconds of matrix products of few rows, columns or terms, and the measured ones; prints a Markdown table.
+"""Predicted and measured seconds of matrix products of few rows, columns or terms; prints a Markdown table.
 
     python -m benchmarks.products --half=fitted
     python -m benchmarks.products --half="held out"
