@@ -120,8 +120,10 @@ def _of_constant(_: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine
     if number is not None:
         is_integer = isinstance(number, int) or number.is_integer()
         return constant(int(number), _cut(shape, lane)) if is_integer else None
+    if str(element_type(value)) not in _READABLE:
+        return None
     attribute = op.attributes["value"]
-    if str(element_type(value)) not in _READABLE or not isinstance(attribute, ir.DenseElementsAttr):
+    if not isinstance(attribute, ir.DenseElementsAttr):
         return None
     table = np.asarray(attribute).astype(np.int64)
     return of_table(table if lane is None else table.take([lane[1]], lane[0]))

@@ -226,8 +226,8 @@ class BlockSearch:
             return
         place = self.content.place.get(value)
         source = None if place is None else self.content.ops[place]
-        if source is not None and source.name == "stablehlo.while":
-            self.want_sum(source.operands[ir.OpResult(value).result_number], op)
+        if place is not None and source is not None and source.name == "stablehlo.while":
+            self.want_sum_of_loop(place, source, ir.OpResult(value).result_number, op)
             return
         if place is not None and self.add_up(place, value):
             return
@@ -236,6 +236,12 @@ class BlockSearch:
             raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
         for index in needed:
             self.want_sum(source.operands[index], op)
+
+    def want_sum_of_loop(self, place: int, loop: ir.Operation, index: int, op: ir.Operation) -> None:
+        """What a loop carries to its end is a partial sum if its start is, and if nothing that is complete is added."""
+        rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
+        rule.factor_from({index: Partial.SUM}, self.length)
+        self.want_sum(loop.operands[index], op)
 
     def add_up(self, place: int, value: ir.Value) -> bool:
         """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""

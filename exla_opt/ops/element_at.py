@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.attributes import is_splat, splat_text
 from exla_opt.ir.rewrite import clone_on
 from exla_opt.ir.values import defining_op, has_discardable_attributes
 
@@ -122,8 +123,7 @@ def _repeated(asked: Asked, frame: Frame) -> ir.Value:
 
 
 def _constant_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
-    attribute = op.attributes["value"]
-    if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
+    if not is_splat(op):
         raise NotElementwise
     return []
 
@@ -131,8 +131,12 @@ def _constant_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]
 def _constant_made(
     op: ir.Operation, asked: Asked, sources: Sequence[ir.Value], frame: Frame, places: ir.Value
 ) -> ir.Value:
-    number = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
     kind = build.with_shape(build.tensor_of(asked.value), frame.shape)
+    if isinstance(kind.element_type, ir.ComplexType):
+        text = splat_text(op)
+        assert text is not None
+        return build.constant_of_text(kind, text)
+    number = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
     return stablehlo.constant(ir.DenseElementsAttr.get_splat(kind, number))
 
 

@@ -179,6 +179,30 @@ def test_halves_of_what_counts() -> None:
     assert joins(COUNTED + named("%first", "%second")) == [True]
 
 
+def test_halves_of_complex_constants() -> None:
+    """Their values cannot be read through the bindings; their text can."""
+    text = """func.func @main(%x: tensor<20000xcomplex<f32>>) -> tensor<complex<f32>> {
+      %zero = stablehlo.constant dense<(0.0, 0.0)> : tensor<complex<f32>>
+      %half = stablehlo.constant dense<(0.5, -1.25)> : tensor<10000xcomplex<f32>>
+      %two = stablehlo.constant dense<(2.0, 0.75)> : tensor<10000xcomplex<f32>>
+      %a = stablehlo.multiply %half, %two : tensor<10000xcomplex<f32>>
+      %b = stablehlo.add %a, %two : tensor<10000xcomplex<f32>>
+      %all = stablehlo.concatenate %a, %b, dim = 0
+        : (tensor<10000xcomplex<f32>>, tensor<10000xcomplex<f32>>) -> tensor<20000xcomplex<f32>>
+      %much = stablehlo.multiply %all, %x : tensor<20000xcomplex<f32>>
+      %sum = stablehlo.reduce(%much init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<20000xcomplex<f32>>, tensor<complex<f32>>) -> tensor<complex<f32>>
+      return %sum : tensor<complex<f32>>
+    }"""
+    with new_context() as context:
+        ops = walk_functions(parse_module("<program>", text.encode(), context).module.operation)
+        assert [halves_of(op) is not None for op in ops if op.name == "stablehlo.concatenate"] == [True]
+    numbers = np.random.default_rng(0).normal(size=(2, 20_000)).astype(np.float32)
+    programs = [compile_program(each) for each in (text, rewritten(text, 20_000, 10_000))]
+    one, two = (run_program(program, [numbers[0] + 1j * numbers[1]])[0] for program in programs)
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "body",
     [
