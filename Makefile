@@ -10,10 +10,12 @@ NEWEST_BIN := $(NEWEST_VENV)/bin
 NEWEST_INSTALLED := $(NEWEST_VENV)/.installed
 TENSORFLOW_VENV ?= .venv-tensorflow
 TENSORFLOW_INSTALLED := $(TENSORFLOW_VENV)/.installed
+SITE_VENV ?= .venv-site
+SITE_INSTALLED := $(SITE_VENV)/.installed
 SAMPLE := examples/attention.mlir
 DEMO_OUTPUT := build/attention.smaller.mlir
 
-.PHONY: help demo test test-newest test-tensorflow corpus mutations large fuzz lint format clean
+.PHONY: help demo test test-newest test-tensorflow corpus mutations large fuzz lint format site clean
 .DEFAULT_GOAL := help
 
 help: ## List what there is
@@ -61,8 +63,11 @@ format: $(INSTALLED) ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+site: $(SITE_INSTALLED) ## The docs as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict
+
 clean: ## Remove the virtual environment and everything built
-	rm -rf $(VENV) $(NEWEST_VENV) $(TENSORFLOW_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST_VENV) $(TENSORFLOW_VENV) $(SITE_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find tests/lit -name Output -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an installation that broke off is done again.
@@ -81,4 +86,9 @@ $(NEWEST_INSTALLED): pyproject.toml
 $(TENSORFLOW_INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(TENSORFLOW_VENV)
 	$(TENSORFLOW_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test-tensorflow]'
+	@touch $@
+
+$(SITE_INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[site]'
 	@touch $@
