@@ -47,6 +47,14 @@ class ControlFactor(Factor):
     added: tuple[int, ...] = ()
     condition: BlockFlow | None = None
 
+    def cuts_inside(self) -> bool:
+        """Whether any op of the blocks, however deep, is cut."""
+        all_tiles = (laid.factor for flow in self.flows for tiles in flow.tiles.values() for laid in tiles)
+        return any(
+            not factor.is_unsplit() or (isinstance(factor, ControlFactor) and factor.cuts_inside())
+            for factor in all_tiles
+        )
+
     def cut_dims(self) -> dict[ir.Value, int]:
         """The dimension along which each value of the blocks, however deep, is cut that exists in tiles alone."""
         found: dict[ir.Value, int] = {}

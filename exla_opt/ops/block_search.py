@@ -98,6 +98,8 @@ class BlockSearch:
         """Control flow, which is cut as its blocks are."""
         rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
         factor = rule.factor_from(states, self.length)
+        if factor.is_unsplit() and factor.cuts_inside():
+            raise Refused(f"{op.name} adds up over what is cut, and reads nothing that is", op)
         self.add_tile(place, op, LaidFactor(factor, 1, 0, factor.operands, factor.results))
         for index in factor.summed:
             start = operands[index] if len(op.operands) == len(op.results) else None
@@ -216,38 +218,47 @@ class BlockSearch:
         same_sums = factor.summed == before.factor.summed
         return LaidFactor(factor, 1, 0, factor.operands, factor.results) if same_sums else None
 
-    def want_sum(self, value: ir.Value, op: ir.Operation) -> None:
-        """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear."""
+    def want_sum(self, value: ir.Value, op: ir.Operation) -> bool:
+        """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear.
+
+        Returns whether a sum that depends on nothing cut is added up in tiles for it: nothing may read it whole then.
+        """
         if is_zero(value) or self.states.get(value) is Partial.SUM:
-            return
+            return False
         if value.owner == self.content.block:
             if value in self.states or self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
                 raise Refused("a value that the loop carries is both cut and summed", op)
-            return
+            return False
         place = self.content.place.get(value)
         source = None if place is None else self.content.ops[place]
         if place is not None and source is not None and source.name == "stablehlo.while":
             self.want_sum_of_loop(place, source, ir.OpResult(value).result_number, op)
-            return
+            return False
         if place is not None and self.add_up(place, value):
-            return
+            return True
         needed = None if source is None or self.states.get(value) is not None else linear_operands(source, ())
         if not needed or source is None:
             raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
-        for index in needed:
-            self.want_sum(source.operands[index], op)
+        added = [self.want_sum(source.operands[index], op) for index in needed]
+        if not any(added):
+            return False
+        if not is_read_once(source):
+            raise Refused(f"what {op.name} adds up over what is cut is needed complete as well", op, needs_sum=True)
+        self.states[value] = Partial.SUM
+        return True
 
     def want_sum_of_loop(self, place: int, loop: ir.Operation, index: int, op: ir.Operation) -> None:
-        """What a loop carries to its end is a partial sum if its start is, and if nothing that is complete is added."""
+        """What a loop carries to its end is a partial sum if all is that it adds, and what that starts from."""
         rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
-        rule.factor_from({index: Partial.SUM}, self.length)
-        self.want_sum(loop.operands[index], op)
+        factor = rule.factor_from({index: Partial.SUM}, self.length)
+        # It runs as it is: not one of its sums is added up in tiles, nor what it starts from, which others may read.
+        if factor.cuts_inside() or any(self.want_sum(loop.operands[each], op) for each in factor.summed):
+            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
 
     def add_up(self, place: int, value: ir.Value) -> bool:
         """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""
         op = self.content.ops[place]
-        is_read_once = len(list(value.uses)) == 1 and len(op.results) == 1
-        if place in self.tiles or not is_read_once or Trait.CONTROL_FLOW in traits_of(op.name):
+        if place in self.tiles or not is_read_once(op) or Trait.CONTROL_FLOW in traits_of(op.name):
             return False
         for factor in self.rules[self.content.numbers[place]].factors:
             index = next((index for index, own in enumerate(factor.operands) if own is not None), None)
@@ -259,3 +270,8 @@ class BlockSearch:
                 self.states[value] = Partial.SUM
                 return True
         return False
+
+
+def is_read_once(op: ir.Operation) -> bool:
+    """Whether an op has one result, which has one reader."""
+    return len(op.results) == 1 and len(list(op.results[0].uses)) == 1
