@@ -269,7 +269,7 @@ def summary_of(found: Rewriting) -> str:
     console = Console(highlight=False, width=100, color_system=None)
     why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
     with console.capture() as printed:
-        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, note=why)
+        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, notes=(why, ""))
     return printed.get()
 
 

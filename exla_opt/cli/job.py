@@ -79,7 +79,7 @@ class Job:
 
     source: the module, rewritten as soon as it is. options: with the sizes that were chosen, where they were. outcome:
     what the passes said. judge, limit, fitted: whose limit it is, its bytes, and what came of it. before: the module
-    without its calls, which hide what is in them, and before any split; a timeline only for reports. seconds: each
+    without its calls, which hide what is in them, and before any split. rewritten: what came of it. seconds: each
     step and its wall time. partition, refusal: of a module for several devices; `source` is the program of one of
     them then, or there is a reason why there is none. written: what goes out.
     """
@@ -88,6 +88,7 @@ class Job:
     started: float = field(default_factory=time.perf_counter)
     seconds: list[tuple[str, float]] = field(default_factory=list)
     before: tuple[Summary, Timeline] | None = None
+    rewritten: tuple[Summary, Timeline] | None = None
     measured: tuple[float, float] | None = None
     judge: Judge | None = None
     limit: int | None = None
@@ -235,6 +236,13 @@ class Job:
 
         return summarise(module), read_timeline(module, self.request.options.machine)
 
+    @property
+    def after(self) -> tuple[Summary, Timeline]:
+        """What there is once all is rewritten."""
+        if self.rewritten is None:
+            self.rewritten = self._seen(self.source.module)
+        return self.rewritten
+
     def _look_and_print(self, name: str, module: ir.Module) -> None:
         self._look(name, module)
         print_after(self.request, name, module)
@@ -273,12 +281,21 @@ class Job:
             click.echo(line, err=True)
         if self._says_why and (why := self._nothing_gained(remarks)):
             click.echo(f"{self.source.name}: note: {why}", err=True)
+        if held := self._held(remarks):
+            click.echo(f"{self.source.name}: note: {held}", err=True)
+
+    def _held(self, remarks: Sequence[Remark]) -> str:
+        """What holds the memory in the end, a clause; "" where the module had nothing big, or the limit's line has it."""
+        from exla_opt.report.figures import held_at_peak
+
+        says = bool(remarks) if self.fitted is None else self.fitted.fits
+        return held_at_peak(self.after[1], place_names(self.source)) if says else ""
 
     def _nothing_gained(self, remarks: Sequence[Remark]) -> str:
         from exla_opt.report.figures import nothing_gained
 
         assert self.before is not None
-        return nothing_gained(self.before, self._seen(self.source.module), self.options, remarks)
+        return nothing_gained(self.before, self.after, self.options, remarks)
 
     def _print_summary(self, remarks: Sequence[Remark]) -> None:
         from rich.console import Console
@@ -288,10 +305,9 @@ class Job:
 
         assert self.before is not None
         console = Console(stderr=True, highlight=False)
-        after = self._seen(self.source.module)
-        why = "" if self.fitted is not None else nothing_gained(self.before, after, self.options, remarks)
-        columns = sides(self.before, after, self.fitted, self.measured)
-        print_summary(console, columns, remarks, _kinds(self.request.remarks or "all"), why)
+        why = "" if self.fitted is not None else nothing_gained(self.before, self.after, self.options, remarks)
+        columns = sides(self.before, self.after, self.fitted, self.measured)
+        print_summary(console, columns, remarks, _kinds(self.request.remarks or "all"), (why, self._held(remarks)))
 
     def _write_reports(self, remarks: Sequence[Remark]) -> None:
         from exla_opt.report.data import Run, as_data
@@ -305,7 +321,7 @@ class Job:
             options=self.options,
             passes=request.passes,
             before=self.before,
-            after=self._seen(self.source.module),
+            after=self.after,
             remarks=remarks,
             seconds=with_rest(self.seconds, time.perf_counter() - self.started),
             fit=self.fitted,

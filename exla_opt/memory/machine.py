@@ -93,7 +93,7 @@ CPU = Machine(
     workspace=0,
     sorts_in_place=True,
     unknown=frozenset("rng rng_bit_generator custom_call".split()),
-    flops=(("f32", 8e10), ("f64", 4e10)),
+    flops=(("f32", 4e10), ("f64", 2e10)),
     flops_elementwise=4e10,
     bytes_per_second=8e9,
     cache_bytes=4 * _MIB,
@@ -103,7 +103,7 @@ CPU = Machine(
     seconds_per_comparison=1e-8,
     doubles=True,
     accumulates=False,
-    full_speed_rows=64,
+    full_speed_rows=128,
     slices=(2**18, 4 * 10**6),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,17 @@ def nothing_gained(
         return "the peak did not fall"
     rest = "" if largest is None else f"; the largest is {format_size(largest.bytes)}"
     return f"nothing was split: no tensor is over {format_size(threshold)}{rest}"
+
+
+def held_at_peak(timeline: Timeline, named: Callable[[str], str]) -> str:
+    """The predicted peak and what holds most of it, a clause. named: turns places into the user's."""
+    memory = timeline.memory
+    peak = f"peak {_at_least(timeline)}{format_size(memory.peak)}, predicted"
+    alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
+    held = memory.peak - memory.temp
+    if not alive or held >= alive[0].bytes:
+        return f"{peak}, {format_size(held)} of it arguments and results"
+    return f"{peak}, {format_size(alive[0].bytes)} of it {alive[0].name} at {named(alive[0].location)}"
 
 
 def _at_least(timeline: Timeline) -> str:

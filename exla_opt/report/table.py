@@ -22,15 +22,16 @@ def print_summary(
     sides: Sides,
     remarks: Sequence[Remark],
     kinds: Collection[Kind] = tuple(Kind),
-    note: str = "",
+    notes: tuple[str, str] = ("", ""),
 ) -> None:
-    """Print the before/after table, the note (a clause), then what was split and what was not (of these kinds).
+    """Print the before/after table, what was split and what was not (of these kinds), and the notes around them.
+
+    notes: two clauses, one below the table, one at the end.
 
     Fits in 60 columns. Tensors that are never in memory are counted, not listed.
     """
     console.print(_overview(sides))
-    if note:
-        console.print(Text(f"{note[0].upper()}{note[1:]}."))
+    _print_clause(console, notes[0])
     for kind, title in ((Kind.PASSED, "Changed"), (Kind.MISSED, "Not changed")):
         counted = count_remarks(remarks, kind) if kind in kinds else []
         shown = [(remark, count) for remark, count in counted if remark.code not in NEVER_IN_MEMORY]
@@ -38,6 +39,12 @@ def print_summary(
             console.print(_details(title, shown))
         if others := len(counted) - len(shown):
             console.print(Text(never_in_memory(others)))
+    _print_clause(console, notes[1])
+
+
+def _print_clause(console: Console, clause: str) -> None:
+    if clause:
+        console.print(Text(f"{clause[0].upper()}{clause[1:]}."))
 
 
 def _overview(sides: Sides) -> Table:
