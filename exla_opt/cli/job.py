@@ -285,7 +285,7 @@ class Job:
             click.echo(f"{self.source.name}: note: {held}", err=True)
 
     def _held(self, remarks: Sequence[Remark]) -> str:
-        """What holds the memory in the end, a clause; "" where the module had nothing big, or the limit's line has it."""
+        """What holds the memory in the end, a clause; "" where nothing was big, or the limit's line has it."""
         from exla_opt.report.figures import held_at_peak
 
         says = bool(remarks) if self.fitted is None else self.fitted.fits

@@ -106,7 +106,9 @@ def test_the_numbers_are_the_same(name: str) -> None:
     rng = np.random.default_rng(0)
     numbers = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((256, 200), (256, 200), (200,))]
     for which in (0, 1):
-        for one, two in zip(*(run_program(each, [*numbers, np.int32(which)]) for each in programs), strict=True):
+        for one, two in zip(
+            *(run_program(each, [*numbers, np.array(which, np.int32)]) for each in programs), strict=True
+        ):
             np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)
 
 
