@@ -122,8 +122,8 @@ def main(
     """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
     results are apart. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
 
-    FILE and OTHER are MLIR text, MLIR bytecode or StableHLO portable artifacts, gzipped or not; one of them may
-    be - for standard input.
+    FILE and OTHER are MLIR text, MLIR bytecode, StableHLO portable artifacts, HLO before XLA's optimisation or files of
+    jax.export, gzipped or not; one of them may be - for standard input.
     """
     context = click.get_current_context()
     if budgets is not None:

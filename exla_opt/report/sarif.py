@@ -31,7 +31,7 @@ def _result(remark: Remark) -> dict[str, Any]:
         "message": {"text": f"{remark.tensor} ({format_size(remark.bytes)}){remark.where} {text}"},
     }
     place = _PLACE.fullmatch(remark.location)
-    if place is not None:
+    if place is not None and not place[1].startswith("<"):  # <string> and <stdin> are no files
         region = {"startLine": int(place[2]), "startColumn": int(place[3])}
         where = {"artifactLocation": {"uri": place[1]}, "region": {**region}}
         result["locations"] = [{"physicalLocation": where}]

@@ -109,6 +109,14 @@ def test_remarks_go_to_several_files(model: str, tmp_path: Path) -> None:
     assert opt(model, "--remarks-output=x.txt").exit_code == 2
 
 
+def test_what_stands_in_no_file_has_no_place_in_sarif(tmp_path: Path, model: str) -> None:
+    text, name = Path(model).read_text(), tmp_path / "r.sarif"
+    options = ["--size-threshold=100KB", "--split-size=32KB", f"--remarks-output={name}"]
+    assert CliRunner().invoke(main, ["-", *options], input=text).exit_code == 0
+    (run,) = json.loads(name.read_text())["runs"]
+    assert run["results"] and not any("locations" in each for each in run["results"])
+
+
 def test_every_option_stands_in_one_group_of_the_help() -> None:
     named = [name for names in GROUPS.values() for name in names.split()]
     options = {option.name for option in main.params if option.param_type_name == "option"}
