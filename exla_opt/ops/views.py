@@ -28,7 +28,9 @@ def is_view(op: ir.Operation, types: Types) -> bool:
         moved = [dim for dim in integers(op, "permutation", []) if before.shape[dim] != 1]
         return moved == sorted(moved)
     if name == "stablehlo.broadcast_in_dim":
-        return _without_units(before.shape) == _without_units(after.shape)
+        where = integers(op, "broadcast_dimensions", [])
+        placed = [dim for dim, size in zip(where, before.shape, strict=True) if size != 1]
+        return placed == sorted(placed) and _without_units(before.shape) == _without_units(after.shape)
     if name == "stablehlo.reduce":
         return all(before.shape[dim] == 1 for dim in integers(op, "dimensions", []))
     return name == "stablehlo.reshape"

@@ -81,8 +81,13 @@ def extreme(blocks: ir.Value, *, largest: bool) -> ir.Value:
     return result
 
 
+def has_no_sign(kind: ir.IntegerType) -> bool:
+    """Whether no number of the type is below zero: truth values are 0 and 1."""
+    return bool(kind.is_unsigned) or kind.width == 1
+
+
 def end_of(kind: ir.RankedTensorType, *, largest: bool) -> ir.Value:
     """The largest or the smallest integer of the type of a tensor, 0-d."""
     element = ir.IntegerType(kind.element_type)
-    low = 0 if element.is_unsigned else -(2 ** (element.width - 1))
+    low = 0 if has_no_sign(element) else -(2 ** (element.width - 1))
     return build.splat(build.with_shape(kind, []), low + 2**element.width - 1 if largest else low)

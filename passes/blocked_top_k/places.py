@@ -21,7 +21,7 @@ from exla_opt.memory.peak import predict
 from exla_opt.ops.comparisons import direction_of
 from exla_opt.ops.reducers import body_of, is_identity
 
-from .blocks import WIDTHS, block_length, end_of, extreme, in_blocks, in_order
+from .blocks import WIDTHS, block_length, end_of, extreme, has_no_sign, in_blocks, in_order
 from .picked import can_be_picked, picked, places_at
 
 # Elements of a row: of the lengths 256 to 1,000,000 on which blocks were chosen, all take 0.1 to 0.35 of the time.
@@ -153,7 +153,7 @@ def _first(numbers: ir.Value, places: ir.RankedTensorType, *, largest: bool) -> 
     made = stablehlo.ReduceOp(results, [numbers, counted], ends, [len(rows)])
     with ir.InsertionPoint(made.body.blocks.append(*scalars, *scalars)) as inside:
         number, place, other, next_place = inside.block.arguments
-        how = "UNSIGNED" if ir.IntegerType(kind.element_type).is_unsigned else "SIGNED"
+        how = "UNSIGNED" if has_no_sign(ir.IntegerType(kind.element_type)) else "SIGNED"
         beyond = build.compare(number, other, "GT" if largest else "LT", how)
         equal = build.compare(number, other, "EQ", how)
         before = stablehlo.and_(equal, build.less_than(place, next_place))

@@ -19,6 +19,8 @@ from exla_opt.ir.values import splat_value
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.integers import Numbers, fits, run_integers
 
+from .slices import can_be_moved
+
 # An index is a few ops on a counter.
 _MOST_OPS = 64
 # Loops of more trips are not looked at: their numbers would take longer to work out than the rest of the module.
@@ -41,11 +43,15 @@ class Indices:
         self._counting: dict[ir.Block, Counting | None] = {}
 
     def counting(self, loop: ir.Operation) -> Counting | None:
-        """How a `while` counts, where it does so in a number of trips that can be written down."""
+        """How a `while` counts, where it does so in a number of trips that can be written down.
+
+        What is made of the number of a step, its segment say, is computed in the type of the counter.
+        """
         body = loop.regions[1].blocks[0]
         if body not in self._counting:
             found = counting(loop)
-            self._counting[body] = found if found is None or found.trips <= MOST_TRIPS else None
+            known = found is not None and found.trips <= MOST_TRIPS and can_be_moved(body.arguments[found.place])
+            self._counting[body] = found if known else None
         return self._counting[body]
 
     def of(self, value: ir.Value) -> Index | None:

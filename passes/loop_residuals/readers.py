@@ -12,6 +12,7 @@ from exla_opt.ir.types import Types
 from exla_opt.remarks import Reason
 
 from .indices import Indices
+from .slices import can_be_moved
 from .stacks import Stack
 
 
@@ -52,7 +53,7 @@ def obstacle(value: ir.Value, stack: Stack, indices: Indices, types: Types) -> O
                 return Obstacle(Reason("EX601", "what no step writes is read"), op)
             continue
         index = indices.of(reader.index)
-        if index is None:
+        if index is None or not can_be_moved(reader.index):
             return Obstacle(Reason("EX602", "it is not known which step is read"), op)
         if not stack.is_written(index.numbers):
             return Obstacle(Reason("EX601", "what no step writes is read"), op)

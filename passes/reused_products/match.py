@@ -176,6 +176,8 @@ def _match(sum_: OpenSum, known: KnownDot) -> Match | None:
         if here is None or not _takes_away(left, here, power):
             return None
     left = {factor: power for factor, power in left.items() if power}
+    if left.get(sum_.operand, 0) < 1:
+        return None  # the dot, or a divisor, has taken away what its rows are to be multiplied with
     everywhere = letters_of(place).union(*(letters_of(factor.place) for factor in left))
     summed = frozenset(sum_.formula.sizes) - sum_.output
     if any(factor.role != "number" for factor in left) or gone & everywhere or not gone <= summed:

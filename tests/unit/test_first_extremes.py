@@ -171,3 +171,17 @@ def test_nearest_in_slices() -> None:
     assert "stablehlo.while" in after and GATHER in after and GATHER not in without
     assert measure_memory(after).peak < 1.05 * measure_memory(without).peak
     assert_equal_results(before, after)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("length", [256, 300])
+def test_truth_values_have_no_sign(length: int, name: str) -> None:
+    """The first element of a row that is true, as `argmax(x > 3)` asks for it."""
+    before = export(FUNCTIONS[name], f"4x{length}xi1")
+    after = rewrite(before)
+    assert GATHER in after
+    x = np.zeros((4, length), bool)
+    x[0, 200:], x[1, 70] = True, True
+    for each in (x, ~x):
+        [expected], [actual] = run_module(before, [each]), run_module(after, [each])
+        np.testing.assert_array_equal(expected, actual)

@@ -241,3 +241,20 @@ def test_it_is_as_exact_in_slices_and_takes_no_more_memory() -> None:
             assert_equal_results(text, module)
             temps.append(measure_memory(serialise(module, "bytecode")).temp)
     assert temps[0] <= 1.02 * temps[1]
+
+
+OUTER: dict[str, Function] = {
+    "in the dot": lambda p, a, b: ((p * jnp.matmul(a, b.T)).sum(1), (p * a) @ b),
+    "in a divisor": lambda p, a, b: ((p / a * jnp.matmul(a, b.T)).sum(1), p @ b),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_what_the_product_has_taken_in_is_not_multiplied_with_again(name: str) -> None:
+    """sum_j p[i,j] (a b')[i,j] is that of p[i,j] a[i] b[j], which is there, a[i] and all."""
+    text = export(lambda p, *others: OUTER[name](jnp.cos(p), *others), "64x64xf32", "64x1xf32", "64x1xf32")
+    options = Options(size_threshold=4_000, split_size=4_000)
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        run_pipeline(module, ["normalise", "rce", "reused-products"], options)
+        assert_equal_results(text, serialise(module, "text").decode())
