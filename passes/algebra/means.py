@@ -126,14 +126,14 @@ class Squares:
             return False
         away = integers(mean, "dimensions", [])
         kept = tuple(known[letter] for dim, letter in enumerate(letters) if dim not in away)
-        return _letters(kept) == _letters(self.place) and _place_behind(self.shift, between) == kept
+        return _letters(kept) == _letters(self.place) and place_behind(self.shift, between) == kept
 
 
 def _letters(place: Sequence[int | None]) -> set[int]:
     return {letter for letter in place if letter is not None}
 
 
-def _place_behind(place: Place, between: Sequence[ir.Operation]) -> Place | None:
+def place_behind(place: Place, between: Sequence[ir.Operation]) -> Place | None:
     """The letters of what some ops hand on, from those of what they make of it; None where they do not follow."""
     for op in reversed(between):
         if op.name in _MOVES:

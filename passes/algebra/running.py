@@ -9,6 +9,7 @@ Gimelshein, arXiv:1805.02867). Here is what such a sum is, and how it is written
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from math import inf
 
 from jaxlib.mlir import ir
@@ -21,7 +22,7 @@ from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_va
 from exla_opt.ops.reducers import monoid_of
 
 from .dots import contracted_sizes, operand_places
-from .formula import Factor, Formula, is_float
+from .formula import Factor, Formula, is_float, under_moves
 from .places import Place, place_below
 
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose")
@@ -96,6 +97,51 @@ def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None
     return difference.operands[0], place
 
 
+def is_below(terms: Formula, factor: Factor, x: ir.Value, shift: Place, maximum: ir.Operation) -> bool:
+    """Whether each x of a factor exp(x - shift) is among those that the shift is the maximum of.
+
+    Of other numbers the maximum so far may be smaller by any amount, and the exponential infinite. Where the maximum
+    leaves out what is masked, the terms have to be masked alike. shift: the letters of the maximum's result.
+    """
+    letters = tuple(Formula().new_letters(build.shape_of(maximum.operands[0])))
+    ours, theirs = _sources(x, factor.place), _sources(maximum.operands[0], letters)
+    mask: Factor | None = None
+    if ours.keys().isdisjoint(theirs):
+        value, place = list(theirs.items())[-1]
+        chosen = defining_op(value, "stablehlo.select")
+        kept = [at for at in (1, 2) if chosen is not None and splat_value(chosen.operands[3 - at]) is not None]
+        if chosen is None or not kept:
+            return False
+        asked, where = chosen.operands[0], place if build.shape_of(chosen.operands[0]) else ()
+        mask = Factor(*under_moves(asked, where), "mask" if kept[0] == 1 else "masked")
+        theirs = _sources(chosen.operands[kept[0]], place)
+    same = next((value for value in ours if value in theirs), None)
+    if same is None:
+        return False
+    known = dict(zip(theirs[same], ours[same], strict=True))
+
+    def as_ours(place: Place) -> Place:
+        return tuple(None if letter is None else known.get(letter, -1) for letter in place)
+
+    away = integers(maximum, "dimensions", [])
+    if as_ours(tuple(letter for dim, letter in enumerate(letters) if dim not in away)) != shift:
+        return False
+    return mask is None or replace(mask, place=as_ours(mask.place)) in terms.powers
+
+
+def _sources(value: ir.Value, place: Place) -> dict[ir.Value, Place]:
+    """A tensor and all that it only repeats, turns or converts, with their letters."""
+    found = {value: place}
+    while (op := defining_op(value)) is not None and not has_discardable_attributes(op):
+        converts = op.name == "stablehlo.convert" and is_float(op.operands[0])
+        below = place if converts else place_below(op, place)
+        if below is None:
+            break
+        value, place = op.operands[0], below
+        found[value] = place
+    return found
+
+
 def finite(shift: ir.Value) -> ir.Value:
     """The number itself, and 0 for minus infinity, with which exp(x - shift) would be no number."""
     lowest = build.splat(shift.type, -inf)
@@ -107,11 +153,14 @@ def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int |
 
     dims: for each dimension of old and new, that of the sum; None for one of size 1. Where there was no number yet,
     old is minus infinity, or a guard's zero, and the sum is zero: a guard's zero may be larger than new by any number.
+    Where infinity was found, new may be a guard's zero, and smaller than old.
     """
     kind = element_type(total)
-    raised = stablehlo.subtract(build.convert(old, kind), build.convert(new, kind))
-    factor = stablehlo.exponential(stablehlo.minimum(raised, build.zeros(raised.type)))
-    return stablehlo.multiply(total, laid_along(factor, dims, total))
+    old, new = build.convert(old, kind), build.convert(new, kind)
+    raised, zero = stablehlo.subtract(old, new), build.zeros(new.type)
+    nothing = build.compare(old, zero, "EQ", "FLOAT")
+    raised = stablehlo.select(nothing, stablehlo.minimum(raised, zero), raised)
+    return stablehlo.multiply(total, laid_along(stablehlo.exponential(raised), dims, total))
 
 
 def as_it_was(total: ir.Value, shift: ir.Value, dims: Sequence[int | None]) -> ir.Value:

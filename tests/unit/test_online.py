@@ -178,3 +178,64 @@ def test_special_values_stand_where_they_stood(name: str) -> None:
     for expected, actual in zip(run_module(text, arrays), run_module(rewritten, arrays), strict=True):
         comparison = compare(expected, actual)
         assert comparison.passed, comparison.problem
+
+
+def finite_maximum(x: Tensor, mask: Tensor) -> Tensor:
+    highest = x.max(1, keepdims=True)
+    highest = jnp.where(jnp.isfinite(highest), highest, 0)
+    return jnp.where(mask > 0, jnp.exp(x - highest), 0).sum(1)
+
+
+def below_another(x: Tensor, other: Tensor) -> Tensor:
+    return jnp.exp(other * jnp.sign(other * other + 1) - x.max(1, keepdims=True)).sum(1)
+
+
+def maximum_of_masked(x: Tensor, mask: Tensor) -> Tensor:
+    highest = jnp.where(mask > 0, x, -jnp.inf).max(1, keepdims=True)
+    return jnp.exp(x - highest).sum(1)
+
+
+def both_masked(x: Tensor, mask: Tensor) -> Tensor:
+    highest = jnp.where(mask > 0, x, -jnp.inf).max(1, keepdims=True)
+    return jnp.where(mask > 0, jnp.exp(x - highest), 0).sum(1)
+
+
+def _large_at_the_end(largest: float) -> tuple[Tensor, Tensor]:
+    """Rows of 5 or so, of which the last number but one is so large, and a mask that leaves it out."""
+    x = np.random.default_rng(0).integers(4, 7, (3, 4001)).astype(np.float32)
+    x[:, -2] = largest
+    mask = np.ones_like(x)
+    mask[:, -2] = 0
+    return x, mask
+
+
+def _rising() -> tuple[Tensor, Tensor]:
+    """What is summed is far above the maximum of all but the last tile, where the mask leaves that."""
+    x = np.full((3, 4001), 100, np.float32)
+    x[:, 0], x[:, -1] = 1, 120
+    return x, (np.arange(4001) % 4000 == 0) + np.zeros_like(x)
+
+
+def _above() -> tuple[Tensor, Tensor]:
+    x = np.zeros((3, 4001), np.float32)
+    x[:, -1] = 160
+    return x, np.full_like(x, 150)
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays"),
+    [
+        (finite_maximum, _large_at_the_end(np.inf)),
+        (both_masked, _rising()),
+        (maximum_of_masked, _rising()),
+        (below_another, _above()),
+    ],
+    ids=["infinite where masked", "masked alike", "of what is masked", "of something else"],
+)
+def test_numbers_above_the_maximum_so_far(function: Function, arrays: tuple[Tensor, Tensor]) -> None:
+    text = export(lambda x, y: function(x * jnp.sign(x * x + 1), y), "3x4001xf32", "3x4001xf32")
+    rewritten = rewrite(text, Options(size_threshold=20_000, split_size=10_000))
+    assert loops(rewritten) >= 1
+    for expected, actual in zip(run_module(text, arrays), run_module(rewritten, arrays), strict=True):
+        comparison = compare(expected, actual)
+        assert comparison.passed, comparison.problem

@@ -18,12 +18,16 @@ from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import predict
 from exla_opt.ops import tiling
 from exla_opt.ops.factor import DimMapping, Factor
+from exla_opt.ops.rules import read_rules
 from exla_opt.ops.shifts import lay_shift
 from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.passes.tensor_splitter.emit import build_plans
-from exla_opt.passes.tensor_splitter.graph import Graph
-from exla_opt.passes.tensor_splitter.plans.plan import Plan
+from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+from exla_opt.passes.tensor_splitter.plans.body import WorkOf
+from exla_opt.passes.tensor_splitter.plans.plan import Plan, make_plan
+from exla_opt.passes.tensor_splitter.regions.growth import grow
+from exla_opt.passes.tensor_splitter.regions.loops import Loops, Refusal, find_loops
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program
 from tests.execute import assert_equal_results
@@ -323,3 +327,37 @@ def test_what_a_loop_carries_is_overwritten(function: Stencil, rows: int, built:
         before, after = (ir.Module.parse(each, context) for each in (text, written))
         normalise.run(before, Options())  # a call hides what is in it
         assert predict(after, CPU).temp < predict(before, CPU).temp
+
+
+def test_a_part_of_a_join_that_stops_inside_of_a_tile_is_read_no_further() -> None:
+    """The last tile of the join has but one row of the slice, whose rows behind its end XLA would move inside."""
+    text = """func.func @main(%x: tensor<43x5xi32>, %y: tensor<4x5xi32>, %k: tensor<i32>) -> tensor<5xi32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %part = stablehlo.dynamic_slice %x, %k, %zero, sizes = [37, 5]
+        : (tensor<43x5xi32>, tensor<i32>, tensor<i32>) -> tensor<37x5xi32>
+      %all = stablehlo.concatenate %part, %y, dim = 0 : (tensor<37x5xi32>, tensor<4x5xi32>) -> tensor<41x5xi32>
+      %squares = stablehlo.multiply %all, %all : tensor<41x5xi32>
+      %sum = stablehlo.reduce(%squares init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<41x5xi32>, tensor<i32>) -> tensor<5xi32>
+      return %sum : tensor<5xi32>
+    }"""
+    with new_context() as context:
+        module = ir.Module.parse(text, context)
+        [graph] = read_graphs(module, read_rules(module))
+        [squares] = [node.results[0] for node in graph.nodes if node.name == "stablehlo.multiply"]
+
+        def is_big(value: int) -> bool:
+            return graph.tensors[value].type.bytes > 400
+
+        region = grow(graph, squares, DimMapping(0, 41), is_big, lambda *_: True, overlaps=True, shifts=True)
+        loops = find_loops(graph, region, is_big, WorkOf(graph, CPU))
+        assert isinstance(loops, Loops)
+        plan = make_plan(graph, region, loops, 120, is_big, CPU)
+        if not isinstance(plan, Refusal):
+            build_plans(graph, [plan])
+        written = str(module)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-9, 10, shape).astype(np.int32) for shape in ((43, 5), (4, 5))] + [np.int32(6)]
+    programs = [compile_program(each) for each in (text, written)]
+    [[expected], [actual]] = [run_program(program, arrays) for program in programs]
+    np.testing.assert_array_equal(expected, actual)

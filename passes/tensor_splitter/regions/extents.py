@@ -100,16 +100,22 @@ def _refuse_rings(position: int) -> Refusal:
 
 
 def refuse_extents(graph: Graph, region: Region, extents: Extents) -> Refusal | None:
-    """Why the ops of a region cannot have longer tiles, if so: one of them cannot, or they are shifted or too short."""
+    """Why the ops of a region cannot have longer tiles, if so: one of them cannot, or they are shifted or too short.
+
+    A tile of one that ends before the region does may reach beyond that end, whether it is longer or not.
+    """
     if not region.reaches():
         return None
+    low, high = region.low, region.high
     for position, tiled in sorted(region.tiled.items()):
         node = graph.nodes[position]
         held = [mapping for mapping in (*tiled.operands, *tiled.results) if mapping is not None]
         moves = bool(tiled.factor.reaches) and may_shift(node.name)
         if not moves and len({(mapping.low, mapping.length) for mapping in held}) > 1:
             return Refusal(Reason("EX307", "its slices are shifted against each other, and overlap"), position)
-        if position in extents and not (tiled.factor.reaches or may_reach(node.op, tiled.factor)):
+        independent = tiled.factor.kind is Kind.INDEPENDENT  # others begin and end with a tile (`find_seams`)
+        short = independent and any(each.low > low or each.low + each.length < high for each in held)
+        if (short or position in extents) and not (tiled.factor.reaches or may_reach(node.op, tiled.factor)):
             return Refusal(Reason("EX301", f"{node.name} cannot be computed beyond its ends"), position)
     return None
 

@@ -20,7 +20,7 @@ from exla_opt.ops.rules import Kind
 from exla_opt.passes.algebra import means
 from exla_opt.passes.algebra.formula import Factor, Formula
 from exla_opt.passes.algebra.places import Place
-from exla_opt.passes.algebra.running import handed_on, is_guard, is_maximum, subtracted, terms_of
+from exla_opt.passes.algebra.running import handed_on, is_below, is_guard, is_maximum, subtracted, terms_of
 
 from ..graph import OUTSIDE, Graph
 from .region import Dims, Producers, Region, Running, Shift, Stage, Sum
@@ -200,7 +200,10 @@ def _taken(
         if dims is None:
             return None
         if not shift.mean:
-            return Sum(value, dims) if formula.powers[factor] == 1 else None
+            maximum, between = graph.nodes[shift.op].op, [graph.nodes[each].op for each in shift.between]
+            found = means.place_behind(below[1], between)
+            bounded = found is not None and is_below(formula, factor, below[0], found, maximum)
+            return Sum(value, dims) if bounded and formula.powers[factor] == 1 else None
         weight = _weight(
             graph, region, position, means.Squares(graph.nodes[position].op, *read, factor, below[1]), shift
         )
