@@ -363,9 +363,9 @@ def test_the_page_in_a_browser(tmp_path: Path, width: int) -> None:
     seen = look(tmp_path / "report.html", width)
     assert seen["errors"] == []
     assert seen["page"] <= seen["window"]
-    assert "Before, at the peak: 6.42MB" in seen["peaks"]
+    assert "Before, at the peak: 6.44MB" in seen["peaks"]
     assert f"{tmp_path}/m.mlir:3:10" in seen["peaks"]
-    assert "Before: 6.42MB" in seen["hovered"]
+    assert "Before: 6.44MB" in seen["hovered"]
     assert "125x1000xf32" in seen["hovered"]
     assert {"Before", "After", "Threshold for one tensor, 1MB", "10MB"} <= set(seen["labels"])
 

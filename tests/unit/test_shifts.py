@@ -357,7 +357,8 @@ def test_a_part_of_a_join_that_stops_inside_of_a_tile_is_read_no_further() -> No
             build_plans(graph, [plan])
         written = str(module)
     rng = np.random.default_rng(0)
-    arrays = [rng.integers(-9, 10, shape).astype(np.int32) for shape in ((43, 5), (4, 5))] + [np.int32(6)]
+    arrays = [rng.integers(-9, 10, shape).astype(np.int32) for shape in ((43, 5), (4, 5))]
+    arrays.append(np.array(6, np.int32))
     programs = [compile_program(each) for each in (text, written)]
     [[expected], [actual]] = [run_program(program, arrays) for program in programs]
     np.testing.assert_array_equal(expected, actual)
