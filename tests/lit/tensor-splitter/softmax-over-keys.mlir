@@ -26,7 +26,9 @@
 // CHECK: %[[EXP:.*]] = stablehlo.exponential %[[SHIFTED]] : tensor<1024xf32>
 // CHECK: %[[PART:.*]] = stablehlo.reduce(%[[EXP]] init: %[[ZERO_F]]) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<f32>
 // CHECK: %[[FALL:.*]] = stablehlo.subtract %[[OLD]], %[[NEW]] : tensor<f32>
-// CHECK: %[[FALLEN:.*]] = stablehlo.minimum %[[FALL]], %[[ZERO_F]] : tensor<f32>
+// CHECK: %[[GUARDED:.*]] = stablehlo.compare EQ, %[[OLD]], %[[ZERO_F]], FLOAT
+// CHECK: %[[LEAST:.*]] = stablehlo.minimum %[[FALL]], %[[ZERO_F]] : tensor<f32>
+// CHECK: %[[FALLEN:.*]] = stablehlo.select %[[GUARDED]], %[[LEAST]], %[[FALL]] : tensor<i1>, tensor<f32>
 // CHECK: %[[FACTOR:.*]] = stablehlo.exponential %[[FALLEN]] : tensor<f32>
 // CHECK: %[[BROUGHT:.*]] = stablehlo.multiply %[[SUM]], %[[FACTOR]] : tensor<f32>
 // CHECK: %[[TOTAL:.*]] = stablehlo.add %[[BROUGHT]], %[[PART]] : tensor<f32>
