@@ -1,4 +1,4 @@
-"""What is complete beside what is added up in tiles: no branch and no loop counts it once for each tile."""
+"""What is complete where something else is added up in tiles: no branch and no loop counts it once for each tile."""
 
 from __future__ import annotations
 
@@ -54,8 +54,12 @@ SUM_IN_STEP = f"""
 COUNTED = f"%line = stablehlo.iota dim = 0 : {LINE}\n"
 ADDS_OTHER = f"%u = stablehlo.add %s, %t : {ROW}\n %w = stablehlo.add %t, %t : {ROW}"
 FIRST = f"%sum = {sum_of('%c')}\n %other = stablehlo.cosine %v : {ROW}\n stablehlo.return %sum, %other : {ROW}, {ROW}"
+ADDS_COMPLETE = f"%u = stablehlo.add %s, %v : {ROW}\n %w = stablehlo.cosine %t : {ROW}"
 # The other branch.
 BRANCHES = {
+    "a loop that adds what is complete": f"""
+      {loop("%nothing", "%v", ADDS_COMPLETE)}
+      stablehlo.return %l#1, %v : {ROW}, {ROW}""",
     "a sum that is needed complete as well": f"""
       %sum = {sum_of("%x")}
       %less = stablehlo.negate %sum : {ROW}
