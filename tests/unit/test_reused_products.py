@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
@@ -243,9 +244,14 @@ def test_it_is_as_exact_in_slices_and_takes_no_more_memory() -> None:
     assert temps[0] <= 1.02 * temps[1]
 
 
+def _outer(a: Any, b: Any) -> Any:
+    return lax.dot_general(a, b, (((1,), (1,)), ((), ())))
+
+
 OUTER: dict[str, Function] = {
-    "in the dot": lambda p, a, b: ((p * jnp.matmul(a, b.T)).sum(1), (p * a) @ b),
-    "in a divisor": lambda p, a, b: ((p / a * jnp.matmul(a, b.T)).sum(1), p @ b),
+    "in the dot": lambda p, a, b: ((p * a) @ b, (p * _outer(a, b)).sum(1), p),
+    "in a divisor": lambda p, a, b: (p @ b, (p / a * _outer(a, b)).sum(1), p),
+    "in both": lambda p, a, b: ((p * a * a) @ b, (p * a * _outer(a, b)).sum(1), p),
 }
 
 
