@@ -124,7 +124,7 @@ def find_plans(problem: Problem, options: Options) -> list[Plan]:
     total = sum(map(problem.bytes_of, problem.wanted))
     prices = [price * options.machine.bytes_per_second for price in _PRICES]
     memory = _Memory(problem)
-    late = [[held_back(problem, value)] for value in problem.turned]
+    late = [[(held_back(problem, value),)] for value in problem.turned]
     found: list[Plan] = []
     seen: set[tuple[int, ...]] = set()
     for part in _PARTS:
@@ -132,7 +132,7 @@ def find_plans(problem: Problem, options: Options) -> list[Plan]:
         if tuple(cuts) in seen:
             continue
         seen.add(tuple(cuts))
-        choices = [*segments(problem, cuts, prices), *late]
+        choices: list[Sequence[tuple[Segment, ...]]] = [*segments(problem, cuts, prices), *late]
         if choices:
             found += _pruned(memory, choices)
     best: list[Plan] = []
@@ -142,24 +142,31 @@ def find_plans(problem: Problem, options: Options) -> list[Plan]:
     return best
 
 
-def _pruned(memory: _Memory, choices: Sequence[Sequence[Segment]]) -> Iterator[Plan]:
-    """For each amount of memory what is left when that which is not needed for it is taken back, the dearest first."""
+def _pruned(memory: _Memory, choices: Sequence[Sequence[tuple[Segment, ...]]]) -> Iterator[Plan]:
+    """For each amount of memory what is left when that which is not needed for it is taken back, the dearest first.
+
+    choices: for each group of steps the segments that it may recompute, fewer of them first.
+    """
     needed = [len(options) for options in choices]
 
     def chosen(levels: Sequence[int]) -> list[Segment]:
-        return [options[level - 1] for options, level in zip(choices, levels, strict=True) if level]
+        groups = [options[level - 1] for options, level in zip(choices, levels, strict=True) if level]
+        return [segment for group in groups for segment in group]
+
+    def seconds(place: int) -> float:
+        return sum(segment.seconds for segment in choices[place][-1])
 
     # What is read soon behind the peak may need more when it is recomputed than when it waits.
     least = memory.peak(chosen(needed))
-    for place in sorted(range(len(choices)), key=lambda place: choices[place][-1].before):
+    for place in sorted(range(len(choices)), key=lambda place: min(each.before for each in choices[place][-1])):
         needed[place], before = 0, needed[place]
         if (peak := memory.peak(chosen(needed))) <= least:
             least = peak
         else:
             needed[place] = before
     # What computes nothing again helps with the next peak too.
-    dear = [place for place in range(len(choices)) if choices[place][-1].seconds]
-    order = sorted(dear, key=lambda place: -choices[place][-1].seconds)
+    dear = [place for place in range(len(choices)) if seconds(place)]
+    order = sorted(dear, key=lambda place: -seconds(place))
     last: Plan | None = None
     for room in _rooms(memory.before, int(_ABOUT * least)):
         if last is not None and last.peak <= room:

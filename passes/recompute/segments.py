@@ -7,6 +7,9 @@ reads from the last layer to the first. The steps up to the peak are cut into se
 the next, of all that recomputing needs, is stored; the rest of a segment is recomputed just before its first reader
 behind the peak, from what is stored (Chen, Xu, Zhang and Guestrin, 2016). Cuts lie where little crosses.
 
+What a segment recomputes may fall apart: the outputs of convolutions are computed from the stored inputs of each, once
+the statistics of a batch, which are small, are stored. Each part runs before its own first reader.
+
 Not all of a segment need be recomputed. What is stored of it is a smallest cut: a stored tensor costs its bytes, a
 kernel that runs again its seconds times a price in bytes. With a high price only what is cheap is recomputed, with none
 all that lies between two cuts.
@@ -133,9 +136,10 @@ def _candidates(crossing: Sequence[int], weight: Sequence[int]) -> list[int]:
     return sorted(best.values())
 
 
-def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> Iterator[list[Segment]]:
-    """For each segment between cuts, what it may recompute: with each price, the highest first, where that differs.
+def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> Iterator[list[tuple[Segment, ...]]]:
+    """What may be recomputed between cuts: with each price, the highest first, where that differs.
 
+    What hangs together is a segment: what is computed from other stored tensors is another one, and has its own time.
     prices: bytes for a second.
     """
     schedule = problem.schedule
@@ -153,19 +157,23 @@ def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> 
             for value in schedule.kernels[step].made
             if any(reader in problem.graph and reader not in inside for reader in schedule.used.get(value, ()))
         }
-        found: list[Segment] = []
+        found: list[tuple[Segment, ...]] = []
         for price in prices:
-            made = _segment(problem, group, wanted, crosses, price)
-            if made is not None and (not found or made.steps != found[-1].steps):
+            made = _segments(problem, group, wanted, crosses, price)
+            if made and (not found or _steps(made) != _steps(found[-1])):
                 found.append(made)
         if found:
             yield found
 
 
-def _segment(
+def _steps(found: Sequence[Segment]) -> set[int]:
+    return {step for segment in found for step in segment.steps}
+
+
+def _segments(
     problem: Problem, group: Sequence[int], wanted: Sequence[int], crosses: set[int], price: float
-) -> Segment | None:
-    """What a smallest cut recomputes of the steps of a group; None if that is nothing."""
+) -> tuple[Segment, ...]:
+    """What a smallest cut recomputes of the steps of a group."""
     schedule = problem.schedule
     enters = {step: place for place, step in enumerate(group)}
     made = [value for step in group for value in schedule.kernels[step].made]
@@ -195,8 +203,38 @@ def _segment(
     produced = [value for step in steps for value in schedule.kernels[step].made]
     results = [value for value in produced if value in problem.wanted and value not in kept]
     results += [value for value in wanted if value not in results and problem.copies.get(value)]
-    steps = _needed(schedule, steps, results, kept | problem.stored)
-    return _described(problem, steps, results, kept | problem.stored) if results else None
+    stored = kept | problem.stored
+    steps = _needed(schedule, steps, results, stored)
+    return tuple(_described(problem, *part, stored) for part in _parts(schedule, steps, results, stored))
+
+
+def _parts(
+    schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]
+) -> list[tuple[list[int], list[int]]]:
+    """Steps, and results of theirs, that hang together by what is recomputed; a result that is only copied is alone."""
+    leader = {step: step for step in steps}
+
+    def find(step: int) -> int:
+        while leader[step] != step:
+            leader[step] = step = leader[leader[step]]
+        return step
+
+    for step in steps:
+        for value in schedule.kernels[step].sources:
+            before = schedule.producer.get(value)
+            if before in leader and value not in stored:
+                leader[find(step)] = find(before)
+    parts: dict[int, tuple[list[int], list[int]]] = {}
+    for step in steps:
+        parts.setdefault(find(step), ([], []))[0].append(step)
+    alone: list[tuple[list[int], list[int]]] = []
+    for value in results:
+        made = schedule.producer[value]
+        if made in leader and value not in stored:
+            parts[find(made)][1].append(value)
+        else:
+            alone.append(([], [value]))
+    return [*parts.values(), *alone]
 
 
 def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> list[int]:
@@ -211,9 +249,7 @@ def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], st
     return found[::-1]
 
 
-def _described(
-    problem: Problem, steps: Sequence[int], results: Sequence[int], stored: set[int] | frozenset[int]
-) -> Segment:
+def _described(problem: Problem, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> Segment:
     schedule = problem.schedule
     own = frozenset(value for step in steps for value in schedule.kernels[step].made if value not in stored)
     delayed = [value for value in results if value not in own]

@@ -251,6 +251,26 @@ def test_layers_that_read_each_other_are_put_in_order() -> None:
     assert_equal_results(before, module)
 
 
+def test_what_hangs_together_with_nothing_else_has_its_own_time() -> None:
+    """What is computed from the stored inputs of convolutions is recomputed layer by layer, not all of it at once."""
+
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in weights:
+            y = convolved(x, w)
+            x = jax.nn.relu((y - y.mean((0, 1, 2))) * jax.lax.rsqrt(y.var((0, 1, 2)) + 1e-5))
+        return (x**2).sum()
+
+    kernel, image = (
+        jax.ShapeDtypeStruct((3, 3, 16, 16), jnp.float32),
+        jax.ShapeDtypeStruct((4, 32, 32, 16), jnp.float32),
+    )
+    before, module, _ = rewritten(exported(loss, [kernel] * 8, image), 0.3)
+    loops = [op for op in module.body.operations[0].regions[0].blocks[0].operations if op.name == "stablehlo.while"]
+    assert len(loops) > 6
+    assert predict(module).temp <= 0.5 * predict(before).temp
+    assert_equal_results(before, module)
+
+
 def test_what_the_compiler_makes_of_weights_is_held_back() -> None:
     def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
         for w in weights:
@@ -258,8 +278,8 @@ def test_what_the_compiler_makes_of_weights_is_held_back() -> None:
         return (x**2).sum()
 
     kernel, image = jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32), jax.ShapeDtypeStruct((2, 8, 8, 64), jnp.float32)
-    before, module, _ = rewritten(exported(loss, [kernel] * 8, image), 0.4)
+    before, module, _ = rewritten(exported(loss, [kernel] * 8, image), 0.3)
     assert "stablehlo.select" in str(module)
     compiled = [measure_memory(str(each)).temp for each in (before, module)]
-    assert compiled[1] <= 0.6 * compiled[0]
+    assert compiled[1] <= 0.5 * compiled[0]
     assert_equal_results(before, module)
