@@ -16,7 +16,9 @@ from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import operands_of
 from exla_opt.memory.block import Operation
 from exla_opt.memory.tiles import Bodies, CutBodies
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.factor import lay_factor
+from exla_opt.ops.reducers import selects
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -42,7 +44,8 @@ class Node:
 
     What the blocks of control flow capture stands behind its operands, for it may be read in slices: there are `own`
     operands of the op itself.
-    rules, number: the rules of the whole module, and which of them is the op's.
+    rules, number: the rules of the whole module, and which of them is the op's. traits: what kind of op it is.
+    asked, chosen: what `asks` and `selects` have found, None as long as nobody has asked.
     """
 
     position: int
@@ -54,16 +57,26 @@ class Node:
     results: tuple[int, ...]
     captures: tuple[int, ...]
     own: int
+    traits: Trait
+    asked: bool | None = None
+    chosen: bool | None = None
 
     @property
     def rule(self) -> OpRule:
         """How the op may be cut."""
         return self.rules[self.number]
 
-    @property
-    def traits(self) -> Trait:
-        """What kind of op it is."""
-        return traits_of(self.name)
+    def asks(self) -> bool:
+        """Whether the op, or one in its blocks, asks for equality, as in `ops.comparisons.asks_inside`."""
+        if self.asked is None:
+            self.asked = asks_inside(self.op)
+        return self.asked
+
+    def selects(self) -> bool:
+        """Whether its results are chosen among many elements, as in `ops.reducers.selects`."""
+        if self.chosen is None:
+            self.chosen = selects(self.op)
+        return self.chosen
 
     def values(self) -> list[ir.Value]:
         """The operands as they are in IR now."""
@@ -180,7 +193,8 @@ class _Reader:
             operands = tuple([tensor(value) for value in op.operands])
             own = len(operands)
             captures = tuple([tensor(value) for value in self.types.captured(op)]) if len(op.regions) else ()
-            if Trait.CONTROL_FLOW in traits_of(name):
+            traits = traits_of(name)
+            if Trait.CONTROL_FLOW in traits:
                 operands, captures = operands + captures, ()
             for capture in captures:
                 tensors[capture].users.append((position, -1))
@@ -191,9 +205,9 @@ class _Reader:
                 number[value] = first + index
                 tensors.append(Tensor(value, self.types.of(value), position, index))
             results = tuple(range(first, len(tensors)))
-            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures, own))
+            nodes.append(Node(position, op, name, self.rules, self.ops, operands, results, captures, own, traits))
             self.ops += 1
-            if Trait.CONTROL_FLOW in nodes[position].traits:
+            if Trait.CONTROL_FLOW in traits:
                 own = TILE_MARK in op.attributes
                 yield from ((inner, own) for region in op.regions for inner in region.blocks)
         graph.returned = frozenset(nodes[-1].operands)

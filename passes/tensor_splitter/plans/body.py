@@ -139,9 +139,15 @@ class WorkOf(Mapping[int, float]):
     def __init__(self, graph: Graph, machine: Machine):
         self.graph = graph
         self.machine = machine
+        self.known: dict[int, float | None] = {}
 
     def __getitem__(self, position: int) -> float:
-        return work_of(self.graph, self.machine, (position,))[position]
+        if position not in self.known:
+            self.known[position] = work_of(self.graph, self.machine, (position,)).get(position)
+        found = self.known[position]
+        if found is None:
+            raise KeyError(position)
+        return found
 
     def __iter__(self) -> Iterator[int]:
         return iter(work_of(self.graph, self.machine))

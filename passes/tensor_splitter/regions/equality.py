@@ -38,8 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, asks_inside, compares_inside, direction_of, is_float_name
-from exla_opt.ops.reducers import selects
+from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, compares_inside, direction_of, is_float_name
 from exla_opt.ops.traits import Trait
 
 from ..graph import OUTSIDE, Graph, Node
@@ -99,7 +98,7 @@ class _Awaited:
         ] = {}  # of what came of a choice by pointwise ops and moves: whether it still is what was chosen
         for node in self.graph.nodes[first : last + 1]:
             found = [picks[value] for value in node.operands if value in picks]
-            if selects(node.op):
+            if node.selects():
                 picks.update(dict.fromkeys(node.results, True))
             elif found and node.traits & (Trait.POINTWISE | Trait.MOVES):
                 kept = any(found) and (_keeps(node) or _is_selection(node))
@@ -111,7 +110,9 @@ class _Awaited:
 
     def of(self, value: int, stage: Stage) -> _Flow:
         """What is read from outside the loop of `stage`."""
-        bit = self.bits[value] if value in stage.awaited else 0
+        if value not in stage.awaited:
+            return _NOTHING
+        bit = self.bits[value]
         return _Flow(bit, 0, bit & self.unchanged, 0)
 
 
@@ -135,9 +136,10 @@ def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awa
             flows[value] if producer is not None and value in flows else awaited.of(value, stage)
             for value, producer in zip(node.operands, producers[position], strict=True)
         ]
-        if _asks(graph, node, sides, awaited):
+        follows = any(side is not _NOTHING for side in sides)
+        if follows and _asks(graph, node, sides, awaited):
             return position
-        flow = _flow_of(graph, node, sides, awaited)
+        flow = _flow_of(graph, node, sides, awaited) if follows or position in awaited.sources else _NOTHING
         for value in node.results:
             flows[value] = _NOTHING if graph.tensors[value].type.dtype == "i1" else flow
     return None
@@ -183,7 +185,7 @@ def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
 def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
     """Whether the answer of an op may hang on the bits of what is recomputed: the three rules of the note."""
     if Trait.CONTROL_FLOW in node.traits:
-        return _meets_inside(sides) and asks_inside(node.op)
+        return _meets_inside(sides) and node.asks()
     if not _is_discrete(graph, node):
         return False
     if len(sides) > 1 and node.operands[0] == node.operands[1]:
@@ -278,7 +280,7 @@ def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
     """The first question of equality that more than one loop asks."""
     seen: set[int] = set()
     for stage in stages:
-        asking = {position for position in stage.nodes if asks_inside(graph.nodes[position].op)}
+        asking = {position for position in stage.nodes if graph.nodes[position].asks()}
         if both := seen & asking:
             return min(both)
         seen |= asking
