@@ -16,6 +16,7 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, ways
 from exla_opt.ir.walk import walk_functions
@@ -132,6 +133,7 @@ def fit(
     fits = found.peak <= limit
     if fits and found is not chosen and JOINS in names:
         found = with_joined_trips(search, found, tried)
+    log_attempts(search, found)
     faster, least = much_faster(found, search.attempts), smallest(search)
     said = [remark for attempt in search.attempts for remark in attempt.outcome.remarks]
     return Fit(

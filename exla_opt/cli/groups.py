@@ -10,7 +10,7 @@ GROUPS = {
     "What may be done": "no_reassociate chain_cost op_rules passes pass_pipeline",
     "What is printed and written": "remarks remarks_output summary reports quiet explain timing",
     "Whether it is right": "check check_memory verify_each crash_reproducer",
-    "Passes at work": "list_passes print_ir_after_all print_ir_before print_ir_after",
+    "Passes at work": "list_passes print_ir_after_all print_ir_before print_ir_after debug_only",
 }
 _OTHERS = "Others"
 

@@ -15,6 +15,7 @@ from exla_opt.cli.pareto import print_choices
 from exla_opt.cli.pass_list import pass_names
 from exla_opt.cli.request import read_request
 from exla_opt.cli.split_input import run_each
+from exla_opt.debug import TOPICS, printing
 
 # Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
@@ -127,6 +128,13 @@ reasons on standard error."""
     "--print-ir-before", multiple=True, metavar="PASS", callback=pass_names, help="The same before PASS; repeatable."
 )
 @click.option("--print-ir-after", multiple=True, metavar="PASS", callback=pass_names, help="The same after PASS alone.")
+@click.option(
+    "--debug-only",
+    metavar="TOPIC",
+    multiple=True,
+    callback=values.debug_topics,
+    help=f"Print how a choice was made, on standard error: {' or '.join(TOPICS)}. May be repeated.",
+)
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
 @click.option("--check", is_flag=True, help="Run the module before and after on random inputs, and compare.")
 @click.option(
@@ -161,6 +169,7 @@ def main(source: str, output: str, emit: Form | None, **flags: Any) -> None:
     INPUT is MLIR text, MLIR bytecode, a StableHLO portable artifact, HLO before XLA's optimisation (text or proto, as
     XLA dumps it) or a file of jax.export, gzipped or not; - (the default) is standard input.
     """
+    click.get_current_context().with_resource(printing(flags.pop("debug_only"), sys.stderr))
     request = read_request(source, output, emit, flags)
     if request.pareto:
         sys.exit(print_choices(request))

@@ -11,6 +11,7 @@ import click
 from exla_opt import __version__
 from exla_opt.cli.common import Command
 from exla_opt.cli.groups import write_options
+from exla_opt.debug import TOPICS
 
 # As MLIR's tools have it.
 _SPELLINGS = {
@@ -75,6 +76,19 @@ def remarks_files(ctx: click.Context, param: click.Parameter, names: tuple[str, 
         if not name.endswith((".json", ".yaml", ".yml", ".sarif")):
             raise click.BadParameter(f"{name!r} must end in .json, .yaml or .sarif", ctx=ctx, param=param)
     return names
+
+
+def debug_topics(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The topics of `--debug-only`, of which one value may name several, as mlir-opt has it.
+
+    Raises BadParameter for others.
+    """
+    topics = tuple(dict.fromkeys(topic.strip() for value in values for topic in value.split(",")))
+    for topic in topics:
+        if topic not in TOPICS:
+            known = ", ".join(f"{name} ({what})" for name, what in TOPICS.items())
+            raise click.BadParameter(f"there is no topic {topic!r}; there are {known}", ctx=ctx, param=param)
+    return topics
 
 
 def print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

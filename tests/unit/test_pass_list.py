@@ -91,6 +91,32 @@ def test_the_module_before_and_after_one_pass(model: str) -> None:
     assert opt(model, "--print-ir-after=none").exit_code == 2
 
 
+def test_how_the_splitter_chose(model: str) -> None:
+    result = opt(model, "--size-threshold=100KB", "--split-size=32KB", "--debug-only=tensor-splitter", "-o", "-")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("tensor-splitter: ")]
+    assert lines[0].startswith("tensor-splitter: stablehlo.dot_general 256x256xf32 (262KB) at ")
+    taken = [line for line in lines if line.endswith("<- taken")]
+    assert taken and all("stay unsplit, peak" in line for line in taken)
+    alone = opt(model, "--size-threshold=100KB", "--split-size=32KB", "-o", "-")
+    assert result.stdout == alone.stdout
+    assert "tensor-splitter: " not in alone.stderr
+
+
+def test_how_the_sizes_were_chosen(model: str) -> None:
+    result = opt(model, "--memory-limit=250KB", "--debug-only=memory-limit", "-o", "-")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("memory-limit: ")]
+    assert lines[0].startswith("memory-limit: without a split: ")
+    (taken,) = [line for line in lines if line.endswith("<- taken")]
+    assert "threshold" in taken and " compiled, " in taken
+    assert lines[-1].startswith("memory-limit: taken: of those within 250KB ")
+
+
+def test_topics_that_do_not_exist(model: str) -> None:
+    result = opt(model, "--debug-only=memory-limit,memory")
+    assert result.exit_code == 2
+    assert "there is no topic 'memory'; there are memory-limit (" in result.stderr
+
+
 def test_remarks_go_to_several_files(model: str, tmp_path: Path) -> None:
     names = [str(tmp_path / f"r.{end}") for end in ("json", "yaml", "sarif")]
     options = [f"--remarks-output={name}" for name in names]

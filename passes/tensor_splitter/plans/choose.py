@@ -22,6 +22,7 @@ from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
 from .body import MOST_SLICES_ALIVE, WorkOf, written_tensors
+from .candidates import log_candidates
 from .overlapping import OverlappingPlans
 from .plan import Plan, make_plan
 from .selection import Selection, candidate_mappings, join_plans
@@ -146,6 +147,7 @@ class _Chooser:
                 self.known[value, mapping] = found[value]
 
     def best_for(self, value: int) -> Plan | Refusal:
+        """The best plan for a tensor among its candidates, or why there is none."""
         mappings = candidate_mappings(self.graph, value)
         found = {mapping: self.plan_for(value, mapping) for mapping in mappings}
         plans = [
@@ -155,6 +157,13 @@ class _Chooser:
         ]
         plans += self.overlapping.of(value, mappings)
         plans.sort(key=self.order)
+        refused = [(mapping, each) for mapping, each in found.items() if isinstance(each, Refusal)]
+        best = self.best_of(plans, [each for _, each in refused])
+        log_candidates(self.graph, value, refused, plans, best, self.slice_bytes)
+        return best
+
+    def best_of(self, plans: Sequence[Plan], refusals: Sequence[Refusal]) -> Plan | Refusal:
+        """The first of the plans that is allowed and worthwhile, or why there is none. refusals: of what has none."""
         allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
         if plans and not allowed:
             return refuse_dear()
@@ -167,7 +176,6 @@ class _Chooser:
                 Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
                 None,
             )
-        refusals = [refusal for refusal in found.values() if isinstance(refusal, Refusal)]
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def order(self, plan: Plan) -> tuple[int, int, float]:

@@ -1,0 +1,39 @@
+"""The attempts of a search in words, for `--debug-only=memory-limit`."""
+
+from __future__ import annotations
+
+import logging
+
+from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.debug import MEMORY_LIMIT, log_of
+from exla_opt.options import Options
+from exla_opt.sizes import format_size
+
+_LOG = log_of(MEMORY_LIMIT)
+
+
+def log_attempts(search: Search, chosen: Attempt) -> None:
+    """Write all attempts to the log, in their order, if anybody reads it, and why one was chosen."""
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    for found in search.attempts:
+        _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- taken' if found is chosen else ''}")
+    limit = format_size(search.limit)
+    if chosen.peak <= search.limit:
+        _LOG.debug(f"taken: of those within {limit} the one that takes least time, a tenth counting as nothing")
+    else:
+        _LOG.debug(f"taken: none is within {limit}; of those that need about the least, the one that takes least time")
+
+
+def _sizes(options: Options) -> str:
+    if options.split_size is None:
+        return "recomputed, without a split" if options.memory_limit is not None else "without a split"
+    words = f"threshold {format_size(options.size_threshold)}, slices {format_size(options.slice_bytes)}"
+    if options.slices_at:
+        words += f", down to {format_size(min(size for _, size in options.slices_at))} at the peak"
+    return words + (", a library's calls in loops" if options.calls_in_loops else "")
+
+
+def _figures(found: Attempt) -> str:
+    compiled = "not compiled" if found.measured is None else f"{format_size(found.measured)} compiled"
+    return f"{format_size(found.predicted.peak)} predicted, {compiled}, {found.seconds:.3g} s predicted"

@@ -1,0 +1,57 @@
+"""The candidates for one tensor in words, for `--debug-only=tensor-splitter`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from exla_opt.debug import TENSOR_SPLITTER, log_of
+from exla_opt.ir.locations import describe
+from exla_opt.ops.rules import DimMapping
+from exla_opt.sizes import format_size
+
+from ..graph import Graph
+from ..regions.loops import Refusal
+from .plan import Plan
+
+_LOG = log_of(TENSOR_SPLITTER)
+
+
+def log_candidates(
+    graph: Graph,
+    value: int,
+    refused: Sequence[tuple[DimMapping, Refusal]],
+    plans: Sequence[Plan],
+    chosen: Plan | Refusal,
+    slice_bytes: int,
+) -> None:
+    """Write the candidates for a tensor to the log, the best first, if anybody reads it.
+
+    plans: in their order: what stays unsplit, then memory by powers of two, then time (`Plan.rank`). refused: of the
+    other dimensions.
+    """
+    if _LOG.isEnabledFor(logging.DEBUG):
+        for line in _lines(graph, value, refused, plans, chosen, slice_bytes):
+            _LOG.debug(line)
+
+
+def _lines(
+    graph: Graph,
+    value: int,
+    refused: Sequence[tuple[DimMapping, Refusal]],
+    plans: Sequence[Plan],
+    chosen: Plan | Refusal,
+    slice_bytes: int,
+) -> Iterator[str]:
+    tensor = graph.tensors[value]
+    op = graph.nodes[tensor.producer].op
+    yield f"{op.name} {tensor.type} ({format_size(tensor.type.bytes)}) at {describe(op)}"
+    for plan in plans:
+        remaining, room, seconds = plan.rank(slice_bytes)
+        loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
+        prices = f"{format_size(remaining)} stay unsplit, peak {format_size(plan.peak)} (step {room}), {seconds:.3g} s"
+        yield f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- taken' if plan is chosen else ''}"
+    for mapping, why in refused:
+        yield f"  dimension {mapping.dim}: none: {why.reason.text}"
+    if isinstance(chosen, Refusal):
+        yield f"  left unsplit: {chosen.reason.text}"
