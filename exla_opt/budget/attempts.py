@@ -26,6 +26,8 @@ from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 _MARGIN = 1.2
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
+# So much above the limit a prediction may be for a compile, after none, one and more: each says how far they are off.
+_ABOVE = (_ACCURACY, 1.1, 1.0)
 # But for what XLA copies for a library's calls in loops.
 _ACCURACY_WITH_CALLS = 1.5
 # What is not split although it is as large as so many slices is not split in smaller ones, either.
@@ -195,7 +197,8 @@ class Search:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        return found.predicted_with(self.ratio_of(found)) <= _ACCURACY * self.limit
+        above = _ABOVE[min(len(self.known), len(_ABOVE) - 1)]
+        return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
         """How many times the predicted temporary memory the compiler planned for the last program of this kind."""

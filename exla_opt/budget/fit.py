@@ -205,6 +205,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: whether that ends it for a large module if it is fast, and for a GPU, where the order is that of the
     seconds; slices for which the limit leaves no room come last. For a CPU, a module so large that not all ways are
     tried begins with the coarse ones, and ends with the first that fits: of these others have seldom been faster.
+    Slices smaller than some that seem to fit wait until these turn out not to: they take longest to plan and to run.
     """
     ops = _ops_of(search.module)
     first = search.attempts[0]
@@ -215,16 +216,34 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         sizes = sorted(sizes, key=lambda way: way.slice_bytes > search.room)
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
+    later: list[Options] = []
     for way in sizes[:most]:
-        for calls_in_loops in (False, True) if search.has_calls else (False,):
-            placed = replace(way, calls_in_loops=calls_in_loops)
-            if search.is_stuck_above(placed):
-                continue
-            found = search.attempt(placed)
+        if until_one_fits and not is_ordered and ops > _SMALL and _has_coarser_that_seems_to_fit(search, way):
+            later.append(way)
+            continue
+        for found in _placed(search, way):
             yield found
             is_fast = is_ordered or is_large or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
             if until_one_fits and is_fast and search.fits(found):
                 return
+    for way in later:
+        if fastest_that_fits(search) is not None:
+            return
+        yield from _placed(search, way)
+
+
+def _placed(search: Search, way: Options) -> Iterator[Attempt]:
+    """An attempt for each place of a library's calls, unless a larger threshold shows that it gains nothing."""
+    for calls_in_loops in (False, True) if search.has_calls else (False,):
+        placed = replace(way, calls_in_loops=calls_in_loops)
+        if not search.is_stuck_above(placed):
+            yield search.attempt(placed)
+
+
+def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:
+    """Whether slices larger than those of a way are within the limit by what is known: smaller ones are slower."""
+    split = [found for found in search.attempts if found.options.split_size is not None]
+    return any(found.options.slice_bytes > way.slice_bytes and search.seems_to_fit(found) for found in split)
 
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
