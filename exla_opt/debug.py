@@ -1,4 +1,4 @@
-"""What choices are made of, for who works on a pass or wonders at a choice: `exla-opt --debug-only=TOPIC`.
+"""What choices are made of, for those who work on a pass or wonder at a choice: `exla-opt --debug-only=TOPIC`.
 
 A topic is a logger of Python's: what chooses writes to it, and knows of no command line.
 """
@@ -38,3 +38,4 @@ def printing(topics: Iterable[str], stream: TextIO) -> Iterator[None]:
         for topic, handler in handlers.items():
             log_of(topic).removeHandler(handler)
             log_of(topic).setLevel(logging.NOTSET)
+            log_of(topic).propagate = True

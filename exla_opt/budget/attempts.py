@@ -6,6 +6,7 @@ compiler, what is predicted and a margin has to do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +27,8 @@ from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 _MARGIN = 1.2
 # Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
 _ACCURACY = 1.25
-# So much above the limit a prediction may be for a compile, after none, one and more: each says how far they are off.
+# So much above the limit a prediction may be for a compile, after none, one and more of its kind: each says how far
+# they are off.
 _ABOVE = (_ACCURACY, 1.1, 1.0)
 # But for what XLA copies for a library's calls in loops.
 _ACCURACY_WITH_CALLS = 1.5
@@ -89,6 +91,11 @@ class Attempt:
         return self.read_split()
 
     @property
+    def recomputes(self) -> bool:
+        """Whether anything is recomputed for the limit."""
+        return any(remark.pass_name == RECOMPUTE for remark in self.outcome.remarks)
+
+    @property
     def peak(self) -> int:
         """The compiler's bytes or, with a margin, what is predicted."""
         return self.predicted_with(_MARGIN) if self.measured is None else self.measured
@@ -102,9 +109,9 @@ class Search:
     """The attempts so far, and what the compiler says of them.
 
     has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
-    temporary memory the compiler planned for the last split program, with a library's calls in loops and not. refusal:
-    why there is no compiler to ask any more, "" while there is. compiles_left: how often it may be asked; what was not
-    compiled by then does not count as within the limit.
+    temporary memory the compiler planned for the last split program, with a library's calls in loops and not. taught:
+    how many programs of each kind said so. refusal: why there is no compiler to ask any more, "" while there is.
+    compiles_left: how often it may be asked; what was not compiled by then does not count as within the limit.
     """
 
     def __init__(
@@ -127,6 +134,7 @@ class Search:
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
         self.ratios: dict[bool, float] = {}
+        self.taught: Counter[bool] = Counter()
         self.refusal = ""
         self.compiles_left = compiles
 
@@ -197,7 +205,7 @@ class Search:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        above = _ABOVE[min(len(self.known), len(_ABOVE) - 1)]
+        above = _ABOVE[min(self.taught[found.options.calls_in_loops], len(_ABOVE) - 1)]
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
@@ -233,6 +241,7 @@ class Search:
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
             self.ratios[found.options.calls_in_loops] = temp / found.predicted.temp
+            self.taught[found.options.calls_in_loops] += 1
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""

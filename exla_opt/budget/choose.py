@@ -67,6 +67,8 @@ def near_miss(search: Search) -> Attempt:
             search.compile(fastest(others)[0])
     unsplit = search.attempts[0]
     measured = [found for found in search.attempts if found.measured is not None]
+    if within := [found for found in measured if found.peak <= search.limit]:
+        return fastest(within)[0]
     # Never larger than it came, be it by ever so little.
     no_larger = [found for found in measured if unsplit.measured is None or found.peak <= unsplit.peak]
     return _about_the_least(no_larger or measured)

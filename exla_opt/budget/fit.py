@@ -227,9 +227,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             if until_one_fits and is_fast and search.fits(found):
                 return
     for way in later:
-        if fastest_that_fits(search) is not None:
-            return
-        yield from _placed(search, way)
+        if fastest_that_fits(search) is None or not _has_coarser_that_seems_to_fit(search, way):
+            yield from _placed(search, way)
 
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:
@@ -241,9 +240,18 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 
 
 def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:
-    """Whether slices larger than those of a way are within the limit by what is known: smaller ones are slower."""
-    split = [found for found in search.attempts if found.options.split_size is not None]
-    return any(found.options.slice_bytes > way.slice_bytes and search.seems_to_fit(found) for found in split)
+    """Whether slices larger than those of a way are within the limit by what is known: smaller ones are slower.
+
+    Not where that takes recomputing, or a library's calls in loops, for which smaller slices may be faster.
+    """
+    return any(
+        found.options.split_size is not None
+        and found.options.slice_bytes > way.slice_bytes
+        and not found.options.calls_in_loops
+        and not found.recomputes
+        and search.seems_to_fit(found)
+        for found in search.attempts
+    )
 
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:

@@ -16,11 +16,12 @@ def log_attempts(search: Search, chosen: Attempt) -> None:
     """Write all attempts to the log, in their order, if anybody reads it, and why one was chosen."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
-    for found in search.attempts:
+    for found in [*search.attempts, *([] if chosen in search.attempts else [chosen])]:
         _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- taken' if found is chosen else ''}")
     limit = format_size(search.limit)
     if chosen.peak <= search.limit:
-        _LOG.debug(f"taken: of those within {limit} the one that takes least time, a tenth counting as nothing")
+        _LOG.debug(f"taken: of those within {limit} the one that takes least time, a tenth counting as nothing;")
+        _LOG.debug("what fits as it came stays unless another is clearly faster")
     else:
         _LOG.debug(f"taken: none is within {limit}; of those that need about the least, the one that takes least time")
 

@@ -222,6 +222,9 @@ class _Memory:
             if last + 1 < segment.before:
                 change[last + 1] -= schedule.sizes[value]
                 change[segment.before] += schedule.sizes[value]
+            if last >= segment.before:  # another segment reads the original beside the copy
+                change[segment.before] += schedule.sizes[value]
+                change[last + 1] -= schedule.sizes[value]
         for value, step in until.items():
             if value in schedule.held or value in again:
                 continue

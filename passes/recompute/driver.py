@@ -179,7 +179,7 @@ def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[R
     found = []
     for segment in built:
         values = [problem.schedule.values[value] for value in segment.made if value not in problem.turned]
-        if not values:
+        if not values or not segment.steps:  # what only waits is not recomputed
             continue
         largest = max(values, key=lambda value: types.of(value).bytes)
         kind = types.of(largest)

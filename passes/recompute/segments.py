@@ -205,7 +205,12 @@ def _segments(
     results += [value for value in wanted if value not in results and problem.copies.get(value)]
     stored = kept | problem.stored
     steps = _needed(schedule, steps, results, stored)
-    return tuple(_described(problem, *part, stored) for part in _parts(schedule, steps, results, stored))
+    at_once: dict[int, tuple[list[int], list[int]]] = {}
+    for own, made in _parts(schedule, steps, results, stored):
+        group_steps, group_results = at_once.setdefault(min(problem.wanted[value] for value in made), ([], []))
+        group_steps += own
+        group_results += made
+    return tuple(_described(problem, sorted(own), made, stored) for own, made in at_once.values())
 
 
 def _parts(
@@ -216,7 +221,7 @@ def _parts(
 
     def find(step: int) -> int:
         while leader[step] != step:
-            leader[step] = step = leader[leader[step]]
+            step = leader[step]
         return step
 
     for step in steps:
@@ -239,7 +244,7 @@ def _parts(
 
 def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> list[int]:
     """Of some steps those from which the results are computed."""
-    read = set(results)
+    read = set(results) - stored
     found = []
     for step in reversed(steps):
         kernel = schedule.kernels[step]

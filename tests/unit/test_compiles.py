@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import MOST_COMPILES, CannotCompile
+from exla_opt.budget.attempts import MOST_COMPILES, CannotCompile, Search
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measured
 from exla_opt.ir.context import new_context
@@ -102,3 +102,38 @@ def assert_is_what_was_compiled(found: Fit, spy: Spy) -> None:
         assert found.compiled and found.peak == spy.said[digest]
     else:
         assert found.why_predicted and not found.compiled
+
+
+def test_predictions_are_believed_once_compiles_confirm_them() -> None:
+    options = Options(machine=CPU, size_threshold=500_000, split_size=500_000)
+    search = Search(parsed(text_of("attention")), DEFAULT_PASSES, options, 2**40, Spy(CPU, (1.0,)), True, None)
+    found = search.attempt(options)
+    search.limit = int(found.predicted.peak / 1.05)
+    worth_a_compile = []
+    for times in (0, 1, 2):
+        search.taught[False] = times
+        worth_a_compile.append(search.may_fit(found))
+    assert worth_a_compile == [True, True, False]
+
+
+def test_small_slices_wait_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
+    monkeypatch.setattr("exla_opt.budget.fit._ABOUT_AS_FAST", 0.0)
+    memory = read_larger_timeline(parsed(text_of("attention")), CPU).memory
+
+    def least_slice(ratio: float) -> int:
+        tried: list[int] = []
+        module, limit = parsed(text_of("attention")), memory.peak - memory.temp // 4
+        fit(
+            module,
+            DEFAULT_PASSES,
+            Options(machine=CPU),
+            limit,
+            Spy(CPU, (ratio,)),
+            tried=lambda sizes, _: tried.append(sizes.slice_bytes) if sizes.split_size else None,
+        )
+        assert tried
+        return min(tried)
+
+    first = least_slice(1.0)
+    assert least_slice(1.9) < first  # which the compiler says do not fit

@@ -108,7 +108,7 @@ def test_how_the_sizes_were_chosen(model: str) -> None:
     assert lines[0].startswith("memory-limit: without a split: ")
     (taken,) = [line for line in lines if line.endswith("<- taken")]
     assert "threshold" in taken and " compiled, " in taken
-    assert lines[-1].startswith("memory-limit: taken: of those within 250KB ")
+    assert lines[-2].startswith("memory-limit: taken: of those within 250KB ")
 
 
 def test_topics_that_do_not_exist(model: str) -> None:
