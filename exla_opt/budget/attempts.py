@@ -6,7 +6,6 @@ compiler, what is predicted and a margin has to do.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -109,9 +108,9 @@ class Search:
     """The attempts so far, and what the compiler says of them.
 
     has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
-    temporary memory the compiler planned for the last split program, with a library's calls in loops and not. taught:
-    how many programs of each kind said so. refusal: why there is no compiler to ask any more, "" while there is.
-    compiles_left: how often it may be asked; what was not compiled by then does not count as within the limit.
+    temporary memory the compiler planned for each split program, those with a library's calls in loops apart. refusal:
+    why there is no compiler to ask any more, "" while there is. compiles_left: how often it may be asked; what was not
+    compiled by then does not count as within the limit.
     """
 
     def __init__(
@@ -133,8 +132,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
-        self.ratios: dict[bool, float] = {}
-        self.taught: Counter[bool] = Counter()
+        self.ratios: dict[bool, list[float]] = {False: [], True: []}
         self.refusal = ""
         self.compiles_left = compiles
 
@@ -205,12 +203,12 @@ class Search:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        above = _ABOVE[min(self.taught[found.options.calls_in_loops], len(_ABOVE) - 1)]
+        above = _ABOVE[min(len(self.ratios[found.options.calls_in_loops]), len(_ABOVE) - 1)]
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
         """How many times the predicted temporary memory the compiler planned for the last program of this kind."""
-        return self.ratios.get(found.options.calls_in_loops, 1.0)
+        return next(reversed(self.ratios[found.options.calls_in_loops]), 1.0)
 
     def seems_to_fit(self, found: Attempt) -> bool:
         """Whether it should be within the limit, as far as that is known without one more compile."""
@@ -240,8 +238,7 @@ class Search:
         found.measured, found.estimated = known.peak, known.seconds
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
-            self.ratios[found.options.calls_in_loops] = temp / found.predicted.temp
-            self.taught[found.options.calls_in_loops] += 1
+            self.ratios[found.options.calls_in_loops].append(temp / found.predicted.temp)
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""

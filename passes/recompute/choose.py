@@ -222,7 +222,7 @@ class _Memory:
             if last + 1 < segment.before:
                 change[last + 1] -= schedule.sizes[value]
                 change[segment.before] += schedule.sizes[value]
-            if last >= segment.before:  # another segment reads the original beside the copy
+            if last >= segment.before:  # another segment still reads the original
                 change[segment.before] += schedule.sizes[value]
                 change[last + 1] -= schedule.sizes[value]
         for value, step in until.items():

@@ -206,11 +206,12 @@ def _segments(
     stored = kept | problem.stored
     steps = _needed(schedule, steps, results, stored)
     at_once: dict[int, tuple[list[int], list[int]]] = {}
-    for own, made in _parts(schedule, steps, results, stored):
-        group_steps, group_results = at_once.setdefault(min(problem.wanted[value] for value in made), ([], []))
-        group_steps += own
-        group_results += made
-    return tuple(_described(problem, sorted(own), made, stored) for own, made in at_once.values())
+    for part_steps, part_results in _parts(schedule, steps, results, stored):
+        before = min(problem.wanted[value] for value in part_results)
+        together = at_once.setdefault(before, ([], []))
+        together[0].extend(part_steps)
+        together[1].extend(part_results)
+    return tuple(_described(problem, sorted(own), found, stored) for own, found in at_once.values())
 
 
 def _parts(

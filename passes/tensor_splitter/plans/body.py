@@ -139,12 +139,11 @@ class WorkOf(Mapping[int, float]):
     def __init__(self, graph: Graph, machine: Machine):
         self.graph = graph
         self.machine = machine
-        self.known: dict[int, float | None] = {}
 
     def __getitem__(self, position: int) -> float:
-        if position not in self.known:
-            self.known[position] = work_of(self.graph, self.machine, (position,)).get(position)
-        found = self.known[position]
+        if position not in self.graph.work.get(False, {}):
+            work_of(self.graph, self.machine, (position,))
+        found = self.graph.work[False][position]
         if found is None:
             raise KeyError(position)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from exla_opt.debug import TENSOR_SPLITTER, log_of
 from exla_opt.ir.locations import describe
@@ -30,28 +30,17 @@ def log_candidates(
     plans: in their order: what stays unsplit, then memory by powers of two, then time (`Plan.rank`). refused: of the
     other dimensions.
     """
-    if _LOG.isEnabledFor(logging.DEBUG):
-        for line in _lines(graph, value, refused, plans, chosen, slice_bytes):
-            _LOG.debug(line)
-
-
-def _lines(
-    graph: Graph,
-    value: int,
-    refused: Sequence[tuple[DimMapping, Refusal]],
-    plans: Sequence[Plan],
-    chosen: Plan | Refusal,
-    slice_bytes: int,
-) -> Iterator[str]:
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
     tensor = graph.tensors[value]
     op = graph.nodes[tensor.producer].op
-    yield f"{op.name} {tensor.type} ({format_size(tensor.type.bytes)}) at {describe(op)}"
+    _LOG.debug(f"{op.name} {tensor.type} ({format_size(tensor.type.bytes)}) at {describe(op)}")
     for plan in plans:
         remaining, room, seconds = plan.rank(slice_bytes)
         loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
         prices = f"{format_size(remaining)} stay unsplit, peak {format_size(plan.peak)} (step {room}), {seconds:.3g} s"
-        yield f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- taken' if plan is chosen else ''}"
+        _LOG.debug(f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- taken' if plan is chosen else ''}")
     for mapping, why in refused:
-        yield f"  dimension {mapping.dim}: none: {why.reason.text}"
+        _LOG.debug(f"  dimension {mapping.dim}: none: {why.reason.text}")
     if isinstance(chosen, Refusal):
-        yield f"  left unsplit: {chosen.reason.text}"
+        _LOG.debug(f"  left unsplit: {chosen.reason.text}")
