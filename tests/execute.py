@@ -1,10 +1,15 @@
-"""Running modules in tests: compile through PJRT, run on random arrays, compare."""
+"""Running modules in tests: compile through PJRT or interpret, run on random arrays, compare."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
 
+import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.write import serialise
@@ -17,6 +22,19 @@ def run_module(module: ir.Module | str, arrays: Sequence[Array]) -> list[Array]:
     """Compile `module`, an ir.Module or text, and run it on `arrays`, one for each argument."""
     program = module if isinstance(module, str) else serialise(module, "bytecode")
     return run_program(compile_program(program), arrays)
+
+
+def interpret(text: str, arrays: Sequence[Array]) -> list[Array]:
+    """Run a module op by op, as written, by StableHLO's interpreter: what XLA fuses and reorders changes no bit.
+
+    It is for small modules without custom calls, and ends the process at one, and for NumPy's own dtypes.
+    """
+    with new_context() as context, ir.Location.unknown(context):
+        module = ir.Module.parse(text, context)
+        PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(module.operation)
+        stablehlo.register_interpreter_dialect(context)
+        arguments = [ir.DenseElementsAttr.get(np.ascontiguousarray(array).data) for array in arrays]
+        return [np.array(result) for result in stablehlo.eval_module(module, arguments)]
 
 
 def defined_by(value: ir.Value) -> ir.Operation:
@@ -50,3 +68,19 @@ def assert_equal_results(
         comparison = compare(one, other, tolerance)
         assert comparison.passed, f"result {number}: {comparison}"
         assert one.size == 0 or not comparison.all_nan, f"result {number} is NaN throughout: it proves nothing"
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many calls of Python and C functions a call of `function` makes: its work, on any machine."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls

@@ -49,7 +49,7 @@ def multi_head_merged(x: Array, wqkv: Array, wo: Array) -> Array:
     """Heads merged and split by reshapes, as most libraries write it."""
     batch, length, width = x.shape
     heads = 4
-    q, k, v = jnp.split(layer_norm(x) @ wqkv, 3, axis=-1)
+    q, k, v = jnp.split(layer_norm(x) @ wqkv / width**0.5, 3, axis=-1)
     q, k, v = (t.reshape(batch, length, heads, -1).transpose(0, 2, 1, 3) for t in (q, k, v))
     weights = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2))
     return (weights @ v).transpose(0, 2, 1, 3).reshape(batch, length, -1) @ wo

@@ -22,14 +22,14 @@ from exla_opt.remarks import Kind, Remark
 from exla_opt.runtime.compare import compare
 from exla_opt.runtime.compile import Program, compile_program, run_program
 from exla_opt.runtime.inputs import Array
+from tests.execute import interpret
 from tests.programs.scans import LONG, SCANS, Scan, export_chained, export_gradient
 
 OPTIONS = Options(size_threshold=2000, split_size=500)
 ALONE = ("normalise", "rce", "loop-residuals", "normalise")
 
 
-# What is promised of bits and memory holds where XLA:CPU fuses a step alike in both loops. Newer releases compute a few
-# elements of a fused step in another order, and take more scratch for steps as small as these.
+# Newer releases of XLA:CPU take more scratch for steps as small as these.
 FITTED = version("jaxlib").startswith("0.10.")
 
 
@@ -59,7 +59,11 @@ def check(text: str, arrays: list[Array], scan: Scan) -> None:
         for number, (one, other) in enumerate(zip(expected, run_program(after, arrays), strict=True)):
             comparison = compare(one, other)
             assert comparison.passed, f"result {number}: {comparison.problem}"
-            if FITTED and scan.exact and passes == ALONE:
+        if scan.exact and passes == ALONE:
+            # The bits that XLA:CPU makes depend on how it fuses a step, and so on the processor.
+            for number, (one, other) in enumerate(
+                zip(interpret(text, arrays), interpret(rewritten, arrays), strict=True)
+            ):
                 assert one.tobytes() == other.tobytes(), f"result {number} has other bits"
         assert temp_bytes(after) <= (scan.temp if FITTED else 1) * temp_bytes(before) + 300
         assert not FITTED or bool(passed(remarks)) == (scan.temp < 1)
@@ -82,7 +86,7 @@ def test_segments(scan: Scan) -> None:
 def test_segments_that_are_read_forwards(length: int) -> None:
     text, arguments = export_chained(length)
     assert any("in segments" in each.message for each in passed(rewrite(text, ALONE)[1]))
-    scan = Scan("chained", lambda: None, lambda size: arguments, 0.5, exact=True)
+    scan = Scan("chained", lambda: None, lambda size: arguments, 0.5)
     check(text, [np.asarray(each) for each in arguments], scan)
 
 
