@@ -27,7 +27,8 @@ def print_where(names: Sequence[str], targets: str, json_file: str | None) -> in
     """Compile the modules for all targets, print where they fit, and return the exit status: 0 if the first module fits
     one of them, 1 if none, 2 if no target could be compiled for.
 
-    Raises InputError when a module cannot be read, click.UsageError for an empty name in a list.
+    Raises InputError when a module cannot be read or a name is of no target, click.UsageError for an empty name in a
+    list.
     """
     from rich.console import Console
 

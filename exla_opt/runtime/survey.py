@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.runtime.gpus import GPUS, Generation
-from exla_opt.runtime.target import Target, TargetError, compiled_memory, parse_target, tpu_memory
+from exla_opt.runtime.target import NoSuchTarget, Target, TargetError, compiled_memory, parse_target, tpu_memory
 from exla_opt.runtime.tpus import LONGEST, TPUS
 
 # Above this part of a GPU's memory, XLA's limits may change the plan.
@@ -95,8 +95,11 @@ def survey(
     """A row for each target of `names`, in their order. modules: bytecode, text or portable artifacts.
 
     seconds: after which nothing more is begun, and a TPU's compile is stopped. tried: called with each target before it
-    is compiled for. Raises InputError when a module cannot be read.
+    is compiled for. Raises InputError when a module cannot be read and, before anything is compiled, NoSuchTarget for a
+    name of none.
     """
+    for name in names:
+        _check_name(name)
     work = _Survey(modules, time.monotonic() + seconds, {})
     # The one with most memory first: of the others of its capability, its figures stand where memory is not short.
     here = sorted((name for name in names if not name.startswith("tpu:")), key=_order)
@@ -108,6 +111,15 @@ def survey(
             rows[name] = work.row(name)
         rows |= {name: future.result() for name, future in elsewhere.items()}
     return [rows[name] for name in names]
+
+
+def _check_name(name: str) -> None:
+    try:
+        parse_target(name)
+    except NoSuchTarget:
+        raise
+    except TargetError:  # a row says why it cannot be compiled for here
+        pass
 
 
 def _order(name: str) -> tuple[bool, int]:

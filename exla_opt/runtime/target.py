@@ -69,6 +69,10 @@ class TargetError(InputError):
         """Stay as it is: the fault is not in the module `name`."""
 
 
+class NoSuchTarget(TargetError):
+    """The name is that of no target, on any machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A device to compile for.
@@ -89,8 +93,8 @@ def parse_target(text: str) -> Target:
     """The target that `text` names: cpu, gpu (an H200), cuda (the GPU that is here), cuda:NAME of `gpus.py`, cuda:PATH,
     or tpu:NAME of `tpus.py`.
 
-    Raises TargetError when it names none, when there is no GPU here, when CUDA no longer compiles for the GPU, and when
-    PATH cannot be read or lacks a fact that XLA cannot do without.
+    Raises NoSuchTarget when it names none or PATH cannot be read, TargetError when there is no GPU here, when CUDA no
+    longer compiles for the GPU, and when PATH lacks a fact that XLA cannot do without.
     """
     if text == "cpu":
         return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -101,12 +105,12 @@ def parse_target(text: str) -> Target:
     platform, _, name = text.partition(":")
     if platform == "tpu":
         if name not in TPUS:
-            raise TargetError(text, f"no such TPU is known: give {', '.join(f'tpu:{each}' for each in TPUS)}")
+            raise NoSuchTarget(text, f"no such TPU is known: give {', '.join(f'tpu:{each}' for each in TPUS)}")
         return Target(text, TPUS[name].memory, tpu=TPUS[name])
     if platform == "rocm":
         raise TargetError(text, "XLA compiles for AMD's GPUs only where ROCm is installed; name an NVIDIA GPU or a TPU")
     if platform != "cuda" or not name:
-        raise TargetError(text, f"no such target: give {_TARGETS}")
+        raise NoSuchTarget(text, f"no such target: give {_TARGETS}")
     if name not in GPUS:
         return _described(text, _read(text, name))
     if is_too_old(GPUS[name]):
@@ -260,7 +264,7 @@ def _read(target: str, path: str) -> str:
             return file.read()
     except OSError as error:
         known = ", ".join(GPUS)
-        raise TargetError(target, f"neither a GPU that is known ({known}) nor a file: {error.strerror}") from None
+        raise NoSuchTarget(target, f"neither a GPU that is known ({known}) nor a file: {error.strerror}") from None
     except UnicodeDecodeError:
         raise TargetError(target, "the file is no text") from None
 

@@ -18,7 +18,7 @@ from exla_opt.runtime import survey as surveys
 from exla_opt.runtime import tpus
 from exla_opt.runtime.gpus import GPUS, describe, is_too_old
 from exla_opt.runtime.survey import all_targets, survey
-from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, parse_target
+from exla_opt.runtime.target import Compiled, NoSuchTarget, Target, TargetError, compiled_memory, parse_target
 from exla_opt.runtime.tpus import NoTpuCompiler, TpuError, compile_for_tpu, memory_refused
 
 TRANSPOSE = """
@@ -78,9 +78,21 @@ def test_when_the_time_is_over_nothing_more_is_begun(compiles: list[str]) -> Non
 
 
 def test_what_one_target_refuses_is_its_own_row(compiles: list[str]) -> None:
-    refused, unknown = survey([b"refused"], ["cuda:l4", "cuda:none-such"], 100)
+    refused, old = survey([b"refused"], ["cuda:l4", "cuda:v100"], 100)
     assert (refused.why, refused.is_target) == ("XLA cannot compile this", False)
-    assert unknown.why.startswith("neither a GPU that is known") and unknown.is_target
+    assert old.why.startswith("CUDA 13") and old.is_target
+
+
+@pytest.mark.parametrize("name", ["cuda:none-such", "tpu:v99", "gpus"])
+def test_a_name_of_no_target_ends_it_before_anything_is_compiled(
+    compiles: list[str], tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(NoSuchTarget):
+        survey([b"1"], ["cuda:l4", name], 100)
+    assert compiles == []
+    result = run(tmp_path, f"--target=cuda:l4,{name}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"--target={name}: error: ")
 
 
 def run(tmp_path: Path, *arguments: str) -> Any:
@@ -113,7 +125,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_exit_status_says_whether_it_fits_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveys, "compiled_memory", lambda *_: Compiled(Memory(10**15, 0, 0, 0)))
     assert run(tmp_path, "--target=cuda:l4,cuda:t4").exit_code == 1
-    assert run(tmp_path, "--target=cuda:none,cuda:v100").exit_code == 2
+    assert run(tmp_path, "--target=cuda:v100,cuda:v100").exit_code == 2
     assert run(tmp_path, "--target=all", "--limit=1GB").exit_code == 2
 
 
