@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 GROUPS = {
-    "What goes in and out": "output emit stablehlo_version split_input_file",
-    "How much memory": "memory_limit target size_threshold split_size strict pareto diagnose",
-    "What may be done": "no_reassociate chain_cost op_rules passes pass_pipeline",
-    "What is printed and written": "remarks remarks_output summary reports quiet explain timing",
-    "Whether it is right": "check check_memory verify_each crash_reproducer",
-    "Passes at work": "list_passes print_ir_after_all print_ir_before print_ir_after debug_only",
+    "Input and output": "output emit stablehlo_version split_input_file",
+    "Memory": "memory_limit target size_threshold split_size strict pareto diagnose",
+    "Rewrites": "no_reassociate chain_cost op_rules passes pass_pipeline",
+    "Reporting": "remarks remarks_output summary reports quiet explain timing",
+    "Checking the result": "check check_memory verify_each crash_reproducer",
+    "Debugging passes": "list_passes print_ir_after_all print_ir_before print_ir_after debug_only",
 }
 _OTHERS = "Others"
 

@@ -36,8 +36,8 @@ Examples:
 \b
 Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage,
 3 the program does not fit into --memory-limit (with --strict), 130 Ctrl-C.
-A module in which nothing can be split comes out all the same, with the
-reasons on standard error."""
+If nothing can be split, the module is written as it came, with the reasons
+on standard error."""
 
 
 @click.command(
@@ -53,30 +53,32 @@ reasons on standard error."""
 @click.option(
     "--split-input-file",
     is_flag=True,
-    help="INPUT is several modules, parted by lines // -----; so is the output.",
+    help="INPUT holds several modules, separated by lines // -----; so does the output.",
 )
 @click.option(
     "--stablehlo-version",
     metavar="VERSION",
     callback=values.stablehlo_version,
-    help="Of StableHLO, whose readers are to understand --emit=portable [jaxlib's].",
+    help="The StableHLO that must be able to read --emit=portable [jaxlib's].",
 )
-@click.option("--split-size", type=Size(), help="The most that one slice of a big tensor may take [the threshold].")
-@click.option("--size-threshold", type=Size(), help="Tensors above this are big [1GB].")
+@click.option("--split-size", type=Size(), help="Maximum size of one slice of a big tensor [the threshold].")
+@click.option("--size-threshold", type=Size(), help="Tensors larger than this are big, and split [1GB].")
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
 @click.option(
     "--target",
     metavar="DEVICE",
-    help="Fit into this device (or --memory-limit), by its compiler where that is installed: "
+    help="Fit into this device (or --memory-limit), checked by its compiler if installed: "
     "cpu, gpu, cuda:h200 or another GPU, cuda:PATH, tpu:v5e or another TPU.",
 )
 @click.option(
-    "--pareto", is_flag=True, help="Print what memory costs in time, a line for each limit worth giving; write nothing."
+    "--pareto",
+    is_flag=True,
+    help="Print how time grows as memory shrinks, a line for each limit worth giving; write nothing.",
 )
 @click.option(
     "--diagnose",
     is_flag=True,
-    help="Print who holds the memory, what would be done, and advice that the compiler confirmed; write nothing.",
+    help="Print which tensors hold the memory, what exla-opt would do, and what else helps; write nothing.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 when the program does not fit.")
 @click.option("--no-reassociate", is_flag=True, help="Never compute a floating-point sum tile by tile.")
@@ -84,7 +86,7 @@ reasons on standard error."""
     "--chain-cost",
     type=click.Choice(["flops", "bytes", "both"]),
     default="both",
-    help="What matrix-chain-order lowers: operations, the largest intermediate tensor, or both [both].",
+    help="What matrix-chain-order minimises: operations, the largest intermediate tensor, or both [both].",
 )
 @click.option(
     "--op-rule",
@@ -92,7 +94,7 @@ reasons on standard error."""
     multiple=True,
     metavar="RULE",
     callback=values.split_rule,
-    help="How a custom call may be cut: 'target=([i,j],[j])->([i])'. May be repeated.",
+    help="How a custom call may be split: 'target=([i,j],[j])->([i])'. May be repeated.",
 )
 @click.option("--passes", metavar="A,B", help="The passes to run, in this order.")
 @click.option(
@@ -125,7 +127,11 @@ reasons on standard error."""
 )
 @click.option("--print-ir-after-all", is_flag=True, help="Print the module after each pass, on standard error.")
 @click.option(
-    "--print-ir-before", multiple=True, metavar="PASS", callback=pass_names, help="The same before PASS; repeatable."
+    "--print-ir-before",
+    multiple=True,
+    metavar="PASS",
+    callback=pass_names,
+    help="The same before PASS. May be repeated.",
 )
 @click.option("--print-ir-after", multiple=True, metavar="PASS", callback=pass_names, help="The same after PASS alone.")
 @click.option(
@@ -136,22 +142,24 @@ reasons on standard error."""
     help=f"Print how a choice was made, on standard error: {' or '.join(TOPICS)}. May be repeated.",
 )
 @click.option("--verify-each/--no-verify-each", default=True, help="Verify the module after each pass [on].")
-@click.option("--check", is_flag=True, help="Run the module before and after on random inputs, and compare.")
+@click.option("--check", is_flag=True, help="Run the original and the rewritten module on random inputs, and compare.")
 @click.option(
-    "--check-memory", type=Size(), help="What a check may take; above it, a smaller size is run [what is free]."
+    "--check-memory",
+    type=Size(),
+    help="Memory that --check may use; a program that needs more is checked at a smaller size [free memory].",
 )
 @click.option(
     "--crash-reproducer", metavar="FILE", help="Where to write the module and the options if exla-opt or XLA crashes."
 )
 @click.option("--timing", is_flag=True, help="Print the time each pass took, on standard error.")
-@click.option("--summary", is_flag=True, help="Print the summary even if standard error is no terminal.")
+@click.option("--summary", is_flag=True, help="Print the summary even if standard error is not a terminal.")
 @click.option(
     "--report",
     "reports",
     multiple=True,
     metavar="FILE",
     callback=values.report_files,
-    help="Write what was done to FILE.html, a page, or to FILE.json. May be repeated.",
+    help="Write a report to FILE.html, a page, or to FILE.json. May be repeated.",
 )
 @click.option("--quiet", is_flag=True, help="No summary and no remarks, only errors.")
 @click.option(

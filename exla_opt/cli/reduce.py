@@ -28,8 +28,8 @@ _EPILOG = """\b
 CMD is a shell command that exits with 0 as long as the module is
 interesting: when it still shows what you are after. Any other status, and
 more than --timeout seconds, mean that it is not. The module's file stands
-where CMD has {}, or else becomes its last argument. CMD must answer the same
-for the same module.
+where CMD has {}, or else becomes its last argument. CMD must give the same
+answer for the same module.
 
 \b
 Examples:
@@ -41,8 +41,8 @@ Examples:
 
 \b
 Every module that CMD gets is valid StableHLO; it is written with a name of
-its own, and FILE is never changed. With Ctrl-C the smallest interesting
-module so far is written all the same.
+its own, and FILE is never changed. Ctrl-C writes the smallest
+interesting module found so far.
 
 \b
 Exit status: 0 done; 1 FILE cannot be read or is not interesting itself;
@@ -51,10 +51,12 @@ Exit status: 0 done; 1 FILE cannot be read or is not interesting itself;
 
 @click.command("exla-reduce", cls=Command, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="FILE")
-@click.option("--check", required=True, metavar="CMD", help="Exits with 0 as long as the module is interesting.")
+@click.option(
+    "--check", required=True, metavar="CMD", help="A shell command that exits with 0 while the module is interesting."
+)
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - (the default) is standard output.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, help="Seconds that a check may take [300]."
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, help="Maximum seconds of a check [300]."
 )
 @click.option("--quiet", is_flag=True, help="No progress and no summary, only errors.")
 @click.version_option(__version__, message="exla-reduce %(version)s")

@@ -40,8 +40,8 @@ infinity stand at the same places, and floats differ by at most
   max(rtol x the largest finite magnitude of the result, atol)
 with rtol 1e-9 for f64, 1e-4 for f32, 2e-3 for f16, 2e-2 for bf16 and 0.1
 for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others. Where they do
-not, OTHER is run on inputs that are off by an ulp, and an error of up to four
-times what that makes is equal as well; the table says so.
+not, OTHER is also run on inputs that are off by one ulp; an error of up to four
+times the change that causes counts as equal, and the table says so.
 
 \b
 Memory is what XLA plans: peak = arguments + results - aliased + temp. On a
@@ -66,8 +66,8 @@ short; ratios of two modules are better than that.
 
 \b
 Exit status: 0 done and, with --compare, equal or, with --target, FILE fits
-(one of the targets); 1 not so, or a module or its inputs cannot be read,
-compiled or run; 2 wrong usage, or no target that can be compiled for."""
+(one of the targets); 1 otherwise, or a module or its inputs cannot be read,
+compiled or run; 2 wrong usage, or no target can be compiled for."""
 
 # Options of a run, which --target is not.
 _OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
@@ -96,12 +96,12 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
 @click.option(
     "--target", metavar="TARGET", help="Only compile, for TARGET, and print whether FILE would fit: see below."
 )
-@click.option("--limit", type=Size(), metavar="SIZE", help="What must suffice in the place of TARGET's memory.")
+@click.option("--limit", type=Size(), metavar="SIZE", help="Memory to check against instead of TARGET's.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the figures as JSON too.")
 @click.option(
     "--budgets",
     metavar="PYPROJECT",
-    help="Check the budgets in PYPROJECT, as in --budgets=pyproject.toml, in the place of FILE.",
+    help="Check the budgets in PYPROJECT, as in --budgets=pyproject.toml, instead of FILE.",
 )
 @click.version_option(__version__, message="exla-run %(version)s")
 def main(
@@ -119,8 +119,8 @@ def main(
     json_file: str | None,
     budgets: str | None,
 ) -> None:
-    """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and how far the
-    results are apart. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
+    """Compile the module FILE, run it, and print its memory and time; with --compare also OTHER's, and compare
+    their results. The last line is then PASSED or FAILED, unless --no-run leaves nothing to compare.
 
     FILE and OTHER are MLIR text, MLIR bytecode, StableHLO portable artifacts, HLO before XLA's optimisation or files of
     jax.export, gzipped or not; one of them may be - for standard input.
