@@ -26,14 +26,14 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	$(BIN)/exla-opt $(SAMPLE) --size-threshold=20MB --split-size=8MB --summary -o $(DEMO_OUTPUT)
 	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
 
-test: lint ## Everything that CI runs: lint, types, unit tests, lit
-	$(BIN)/pytest -q -n 2 --dist=worksteal
+PART := 1/1
+test: lint ## Lint, types, unit tests, lit; PART=1/3: of tests with many cases a third
+	$(BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
 	$(BIN)/lit -sv tests/lit
 
-EVERY := 1
-test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax; EVERY=3: a third of the cases
+test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax
 	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
-	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal -p tests.every --every=$(EVERY)
+	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
 	$(NEWEST_BIN)/lit -sv tests/lit
 
 test-tensorflow: $(TENSORFLOW_INSTALLED) ## The tests of exla_opt.tensorflow, with TensorFlow, Keras and GPflow (2.5 GB)

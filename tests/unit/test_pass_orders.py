@@ -1,7 +1,8 @@
-"""Every pass alone, all orders of the passes, and the pipeline twice: equal results."""
+"""Every pass alone, many orders of the passes, and the pipeline twice: equal results."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
@@ -67,13 +68,15 @@ def test_there_are_so_many_rewrites() -> None:
 
 
 def _orders() -> Iterator[tuple[str, ...]]:
-    for number, order in enumerate(permutations(WITHOUT_LOOPS)):
+    """Every pair of passes both ways, for each order comes with its reverse, and nearly every triple."""
+    some = random.Random(0).sample([*permutations(WITHOUT_LOOPS)], 24)
+    for number, order in enumerate((*some, *(each[::-1] for each in some))):
         place = number % (len(order) + 1)
         yield *order[:place], *_ANYWHERE, *order[place:]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_all_orders_of_the_passes(program: Program) -> None:
+def test_many_orders_of_the_passes(program: Program) -> None:
     text = export_program(program)
     outputs = {rewrite(text, ("normalise", *order)) for order in _orders()}
     outputs |= {rewrite(text, ("normalise", name)) for name in REWRITES}
