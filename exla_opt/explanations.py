@@ -128,10 +128,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "For a custom call of yours give the rule: --op-rule='name=([i,j],[j])->([i])'.",
     ),
     "EX203": Explanation(
-        "the op must not be cut",
-        "It draws random numbers that depend on their position, talks to other devices, or has a side effect. The bits "
-        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry and "
-        "more than one number.",
+        "the op must not be split",
+        "It draws random numbers that depend on their position, communicates with other devices, or has a side "
+        "effect. For a CPU or GPU, rng_bit_generator is rewritten as ops that can be split, if it uses Philox or "
+        "Threefry and draws more than one number.",
         "Draw random numbers with jax.random, outside, or in slices.",
     ),
     "EX204": Explanation(
@@ -140,32 +140,33 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Raise --split-size.",
     ),
     "EX301": Explanation(
-        "control flow carries it from one step to the next, or returns it whole",
-        "A loop of the program carries the tensor, and could not be cut from outside along any of its dimensions: a "
-        "step mixes the elements along each, needs a sum over them that is complete, or the loop runs until all are "
-        "done, and what is done does not stay as it is. "
-        "Where another op is named, it stands in the way. If each step stores a slice of the tensor, the line is "
-        "the one that computes it; why another loop's body does not compute it again is what EX601 to EX606 say.",
-        "Carry what it is made of instead, and recompute it in each step; around the body of a scan, jax.checkpoint "
-        "does.",
+        "control flow carries it from one step to the next, or returns it unsplit",
+        "A loop of the program carries the tensor, and could not be put inside a loop over slices of any of its "
+        "dimensions: a step mixes the elements along each, needs a complete sum over them, or the loop runs until all "
+        "elements are done and does not keep finished elements unchanged. If the remark names another op, that op is "
+        "the obstacle. If each step stores a slice of the tensor, the line is the one that computes it; EX601 to "
+        "EX606 say why the body of another loop does not recompute it.",
+        "Carry the values that it is computed from instead, and recompute it in each step; jax.checkpoint around the "
+        "body of a scan does that.",
     ),
     "EX302": Explanation(
-        "the op updates what the loop carries",
-        "The tensor is an accumulator of a loop, or what its steps store: it is as large as the result that it "
-        "becomes. Why the loop was not cut from outside, or what it stores not computed again, is said of the loop's "
-        "result (EX301, EX601 to EX606).",
-        "Around the body of a scan, jax.checkpoint lets its gradient store less.",
+        "the op updates a loop carry",
+        "The tensor is an accumulator of a loop, or the stack that its steps write to: it is as large as the result "
+        "that it becomes. The remark on the loop's result (EX301, EX601 to EX606) says why the loop was not split, or "
+        "its stack not recomputed.",
+        "jax.checkpoint around the body of a scan lets its gradient store less.",
     ),
     "EX303": Explanation(
-        "the body of a loop uses it whole",
-        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three times "
-        "the arithmetic in every trip. Behind the colon stands why the loop was not cut from outside together with it.",
-        "Compute it in the body. If it is what a scan stores for its gradient, jax.checkpoint around the scan's body "
-        "does.",
+        "the body of a loop uses it unsplit",
+        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three "
+        "times the arithmetic in every trip. The text after the colon says why the loop was not split together with "
+        "it.",
+        "Compute it in the body. If a scan stores it for its gradient, jax.checkpoint around the scan's body does "
+        "that.",
     ),
     "EX304": Explanation(
-        "an op uses it whole as well",
-        "One reader cuts the tensor along this dimension and another needs all of it, as the matrix in K @ K.",
+        "an op uses it unsplit as well",
+        "One use is split along this dimension and another needs all of the tensor, like the matrix in K @ K.",
     ),
     "EX305": Explanation(
         "splitting it would not lower the memory",

@@ -11,7 +11,7 @@ from .tie import Site, Spoken, tie, tie_pairs
 
 OPS: dict[str, OpDefinition] = {}
 
-_CARRIES = "{} carries it from one step to the next, or returns it whole"
+_CARRIES = "{} carries it from one step to the next, or returns it unsplit"
 
 
 def _while_ties(site: Site) -> Spoken:

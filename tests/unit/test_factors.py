@@ -927,14 +927,14 @@ REFUSALS = [
         Row(
             "stablehlo.all_reduce", "6x4xf32", "6x4xf32", "", "replica_groups = dense<0> : tensor<1x1xi64>", monoid("add", "f32")
         ),
-        "talks to other devices",
+        "communicates with other devices",
     ),
     (
         Row(
             "stablehlo.collective_permute", "6x4xf32", "6x4xf32", "",
             "source_target_pairs = dense<0> : tensor<1x2xi64>",
         ),
-        "talks to other devices",
+        "communicates with other devices",
     ),
     (Row("stablehlo.custom_call", "6x4xf32", "6x4xf32", "", 'call_target_name = "Sharding"'), "no splitting rule for custom_call @Sharding"),
     (Row("stablehlo.custom_call", "6x4xf32", "6x4xf32", "", 'call_target_name = "my_kernel"'), "custom_call @my_kernel"),
@@ -1048,7 +1048,7 @@ def test_rules_come_in_the_order_of_the_walk_and_leave_the_module_alone() -> Non
     assert len(rules) == len(names)
     counts = dict(zip(names, (len(rule.factors) for rule in rules), strict=True))
     assert (counts["tanh"], counts["reduce"], counts["while"], counts["negate"], counts["abs"]) == (2, 2, 0, 2, 1)
-    assert rules[1].reason.text == "stablehlo.while carries it from one step to the next, or returns it whole"
+    assert rules[1].reason.text == "stablehlo.while carries it from one step to the next, or returns it unsplit"
 
 
 def test_slots_of_a_slice_a_pad_and_a_merged_dimension() -> None:

@@ -326,7 +326,7 @@ class _Chooser:
         if prod(tensor.type.shape) == 0:
             return Refusal(Reason("EX105", "it is empty"), tensor.producer)
         if updates_carry(graph, node):
-            return Refusal(Reason("EX302", f"{node.name} updates what the loop carries"), tensor.producer)
+            return Refusal(Reason("EX302", f"{node.name} updates a loop carry"), tensor.producer)
         if becomes_result(graph, value):
             return refuse_returned(graph)  # whatever its region is, it must exist at the end
         return None

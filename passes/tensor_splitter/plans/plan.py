@@ -279,9 +279,7 @@ def _repeated(body: Body, tile: int) -> int | None:
 
 def _refuse_repeated(graph: Graph, position: int) -> Refusal:
     name = graph.nodes[position].name
-    return Refusal(
-        Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), position
-    )
+    return Refusal(Reason("EX301", f"most of the work in a step of {name} would be the same in every slice"), position)
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -64,7 +64,9 @@ def find_loops(
         producer = graph.nodes[graph.tensors[region.seed].producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.why()), producer.position)
     if (partly := region.partly_cut(graph)) is not None:
-        return Refusal(Reason("EX301", f"{graph.nodes[partly].name} would have nothing in some of its slices"), partly)
+        return Refusal(
+            Reason("EX301", f"{graph.nodes[partly].name} would have no elements in some of its slices"), partly
+        )
     producers = find_producers(graph, region)
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)
@@ -141,7 +143,7 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
 
 def _used_whole(region: Region, node: Node) -> Reason:
     """Why the blocks of control flow read a tensor unsplit."""
-    text, blocked = f"the body of {node.name} uses it whole", region.blocked.get(node.position)
+    text, blocked = f"the body of {node.name} uses it unsplit", region.blocked.get(node.position)
     _, _, why = blocked.text.partition(": ") if blocked else ("", "", "")
     if blocked is None or not why:
         return Reason("EX303", text)
@@ -159,7 +161,7 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
         if user not in region.tiled:
             return Refusal(region.blocked.get(user, node.rule.why()), user)
         if region.tiled[user].operands[index] is None:
-            return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
+            return Refusal(Reason("EX304", f"{node.name} uses it unsplit as well"), user)
     return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))
 
 
