@@ -109,23 +109,26 @@ EXPLANATIONS: dict[str, Explanation] = {
         "it is a result of this block", "The caller wants the tensor whole.", "Return something smaller."
     ),
     "EX104": Explanation(
-        "it is needed whole, and the loop writes it slice by slice",
-        "It is a result, or the operand of an op that needs all of it. What led to it was split.",
+        "it is needed complete, and the loop writes it slice by slice",
+        "It is a result, or the operand of an op that needs all of it. The ops that compute it were split.",
     ),
     "EX105": Explanation("it is empty", "There is nothing to split."),
     "EX106": Explanation("it has no dimension to cut", "All its dimensions have size 1."),
-    "EX107": Explanation("nobody reads what is made of it", "The tensor leads to no result."),
+    "EX107": Explanation(
+        "its uses lead to no result",
+        "No result depends on the tensor.",
+    ),
     "EX201": Explanation(
-        "an op needs one of its dimensions whole",
+        "an op needs one of its dimensions unsplit",
         "The op couples the elements along that dimension: a sort compares them, a solve or a Fourier transform mixes "
-        "them, a gather may read any of them. Other dimensions may be cut, and were, if that was worthwhile.",
-        "Take top_k for a sort of which only the first few elements are read; batch dimensions and right-hand sides of "
-        "solves are always cut.",
+        "them, a gather may read any of them. Other dimensions may be split, and were, if that was worthwhile.",
+        "If only the first few elements of a sort are read, use top_k; batch dimensions and right-hand sides of "
+        "solves are always split.",
     ),
     "EX202": Explanation(
         "no splitting rule for the op",
-        "exla-opt does not know how slices of this op make up the whole, so it leaves it alone.",
-        "For a custom call of yours give the rule: --op-rule='name=([i,j],[j])->([i])'.",
+        "exla-opt does not know how to compute the op slice by slice, so it leaves it alone.",
+        "For your own custom call, give the rule: --op-rule='name=([i,j],[j])->([i])'.",
     ),
     "EX203": Explanation(
         "the op must not be split",
@@ -169,30 +172,30 @@ EXPLANATIONS: dict[str, Explanation] = {
         "One use is split along this dimension and another needs all of the tensor, like the matrix in K @ K.",
     ),
     "EX305": Explanation(
-        "splitting it would not lower the memory",
-        "What the tensor is made of, or what it leads to, is as big and stays; or all splits of the module together "
-        "gain nothing, and it goes out as it came.",
+        "splitting it would not save memory",
+        "A tensor that it is computed from, or that is computed from it, is as big and stays; or all splits of the "
+        "module together save nothing, and the module is left as it came.",
     ),
     "EX306": Explanation(
-        "what is made of it is needed complete in the middle of the split",
-        "A big tensor would have to exist whole between two loops.",
+        "a value computed from it is needed complete between two loops",
+        "A big tensor would have to exist unsplit between two loops.",
     ),
     "EX307": Explanation(
-        "its slices are shifted against each other in too many ways",
-        "There are more than a few slices, pads or joins along the dimension.",
+        "the dimension is sliced, padded or concatenated at too many different offsets",
+        "There are more than a few slices, pads or concatenations along the dimension.",
     ),
     "EX308": Explanation(
-        "it would take N loops, one after the other, which compute most of it again",
-        "The reductions depend on each other, and each loop would recompute the big tensors that stand before it: all "
-        "together more than six times the work. Many loops are no reason, if each repeats little. Or the loops around "
-        "it repeat so much already that the module would do more than six times the arithmetic that it came with.",
+        "it would take N consecutive loops, which recompute most of it",
+        "The reductions depend on each other, and each loop would recompute the big tensors before it: more than six "
+        "times the work in all. Many loops alone are no reason, if each repeats little. Or the loops around it "
+        "already repeat so much that the module would do more than six times its original arithmetic.",
     ),
     "EX309": Explanation(
-        "a comparison for equality would need the very bits that another loop has made",
-        "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
-        "dimension, a second loop recomputes the elements, and XLA may round them otherwise. Two loops that both ask "
-        "may not agree, either: the gradient of a clip asks which elements are at its bound. Which elements are "
-        "not below their own maximum is the same question.",
+        "a comparison for equality would need the exact bits that another loop computed",
+        "The gradient of a maximum or minimum asks which elements equal it. If the maximum is taken along the split "
+        "dimension, a second loop recomputes the elements, and XLA may round them differently. Two loops that make "
+        "the same comparison may also disagree: the gradient of a clip asks which elements are at its bound. Asking "
+        "which elements are not below their own maximum is the same comparison.",
         "Take the maximum along one dimension only, or use argmax and a gather. Minima along two dimensions whose "
         "gradients are only added are split one by one.",
     ),

@@ -71,5 +71,5 @@ OPS["stablehlo.optimization_barrier"] = OpDefinition(
     ties=tie_pairs,
     resize=NONE,
     combination=NONE,
-    reason="stablehlo.optimization_barrier holds tensors that are cut in different ways",
+    reason="stablehlo.optimization_barrier holds tensors that are split in different ways",
 )

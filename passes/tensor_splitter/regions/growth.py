@@ -87,7 +87,7 @@ class _Growth:
             self.region.blocked.setdefault(node.position, node.rule.why())
             return False
         if not self.allowed(node, tiled.factor):
-            reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
+            reason = Reason("EX310", "--no-reassociate forbids summing tile by tile")
             self.region.blocked.setdefault(node.position, reason)
             return False
         self.take(node, self.with_other_results(node, tiled))

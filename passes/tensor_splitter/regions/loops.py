@@ -76,7 +76,7 @@ def find_loops(
     for big, keeps in _ways_to_store(graph, is_big):
         stages = find_stages(graph, region, producers, copies, outline, big, Work(work, most), keeps)
         if stages is None:
-            text = f"it would take {len(outline.outputs)} loops, one after the other, which compute most of it again"
+            text = f"it would take {len(outline.outputs)} consecutive loops, which recompute most of it"
             refused = Refusal(Reason(TOO_MANY_LOOPS, text))
             continue
         if (resent := find_resent(graph, stages)) is not None:
@@ -87,7 +87,7 @@ def find_loops(
         unequal = _unequal(graph, producers, stages)
         if unequal is None:
             break
-        text = "a comparison for equality would need the very bits that another loop has made"
+        text = "a comparison for equality would need the exact bits that another loop computed"
         refused = Refusal(Reason("EX309", text), unequal)
     else:
         return refused
@@ -137,7 +137,7 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
     """Why a region brings nothing out: whoever reads its cheap ops outside of it cannot be cut, or nobody does."""
     users = (user for value in region.mappings for user, _ in graph.tensors[value].users)
     blocking = next((user for user in users if user in region.blocked), None)
-    reason = Reason("EX107", "nobody reads what is made of it") if blocking is None else region.blocked[blocking]
+    reason = Reason("EX107", "its uses lead to no result") if blocking is None else region.blocked[blocking]
     return Refusal(reason, blocking)
 
 
@@ -162,7 +162,7 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
             return Refusal(region.blocked.get(user, node.rule.why()), user)
         if region.tiled[user].operands[index] is None:
             return Refusal(Reason("EX304", f"{node.name} uses it unsplit as well"), user)
-    return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))
+    return Refusal(Reason("EX306", "a value computed from it is needed complete between two loops"))
 
 
 def _stage_numbers(
