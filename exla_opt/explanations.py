@@ -20,13 +20,14 @@ NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
 EXPLANATIONS: dict[str, Explanation] = {
     "EX001": Explanation(
         "split over dimension D (N): T tiles of L",
-        "The tensor, and the big tensors that hang on it, exist only in slices now: a loop makes T slices of L indices "
-        "one after the other. `then` separates loops of which the second needs what the first adds up.",
+        "The tensor, and the big tensors connected with it, now exist only in slices: a loop computes T slices of L "
+        "indices, one after the other. `then` separates loops of which the second needs the complete reductions of "
+        "the first.",
     ),
     "EX002": Explanation(
         "multiplied out into N sums of smaller tensors",
         "A sum over a big tensor, of squared differences or of products, is computed by dots and sums of the small "
-        "tensors that it is made of. The big tensor is not made at all.",
+        "tensors that the big one is computed from. The big tensor itself is never computed.",
     ),
     "EX003": Explanation(
         "multiplied in another order",
@@ -76,10 +77,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the other sum is the negative.",
     ),
     "EX012": Explanation(
-        "summed over a product that is there",
-        "The gradient of a softmax sums each of its rows, weighted by the product that its own gradient comes from. "
-        "The product that the softmax went into, as attention's output, holds that sum already, all but a short one, "
-        "which is what is computed now: no row is waited for.",
+        "summed over a product that is already computed",
+        "The gradient of a softmax sums each row of the softmax, weighted by its incoming gradient, which is a "
+        "product. The product that has the softmax as an operand, such as attention's output, already contains that "
+        "sum, except for a short sum. Now only the short sum is computed, and no complete row is needed first.",
     ),
     "EX013": Explanation(
         "recomputed before it is read again",
@@ -223,32 +224,34 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Draw in slices, or fewer at a time: a key for each part, by jax.random.split or fold_in.",
     ),
     "EX401": Explanation(
-        "not multiplied out: it is no plain sum",
+        "not multiplied out: it is not a plain sum",
         "Only sums that start from zero become dots: no maximum, no product, no other start.",
     ),
     "EX402": Explanation(
         "not multiplied out: an op needs a tensor of its full shape as well",
-        "The difference, or product, is used elsewhere too, so it would be made all the same.",
+        "The difference, or product, is used elsewhere too, so it would still be computed.",
     ),
     "EX403": Explanation(
-        "not multiplied out: it is no polynomial of smaller tensors",
-        "Another exponent than 2, an op that is no product or sum, a conversion that rounds, a factor of zero or "
-        "infinity, or a tensor as big as the formula goes into it.",
+        "not multiplied out: it is not a polynomial of smaller tensors",
+        "It has an exponent other than 2, an op that is not a product or sum, a conversion that rounds, a factor of "
+        "zero or infinity, or an input as big as the formula.",
     ),
     "EX404": Explanation(
-        "not multiplied out: what it is multiplied out to is as big", "One number for each pair of points, say."
+        "not multiplied out: the expansion needs a tensor as big",
+        "For example, one number for each pair of points.",
     ),
     "EX405": Explanation(
-        "not multiplied out: its numbers forbid it",
-        "Complex numbers, truth values, or float16 in long sums, which would overflow elsewhere than before.",
+        "not multiplied out: its element type forbids it",
+        "Complex numbers, booleans, or float16 in long sums, which would overflow elsewhere than before.",
         "Take real and imaginary parts apart; compute in float32 or bfloat16.",
     ),
     "EX501": Explanation(
         "not multiplied in another order: every product is rounded",
-        "Floats of less than 32 bits round every intermediate tensor, and another order rounds other ones.",
+        "Floats of less than 32 bits round every intermediate tensor, and another order has other intermediate "
+        "tensors.",
     ),
     "EX502": Explanation(
-        "not summed over a product that is there: that is rounded otherwise",
+        "not summed over a product that is already computed: it is rounded differently",
         "The product was rounded to fewer digits than the sum, or one of the two multiplies in float16, which "
         "overflows elsewhere in another order.",
         "Compute in float32 or bfloat16.",
