@@ -46,35 +46,37 @@ EXPLANATIONS: dict[str, Explanation] = {
         "already. This is what jax.checkpoint on the body of the scan does.",
     ),
     "EX006": Explanation(
-        "made by each step that reads it",
-        "The tensor was made for all steps of a loop at once, and each step read its own slice: a matrix that is "
-        "repeated for every step of a scan, an elementwise function of its inputs. Now each step makes its slice.",
+        "computed by each step that reads it",
+        "The tensor was computed for all steps of a loop at once, and each step read its own slice: a matrix that is "
+        "repeated for every step of a scan, or an elementwise function of its inputs. Now each step computes its "
+        "slice.",
     ),
     "EX007": Explanation(
-        "reduced step by step by the loop that makes it",
-        "A loop stored the tensor step by step, and all that was read of it was a sum over the steps, or a product, a "
-        "maximum, a minimum. Now the loop carries that, and the tensor is not stored.",
+        "reduced step by step by the loop that computes it",
+        "A loop stored the tensor step by step, and its only use was a sum, product, maximum or minimum over the "
+        "steps. Now the loop carries that result, and the tensor is not stored.",
     ),
     "EX008": Explanation(
         "not sorted: N elements are found by counting, in P passes",
-        "All of the tensor was sorted, and only few elements of it were read, as a median. Now a loop finds them: each "
-        "trip counts how many elements are below a few numbers, and knows more bits of those that are asked for.",
+        "All of the tensor was sorted, but only a few of its elements were read, as for a median. Now a loop finds "
+        "them: each trip counts the elements below a few candidates, and so determines more bits of the elements that "
+        "are read.",
     ),
     "EX009": Explanation(
         "factored block by block in the memory of the matrix",
-        "XLA computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
-        "blocks writes the factor over the matrix that it is made of.",
+        "XLA computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over blocks "
+        "overwrites the matrix with its factor.",
     ),
     "EX010": Explanation(
         "solved block by block in the memory of the right-hand sides",
-        "XLA solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
-        "sides. Now a loop over blocks writes the solution over the right-hand sides.",
+        "XLA solves a triangular system with copies of half of the matrix, or of all right-hand sides. Now a loop "
+        "over blocks overwrites the right-hand sides with the solution.",
     ),
     "EX011": Explanation(
-        "not summed again: a sum before it is the same",
-        "A symmetric tensor, as the kernel matrix of one set of points and the weights of its gradient, was summed "
-        "along one dimension and along the other, which is the same. Now it is summed once; of an antisymmetric one "
-        "the other sum is the negative.",
+        "not summed again: an earlier sum is the same",
+        "A symmetric tensor, such as the kernel matrix of one set of points and the weights of its gradient, was "
+        "summed along one dimension and along the other, which gives the same. Now it is summed once; for an "
+        "antisymmetric tensor, the other sum is the negative.",
     ),
     "EX012": Explanation(
         "summed over a product that is already computed",
@@ -84,19 +86,21 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX013": Explanation(
         "recomputed before it is read again",
-        "The tensor, as an activation of a network, was made early and read late, and took memory at the peak in "
-        "between. With a memory limit it is computed a second time, from what is kept, just before its late readers: "
-        "what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
+        "The tensor, such as an activation of a network, was computed early and read late, and took memory at the "
+        "peak in between. With a memory limit it is computed a second time, from values that are kept, just before "
+        "its late readers: what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
     ),
     "EX014": Explanation(
-        "made once for both halves, in N tiles: it is symmetric",
-        "A symmetric matrix, as the kernel matrix of one set of points, was made to be multiplied with a vector or a "
-        "few. Now a loop makes tiles of one half of it, and multiplies each by its rows and by its columns.",
+        "computed once for both halves, in N tiles: it is symmetric",
+        "A symmetric matrix, such as the kernel matrix of one set of points, was computed to be multiplied by one or "
+        "a few vectors. Now a loop computes tiles of one half of it, and uses each for its rows and, transposed, for "
+        "its columns.",
     ),
     "EX015": Explanation(
-        "the gradient of its pooling is made by comparisons, without a scatter",
-        "XLA:CPU writes the indices of what every window of a max pooling chose, and adds its cotangents one after the "
-        "other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few fused loops.",
+        "the gradient of its pooling is computed by comparisons, without a scatter",
+        "XLA:CPU stores the indices of the element that each window of a max pooling chose, and adds the cotangents "
+        "one after the other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few "
+        "fused loops.",
     ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
@@ -258,29 +262,29 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX601": Explanation(
         "not recomputed: an op reads more of it than the slice of one step",
-        "The steps of a loop write the tensor, and a loop reads it step by step; something else needs all of it, "
-        "or reads what no step writes.",
+        "The steps of a loop write the tensor, and a loop reads it step by step; another op needs all of it, or reads "
+        "a slice that no step writes.",
         "Reduce it inside the loop, or return less of it.",
     ),
     "EX602": Explanation(
-        "not recomputed: it is not known which steps there are",
-        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant, in ones, or the "
-        "index is no number that only depends on the counter.",
+        "not recomputed: the steps are not known",
+        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant by ones, or the "
+        "index does not depend on the counter alone.",
         "Use lax.scan, or fori_loop with constant bounds.",
     ),
     "EX603": Explanation(
         "not recomputed: an op must not run twice",
         "It draws random numbers from a state, has a side effect or an order, or asks whether two numbers are equal; "
-        "what it makes would have to be stored, and takes about as much memory.",
+        "its result would have to be stored, and takes about as much memory.",
         "Draw random numbers with jax.random, which computes them from a key.",
     ),
     "EX604": Explanation(
-        "not recomputed: to store what it is computed from takes as much memory",
-        "The carries of the loop are as big as what it stacks, or what is recomputed raises the peak elsewhere.",
+        "not recomputed: storing what it is computed from takes as much memory",
+        "The carries of the loop are as big as its stack, or the recomputed values raise the peak elsewhere.",
         "Let the loop carry less, or put a loop around several steps and jax.checkpoint on its body.",
     ),
     "EX605": Explanation(
-        "not recomputed: a comparison for equality would need its very bits",
+        "not recomputed: a comparison for equality would need its exact bits",
         "The reader asks whether the tensor equals a number that was computed with it; recomputed it might differ in "
         "the last bit.",
     ),
@@ -290,17 +294,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "reads the tensor while it writes it.",
     ),
     "EX701": Explanation(
-        "not found by counting: its comparator is not known to put all elements in one order",
-        "Few elements of a sorted tensor are read. It is sorted by more than one tensor, by what is computed of its "
-        "elements, or by a plain comparison of floats, for which a NaN is neither before nor behind another number, so "
-        "that the sort may leave it anywhere.",
+        "not found by counting: its comparator is not known to be a total order",
+        "Few elements of a sorted tensor are read. The sort compares more than one tensor, values computed from the "
+        "elements, or plain floats, among which a NaN is neither before nor after another number, so that the sort "
+        "may leave it anywhere.",
         "jnp.sort and tf.sort have a total order.",
     ),
     "EX702": Explanation(
-        "not found by counting: what it moves along with the elements that it compares is read",
-        "The sort moves another tensor along: the places of the elements, for an argsort or the gradient of a sort. "
-        "Only elements of the tensor that is compared are found by counting.",
-        "Around a median that needs no gradient, jax.lax.stop_gradient.",
+        "not found by counting: a result of the sort other than its keys is read",
+        "The sort permutes another tensor along with its keys: the indices of the elements, for an argsort or the "
+        "gradient of a sort. Only elements of the keys are found by counting.",
+        "If a median needs no gradient, put jax.lax.stop_gradient around it.",
     ),
 }
 
