@@ -104,14 +104,16 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
-        "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",
+        "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",
     ),
     "EX102": Explanation(
         "XLA fuses it into its readers: all of it that is ever in memory fits one slice",
         "What XLA does write of this chain of ops is small already.",
     ),
     "EX103": Explanation(
-        "it is a result of this block", "The caller wants the tensor whole.", "Return something smaller."
+        "it is a result of this block",
+        "The caller needs the complete tensor.",
+        "Return something smaller.",
     ),
     "EX104": Explanation(
         "it is needed complete, and the loop writes it slice by slice",
@@ -210,21 +212,21 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Leave the option out.",
     ),
     "EX311": Explanation(
-        "the module is for several devices, and there is no program of one of them",
-        "Shardy says how its tensors are spread, and each device's part is rewritten. That is not possible where "
-        "Shardy refuses the module or an op of it has no form on a part of a tensor.",
-        "Export with the Shardy partitioner (jax's default); write what stands in the way with jax.shard_map.",
+        "the module is for several devices, and there is no program for one of them",
+        "exla-opt rewrites the part of the program that one device runs, sharded as Shardy says. That is not possible "
+        "where Shardy refuses the module or an op of it has no form on a part of a tensor.",
+        "Export with the Shardy partitioner (jax's default); write the op that stands in the way with jax.shard_map.",
     ),
     "EX312": Explanation(
         "the devices would send more to each other",
-        "The rewritten program would move more bytes between devices than the one that came. So that one is kept.",
+        "The rewritten program would move more bytes between devices than the original, so the original is kept.",
         "Fix the shardings in the middle of the program with jax.lax.with_sharding_constraint.",
     ),
     "EX313": Explanation(
         "random numbers of jax.random, not split: another reason",
-        "The tensor holds words that threefry, the generator of jax.random, has mixed. Each slice could be drawn "
-        "alone; the reason behind the colon keeps them whole. What reads them wants all at once, as a sort for a "
-        "permutation does, or something else is as big.",
+        "The tensor holds random bits of threefry, the generator of jax.random. Each slice could be drawn alone; the "
+        "reason after the colon prevents that. Either their use needs all of them at once, as a sort for a "
+        "permutation does, or another tensor is as big.",
         "Draw in slices, or fewer at a time: a key for each part, by jax.random.split or fold_in.",
     ),
     "EX401": Explanation(
