@@ -73,7 +73,7 @@ def row(path: Path, directory: Path, limit: int, before: dict[str, Any], argumen
     after = figures_of(smaller, directory, arguments)
     peak = after if isinstance(after, str) else format_size(after["peak_bytes"])
     slices = re.search(r"in slices of (\S+):", done.stderr)
-    missed = re.search(r"smallest limit that was reached is (\S+) \(.*?\), held up by (.*)", done.stderr)
+    missed = re.search(r"smallest limit that was reached is (\S+) \(.*?\), due to (.*)", done.stderr)
     met = not isinstance(after, str) and after["peak_bytes"] <= limit
     verdict = f"said: {missed[1]}, {missed[2][:60]}" if missed else "met" if met else "NOT MET"
     cells = [format_size(limit), peak, slices[1] if slices else "-", f"{seconds:.1f}", verdict]

@@ -54,7 +54,7 @@ def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) 
     shown = ", ".join(f"{each} ({_short(values[each].type)})" for each in numbers[:_SHOWN])
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     which = f"argument{'s' * (len(numbers) != 1)} {shown}{more}"
-    return f"donate {which}, if nobody reads them afterwards: peak {format_size(found)}, compiled"
+    return f"donate {which}, if they are not used afterwards: peak {format_size(found)}, compiled"
 
 
 def checkpoint_advice(
@@ -75,8 +75,8 @@ def checkpoint_advice(
         return ""
     largest = sorted(done, key=lambda remark: -remark.bytes)
     return (
-        f"jax.checkpoint around {_places([named(remark.location) for remark in largest])}: with what is made there "
-        f"recomputed, peak {format_size(found)}, compiled"
+        f"jax.checkpoint around {_places([named(remark.location) for remark in largest])}: with the tensors "
+        f"created there recomputed, peak {format_size(found)}, compiled"
     )
 
 

@@ -278,7 +278,7 @@ def warn_of(found: Rewriting, limit: int | None) -> None:
     fitted = found.fitted
     if fitted is not None and not fitted.fits and limit is not None:
         warnings.warn(
-            f"does not fit into {format_size(limit)}: needs {format_size(fitted.peak)}, held up by {fitted.held_by}",
+            f"does not fit into {format_size(limit)}: needs {format_size(fitted.peak)}, due to {fitted.held_by}",
             StaysInMemory,
             stacklevel=2,
         )

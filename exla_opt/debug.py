@@ -14,7 +14,7 @@ MEMORY_LIMIT, TENSOR_SPLITTER = "memory-limit", "tensor-splitter"
 # What can be asked about, and what is printed of it.
 TOPICS = {
     MEMORY_LIMIT: "each pair of sizes that was tried, what it needs and how long it takes",
-    TENSOR_SPLITTER: "for each big tensor the ways to cut it, their prices, and which is taken",
+    TENSOR_SPLITTER: "for each big tensor the ways to cut it, their prices, and which is chosen",
 }
 
 

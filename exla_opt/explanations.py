@@ -20,13 +20,14 @@ NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
 EXPLANATIONS: dict[str, Explanation] = {
     "EX001": Explanation(
         "split over dimension D (N): T tiles of L",
-        "The tensor, and the big tensors that hang on it, exist only in slices now: a loop makes T slices of L indices "
-        "one after the other. `then` separates loops of which the second needs what the first adds up.",
+        "The tensor, and the big tensors connected with it, now exist only in slices: a loop computes T slices of L "
+        "indices, one after the other. `then` separates loops of which the second needs the complete reductions of "
+        "the first.",
     ),
     "EX002": Explanation(
         "multiplied out into N sums of smaller tensors",
         "A sum over a big tensor, of squared differences or of products, is computed by dots and sums of the small "
-        "tensors that it is made of. The big tensor is not made at all.",
+        "tensors that the big one is computed from. The big tensor itself is never computed.",
     ),
     "EX003": Explanation(
         "multiplied in another order",
@@ -45,93 +46,102 @@ EXPLANATIONS: dict[str, Explanation] = {
         "already. This is what jax.checkpoint on the body of the scan does.",
     ),
     "EX006": Explanation(
-        "made by each step that reads it",
-        "The tensor was made for all steps of a loop at once, and each step read its own slice: a matrix that is "
-        "repeated for every step of a scan, an elementwise function of its inputs. Now each step makes its slice.",
+        "computed by each step that reads it",
+        "The tensor was computed for all steps of a loop at once, and each step read its own slice: a matrix that is "
+        "repeated for every step of a scan, or an elementwise function of its inputs. Now each step computes its "
+        "slice.",
     ),
     "EX007": Explanation(
-        "reduced step by step by the loop that makes it",
-        "A loop stored the tensor step by step, and all that was read of it was a sum over the steps, or a product, a "
-        "maximum, a minimum. Now the loop carries that, and the tensor is not stored.",
+        "reduced step by step by the loop that computes it",
+        "A loop stored the tensor step by step, and its only use was a sum, product, maximum or minimum over the "
+        "steps. Now the loop carries that result, and the tensor is not stored.",
     ),
     "EX008": Explanation(
         "not sorted: N elements are found by counting, in P passes",
-        "All of the tensor was sorted, and only few elements of it were read, as a median. Now a loop finds them: each "
-        "trip counts how many elements are below a few numbers, and knows more bits of those that are asked for.",
+        "All of the tensor was sorted, but only a few of its elements were read, as for a median. Now a loop finds "
+        "them: each trip counts the elements below a few candidates, and so determines more bits of the elements that "
+        "are read.",
     ),
     "EX009": Explanation(
         "factored block by block in the memory of the matrix",
-        "XLA computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over "
-        "blocks writes the factor over the matrix that it is made of.",
+        "XLA computes a Cholesky factor in a second matrix and with copies of parts of both. Now a loop over blocks "
+        "overwrites the matrix with its factor.",
     ),
     "EX010": Explanation(
         "solved block by block in the memory of the right-hand sides",
-        "XLA solves a system with a triangular matrix with copies of half of that matrix, or of all right-hand "
-        "sides. Now a loop over blocks writes the solution over the right-hand sides.",
+        "XLA solves a triangular system with copies of half of the matrix, or of all right-hand sides. Now a loop "
+        "over blocks overwrites the right-hand sides with the solution.",
     ),
     "EX011": Explanation(
-        "not summed again: a sum before it is the same",
-        "A symmetric tensor, as the kernel matrix of one set of points and the weights of its gradient, was summed "
-        "along one dimension and along the other, which is the same. Now it is summed once; of an antisymmetric one "
-        "the other sum is the negative.",
+        "not summed again: an earlier sum is the same",
+        "A symmetric tensor, such as the kernel matrix of one set of points and the weights of its gradient, was "
+        "summed along one dimension and along the other, which gives the same. Now it is summed once; for an "
+        "antisymmetric tensor, the other sum is the negative.",
     ),
     "EX012": Explanation(
-        "summed over a product that is there",
-        "The gradient of a softmax sums each of its rows, weighted by the product that its own gradient comes from. "
-        "The product that the softmax went into, as attention's output, holds that sum already, all but a short one, "
-        "which is what is computed now: no row is waited for.",
+        "summed over a product that is already computed",
+        "The gradient of a softmax sums each row of the softmax, weighted by its incoming gradient, which is a "
+        "product. The product that has the softmax as an operand, such as attention's output, already contains that "
+        "sum, except for a short sum. Now only the short sum is computed, and no complete row is needed first.",
     ),
     "EX013": Explanation(
         "recomputed before it is read again",
-        "The tensor, as an activation of a network, was made early and read late, and took memory at the peak in "
-        "between. With a memory limit it is computed a second time, from what is kept, just before its late readers: "
-        "what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
+        "The tensor, such as an activation of a network, was computed early and read late, and took memory at the "
+        "peak in between. With a memory limit it is computed a second time, from values that are kept, just before "
+        "its late readers: what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
     ),
     "EX014": Explanation(
-        "made once for both halves, in N tiles: it is symmetric",
-        "A symmetric matrix, as the kernel matrix of one set of points, was made to be multiplied with a vector or a "
-        "few. Now a loop makes tiles of one half of it, and multiplies each by its rows and by its columns.",
+        "computed once for both halves, in N tiles: it is symmetric",
+        "A symmetric matrix, such as the kernel matrix of one set of points, was computed to be multiplied by one or "
+        "a few vectors. Now a loop computes tiles of one half of it, and uses each for its rows and, transposed, for "
+        "its columns.",
     ),
     "EX015": Explanation(
-        "the gradient of its pooling is made by comparisons, without a scatter",
-        "XLA:CPU writes the indices of what every window of a max pooling chose, and adds its cotangents one after the "
-        "other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few fused loops.",
+        "the gradient of its pooling is computed by comparisons, without a scatter",
+        "XLA:CPU stores the indices of the element that each window of a max pooling chose, and adds the cotangents "
+        "one after the other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few "
+        "fused loops.",
     ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
-        "Only the module has this tensor. XLA computes its elements on the fly, wherever they are read.",
+        "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",
     ),
     "EX102": Explanation(
         "XLA fuses it into its readers: all of it that is ever in memory fits one slice",
         "What XLA does write of this chain of ops is small already.",
     ),
     "EX103": Explanation(
-        "it is a result of this block", "The caller wants the tensor whole.", "Return something smaller."
+        "it is a result of this block",
+        "The caller needs the complete tensor.",
+        "Return something smaller.",
     ),
     "EX104": Explanation(
-        "it is needed whole, and the loop writes it slice by slice",
-        "It is a result, or the operand of an op that needs all of it. What led to it was split.",
+        "it is needed complete, and the loop writes it slice by slice",
+        "It is a result, or the operand of an op that needs all of it. The ops that compute it were split.",
     ),
     "EX105": Explanation("it is empty", "There is nothing to split."),
     "EX106": Explanation("it has no dimension to cut", "All its dimensions have size 1."),
-    "EX107": Explanation("nobody reads what is made of it", "The tensor leads to no result."),
+    "EX107": Explanation(
+        "its uses lead to no result",
+        "No result depends on the tensor.",
+    ),
     "EX201": Explanation(
-        "an op needs one of its dimensions whole",
+        "an op needs one of its dimensions unsplit",
         "The op couples the elements along that dimension: a sort compares them, a solve or a Fourier transform mixes "
-        "them, a gather may read any of them. Other dimensions may be cut, and were, if that was worthwhile.",
-        "Take top_k for a sort of which only the first few elements are read; batch dimensions and right-hand sides of "
-        "solves are always cut.",
+        "them, a gather may read any of them. Other dimensions may be split, and were, if that was worthwhile.",
+        "If only the first few elements of a sort are read, use top_k; batch dimensions and right-hand sides of "
+        "solves are always split.",
     ),
     "EX202": Explanation(
         "no splitting rule for the op",
-        "exla-opt does not know how slices of this op make up the whole, so it leaves it alone.",
-        "For a custom call of yours give the rule: --op-rule='name=([i,j],[j])->([i])'.",
+        "exla-opt does not know how to compute the op slice by slice, so it leaves it alone.",
+        "For your own custom call, give the rule: --op-rule='name=([i,j],[j])->([i])'.",
     ),
     "EX203": Explanation(
-        "the op must not be cut",
-        "It draws random numbers that depend on their position, talks to other devices, or has a side effect. The bits "
-        "of rng_bit_generator are written out in ops that can be cut for a CPU or GPU, if it is Philox or Threefry and "
-        "more than one number.",
+        "the op must not be split",
+        "It draws random numbers that depend on their position, communicates with other devices, or has a side "
+        "effect. For a CPU or GPU, rng_bit_generator is rewritten as ops that can be split, if it uses Philox or "
+        "Threefry and draws more than one number.",
         "Draw random numbers with jax.random, outside, or in slices.",
     ),
     "EX204": Explanation(
@@ -140,58 +150,59 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Raise --split-size.",
     ),
     "EX301": Explanation(
-        "control flow carries it from one step to the next, or returns it whole",
-        "A loop of the program carries the tensor, and could not be cut from outside along any of its dimensions: a "
-        "step mixes the elements along each, needs a sum over them that is complete, or the loop runs until all are "
-        "done, and what is done does not stay as it is. "
-        "Where another op is named, it stands in the way. If each step stores a slice of the tensor, the line is "
-        "the one that computes it; why another loop's body does not compute it again is what EX601 to EX606 say.",
-        "Carry what it is made of instead, and recompute it in each step; around the body of a scan, jax.checkpoint "
-        "does.",
+        "control flow carries it from one step to the next, or returns it unsplit",
+        "A loop of the program carries the tensor, and could not be put inside a loop over slices of any of its "
+        "dimensions: a step mixes the elements along each, needs a complete sum over them, or the loop runs until all "
+        "elements are done and does not keep finished elements unchanged. If the remark names another op, that op is "
+        "the obstacle. If each step stores a slice of the tensor, the line is the one that computes it; EX601 to "
+        "EX606 say why the body of another loop does not recompute it.",
+        "Carry the values that it is computed from instead, and recompute it in each step; jax.checkpoint around the "
+        "body of a scan does that.",
     ),
     "EX302": Explanation(
-        "the op updates what the loop carries",
-        "The tensor is an accumulator of a loop, or what its steps store: it is as large as the result that it "
-        "becomes. Why the loop was not cut from outside, or what it stores not computed again, is said of the loop's "
-        "result (EX301, EX601 to EX606).",
-        "Around the body of a scan, jax.checkpoint lets its gradient store less.",
+        "the op updates a loop carry",
+        "The tensor is an accumulator of a loop, or the stack that its steps write to: it is as large as the result "
+        "that it becomes. The remark on the loop's result (EX301, EX601 to EX606) says why the loop was not split, or "
+        "its stack not recomputed.",
+        "jax.checkpoint around the body of a scan lets its gradient store less.",
     ),
     "EX303": Explanation(
-        "the body of a loop uses it whole",
-        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three times "
-        "the arithmetic in every trip. Behind the colon stands why the loop was not cut from outside together with it.",
-        "Compute it in the body. If it is what a scan stores for its gradient, jax.checkpoint around the scan's body "
-        "does.",
+        "the body of a loop uses it unsplit",
+        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three "
+        "times the arithmetic in every trip. The text after the colon says why the loop was not split together with "
+        "it.",
+        "Compute it in the body. If a scan stores it for its gradient, jax.checkpoint around the scan's body does "
+        "that.",
     ),
     "EX304": Explanation(
-        "an op uses it whole as well",
-        "One reader cuts the tensor along this dimension and another needs all of it, as the matrix in K @ K.",
+        "an op uses it unsplit as well",
+        "One use is split along this dimension and another needs all of the tensor, like the matrix in K @ K.",
     ),
     "EX305": Explanation(
-        "splitting it would not lower the memory",
-        "What the tensor is made of, or what it leads to, is as big and stays; or all splits of the module together "
-        "gain nothing, and it goes out as it came.",
+        "splitting it would not save memory",
+        "A tensor that it is computed from, or that is computed from it, is as big and stays; or all splits of the "
+        "module together save nothing, and the module is left as it came.",
     ),
     "EX306": Explanation(
-        "what is made of it is needed complete in the middle of the split",
-        "A big tensor would have to exist whole between two loops.",
+        "a value computed from it is needed complete between two loops",
+        "A big tensor would have to exist unsplit between two loops.",
     ),
     "EX307": Explanation(
-        "its slices are shifted against each other in too many ways",
-        "There are more than a few slices, pads or joins along the dimension.",
+        "the dimension is sliced, padded or concatenated at too many different offsets",
+        "There are more than a few slices, pads or concatenations along the dimension.",
     ),
     "EX308": Explanation(
-        "it would take N loops, one after the other, which compute most of it again",
-        "The reductions depend on each other, and each loop would recompute the big tensors that stand before it: all "
-        "together more than six times the work. Many loops are no reason, if each repeats little. Or the loops around "
-        "it repeat so much already that the module would do more than six times the arithmetic that it came with.",
+        "it would take N consecutive loops, which recompute most of it",
+        "The reductions depend on each other, and each loop would recompute the big tensors before it: more than six "
+        "times the work in all. Many loops alone are no reason, if each repeats little. Or the loops around it "
+        "already repeat so much that the module would do more than six times its original arithmetic.",
     ),
     "EX309": Explanation(
-        "a comparison for equality would need the very bits that another loop has made",
-        "The gradient of a maximum or minimum asks which elements equal it. When the maximum is taken along the cut "
-        "dimension, a second loop recomputes the elements, and XLA may round them otherwise. Two loops that both ask "
-        "may not agree, either: the gradient of a clip asks which elements are at its bound. Which elements are "
-        "not below their own maximum is the same question.",
+        "a comparison for equality would need the exact bits that another loop computed",
+        "The gradient of a maximum or minimum asks which elements equal it. If the maximum is taken along the split "
+        "dimension, a second loop recomputes the elements, and XLA may round them differently. Two loops that make "
+        "the same comparison may also disagree: the gradient of a clip asks which elements are at its bound. Asking "
+        "which elements are not below their own maximum is the same comparison.",
         "Take the maximum along one dimension only, or use argmax and a gather. Minima along two dimensions whose "
         "gradients are only added are split one by one.",
     ),
@@ -201,79 +212,81 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Leave the option out.",
     ),
     "EX311": Explanation(
-        "the module is for several devices, and there is no program of one of them",
-        "Shardy says how its tensors are spread, and each device's part is rewritten. That is not possible where "
-        "Shardy refuses the module or an op of it has no form on a part of a tensor.",
-        "Export with the Shardy partitioner (jax's default); write what stands in the way with jax.shard_map.",
+        "the module is for several devices, and there is no program for one of them",
+        "exla-opt rewrites the part of the program that one device runs, sharded as Shardy says. That is not possible "
+        "where Shardy refuses the module or an op of it has no form on a part of a tensor.",
+        "Export with the Shardy partitioner (jax's default); write the op that stands in the way with jax.shard_map.",
     ),
     "EX312": Explanation(
         "the devices would send more to each other",
-        "The rewritten program would move more bytes between devices than the one that came. So that one is kept.",
+        "The rewritten program would move more bytes between devices than the original, so the original is kept.",
         "Fix the shardings in the middle of the program with jax.lax.with_sharding_constraint.",
     ),
     "EX313": Explanation(
         "random numbers of jax.random, not split: another reason",
-        "The tensor holds words that threefry, the generator of jax.random, has mixed. Each slice could be drawn "
-        "alone; the reason behind the colon keeps them whole. What reads them wants all at once, as a sort for a "
-        "permutation does, or something else is as big.",
+        "The tensor holds random bits of threefry, the generator of jax.random. Each slice could be drawn alone; the "
+        "reason after the colon prevents that. Either their use needs all of them at once, as a sort for a "
+        "permutation does, or another tensor is as big.",
         "Draw in slices, or fewer at a time: a key for each part, by jax.random.split or fold_in.",
     ),
     "EX401": Explanation(
-        "not multiplied out: it is no plain sum",
+        "not multiplied out: it is not a plain sum",
         "Only sums that start from zero become dots: no maximum, no product, no other start.",
     ),
     "EX402": Explanation(
         "not multiplied out: an op needs a tensor of its full shape as well",
-        "The difference, or product, is used elsewhere too, so it would be made all the same.",
+        "The difference, or product, is used elsewhere too, so it would still be computed.",
     ),
     "EX403": Explanation(
-        "not multiplied out: it is no polynomial of smaller tensors",
-        "Another exponent than 2, an op that is no product or sum, a conversion that rounds, a factor of zero or "
-        "infinity, or a tensor as big as the formula goes into it.",
+        "not multiplied out: it is not a polynomial of smaller tensors",
+        "It has an exponent other than 2, an op that is not a product or sum, a conversion that rounds, a factor of "
+        "zero or infinity, or an input as big as the formula.",
     ),
     "EX404": Explanation(
-        "not multiplied out: what it is multiplied out to is as big", "One number for each pair of points, say."
+        "not multiplied out: the expansion needs a tensor as big",
+        "For example, one number for each pair of points.",
     ),
     "EX405": Explanation(
-        "not multiplied out: its numbers forbid it",
-        "Complex numbers, truth values, or float16 in long sums, which would overflow elsewhere than before.",
+        "not multiplied out: its element type forbids it",
+        "Complex numbers, booleans, or float16 in long sums, which would overflow elsewhere than before.",
         "Take real and imaginary parts apart; compute in float32 or bfloat16.",
     ),
     "EX501": Explanation(
         "not multiplied in another order: every product is rounded",
-        "Floats of less than 32 bits round every intermediate tensor, and another order rounds other ones.",
+        "Floats of less than 32 bits round every intermediate tensor, and another order has other intermediate "
+        "tensors.",
     ),
     "EX502": Explanation(
-        "not summed over a product that is there: that is rounded otherwise",
+        "not summed over a product that is already computed: it is rounded differently",
         "The product was rounded to fewer digits than the sum, or one of the two multiplies in float16, which "
         "overflows elsewhere in another order.",
         "Compute in float32 or bfloat16.",
     ),
     "EX601": Explanation(
         "not recomputed: an op reads more of it than the slice of one step",
-        "The steps of a loop write the tensor, and a loop reads it step by step; something else needs all of it, "
-        "or reads what no step writes.",
+        "The steps of a loop write the tensor, and a loop reads it step by step; another op needs all of it, or reads "
+        "a slice that no step writes.",
         "Reduce it inside the loop, or return less of it.",
     ),
     "EX602": Explanation(
-        "not recomputed: it is not known which steps there are",
-        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant, in ones, or the "
-        "index is no number that only depends on the counter.",
+        "not recomputed: the steps are not known",
+        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant by ones, or the "
+        "index does not depend on the counter alone.",
         "Use lax.scan, or fori_loop with constant bounds.",
     ),
     "EX603": Explanation(
         "not recomputed: an op must not run twice",
         "It draws random numbers from a state, has a side effect or an order, or asks whether two numbers are equal; "
-        "what it makes would have to be stored, and takes about as much memory.",
+        "its result would have to be stored, and takes about as much memory.",
         "Draw random numbers with jax.random, which computes them from a key.",
     ),
     "EX604": Explanation(
-        "not recomputed: to store what it is computed from takes as much memory",
-        "The carries of the loop are as big as what it stacks, or what is recomputed raises the peak elsewhere.",
+        "not recomputed: storing what it is computed from takes as much memory",
+        "The carries of the loop are as big as its stack, or the recomputed values raise the peak elsewhere.",
         "Let the loop carry less, or put a loop around several steps and jax.checkpoint on its body.",
     ),
     "EX605": Explanation(
-        "not recomputed: a comparison for equality would need its very bits",
+        "not recomputed: a comparison for equality would need its exact bits",
         "The reader asks whether the tensor equals a number that was computed with it; recomputed it might differ in "
         "the last bit.",
     ),
@@ -283,17 +296,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "reads the tensor while it writes it.",
     ),
     "EX701": Explanation(
-        "not found by counting: its comparator is not known to put all elements in one order",
-        "Few elements of a sorted tensor are read. It is sorted by more than one tensor, by what is computed of its "
-        "elements, or by a plain comparison of floats, for which a NaN is neither before nor behind another number, so "
-        "that the sort may leave it anywhere.",
+        "not found by counting: its comparator is not known to be a total order",
+        "Few elements of a sorted tensor are read. The sort compares more than one tensor, values computed from the "
+        "elements, or plain floats, among which a NaN is neither before nor after another number, so that the sort "
+        "may leave it anywhere.",
         "jnp.sort and tf.sort have a total order.",
     ),
     "EX702": Explanation(
-        "not found by counting: what it moves along with the elements that it compares is read",
-        "The sort moves another tensor along: the places of the elements, for an argsort or the gradient of a sort. "
-        "Only elements of the tensor that is compared are found by counting.",
-        "Around a median that needs no gradient, jax.lax.stop_gradient.",
+        "not found by counting: a result of the sort other than its keys is read",
+        "The sort permutes another tensor along with its keys: the indices of the elements, for an argsort or the "
+        "gradient of a sort. Only elements of the keys are found by counting.",
+        "If a median needs no gradient, put jax.lax.stop_gradient around it.",
     ),
 }
 

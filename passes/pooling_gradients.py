@@ -193,5 +193,5 @@ def _inside(op: ir.Operation, offset: Sequence[int], windows: Sequence[Window]) 
 
 def _remark(op: ir.Operation, types: Types) -> Remark:
     big = types.of(op.operands[0])
-    message = "the gradient of its pooling is made by comparisons, without a scatter"
+    message = "the gradient of its pooling is computed by comparisons, without a scatter"
     return Remark(Kind.PASSED, "EX015", NAME, str(big), big.bytes, describe(op), message)

@@ -17,13 +17,13 @@ def log_attempts(search: Search, chosen: Attempt) -> None:
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
     for found in [*search.attempts, *([] if chosen in search.attempts else [chosen])]:
-        _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- taken' if found is chosen else ''}")
+        _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- chosen' if found is chosen else ''}")
     limit = format_size(search.limit)
     if chosen.peak <= search.limit:
-        _LOG.debug(f"taken: of those within {limit} the one that takes least time, a tenth counting as nothing;")
-        _LOG.debug("what fits as it came stays unless another is clearly faster")
+        _LOG.debug(f"chosen: the fastest of those within {limit} (a tenth slower counts as equal);")
+        _LOG.debug("the original program is kept if it fits, unless another is clearly faster")
     else:
-        _LOG.debug(f"taken: none is within {limit}; of those that need about the least, the one that takes least time")
+        _LOG.debug(f"chosen: none is within {limit}; the fastest of those that need about the least")
 
 
 def _sizes(options: Options) -> str:

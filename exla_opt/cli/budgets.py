@@ -49,7 +49,7 @@ def read_budgets(path: Path) -> list[Budget]:
     except OSError as error:
         raise click.UsageError(f"{path}: cannot read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path}: no TOML: {error}") from None
+        raise click.UsageError(f"{path}: not TOML: {error}") from None
     found = data.get("tool", {}).get("exla-opt", {}).get("budgets")
     if not isinstance(found, dict) or not found:
         raise click.UsageError(f"{path}: there are no [tool.exla-opt.budgets]")
@@ -60,7 +60,7 @@ def _budget(path: Path, file: str, given: Any) -> Budget:
     settings = given if isinstance(given, dict) else {"limit": given}
     where = f"{path}: budget of {file!r}"
     if unknown := sorted(settings.keys() - _SETTINGS):
-        raise click.UsageError(f"{where}: there is no {unknown[0]!r}; there are limit, target and peak")
+        raise click.UsageError(f"{where}: unknown key {unknown[0]!r}; the keys are limit, target and peak")
     if "limit" not in settings:
         raise click.UsageError(f"{where}: it has no limit")
     try:

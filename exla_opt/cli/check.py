@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
 # A check at a smaller size is to be quick.
 _SMALL_RUN = 64 * 10**6
-_DIFFERENT = "the size of the check is not quite like the real one: other tensors are split"
+_DIFFERENT = "at the size of the check, other tensors are split than at the real size"
 _HELP = "the rewritten module is not written; please report this with the module, which exla-reduce makes smaller"
 
 
@@ -105,7 +105,7 @@ def _conclude(name: str, comparisons: Sequence[Comparison], how: str, quiet: boo
         raise InputError(f"{what}{more} (checked {how})", file=name, help=_HELP)
     nan = [str(number) for number, one in enumerate(comparisons) if one.all_nan]
     if nan:
-        _warn(name, f"the check says nothing of result {', '.join(nan)}: on random inputs it is NaN throughout")
+        _warn(name, f"the check is inconclusive for result {', '.join(nan)}: it is NaN throughout on random inputs")
     if not quiet:
         count = len(comparisons)
         click.echo(f"{name}: checked {how}: {count} result{'s' * (count != 1)} equal", err=True)

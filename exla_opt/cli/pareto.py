@@ -26,7 +26,7 @@ def print_choices(request: Request) -> int:
     devices = devices_of(source.module)
     if devices > 1:
         with naming(source):
-            raise InputError(f"it is for {devices} devices, of which --pareto knows nothing: give a --memory-limit")
+            raise InputError(f"it is for {devices} devices, which --pareto does not support: give a --memory-limit")
     judge = judge_of(request.target, source.name)
     with naming(source), showing(sys.stderr) as tried:
         choices = pareto(

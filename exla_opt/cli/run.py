@@ -75,7 +75,7 @@ _OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
 
 def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no tolerance", ctx, param)
+        raise click.BadParameter(f"{value} is not a tolerance", ctx, param)
     return value
 
 

@@ -138,21 +138,21 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
     name = signal.Signals(number).name
     who = file or command
     if what == "reading" and number == signal.SIGVTALRM:
-        return f"{who}: error: MLIR found no end of it\nhelp: the file may be damaged; copy or export it again"
+        return f"{who}: error: MLIR did not finish reading it\nhelp: the file may be damaged; copy or export it again"
     if what == "reading" and number != signal.SIGKILL:
         return (
             f"{who}: error: MLIR crashed while reading it ({name})\n"
-            "help: the file may be damaged, or nest too deep; copy or export it again"
+            "help: the file may be damaged, or nested too deeply; copy or export it again"
         )
     if what == COMPILING and number != signal.SIGKILL:
         return (
-            f"{who}: error: XLA crashed while it compiled what was to fit ({name})\n"
-            "help: the fault is XLA's; --split-size in the place of --memory-limit asks no compiler"
+            f"{who}: error: XLA crashed while it compiled a program for the limit ({name})\n"
+            "help: this is a bug in XLA; --split-size instead of --memory-limit needs no compiler"
         )
     if command == "exla-run" and what != "reading" and number != signal.SIGKILL:
         return (
             f"{who}: error: XLA crashed while it compiled or ran it ({name})\n"
-            "help: the fault is XLA's; exla-reduce makes the module smaller, for a report"
+            "help: this is a bug in XLA; exla-reduce makes the module smaller for a report"
         )
     reason = f"ended by {name}"
     where = keep(reproducer, reason) if reproducer else ""

@@ -46,10 +46,10 @@ def stablehlo_of(data: bytes) -> bytes:
         else:
             module = _hlo.HloModule.from_serialized_hlo_module_proto(proto)
         if module.schedule() is not None:
-            raise InputError("this HLO has been optimised: it is what XLA made of the program", help=_AFTER_HELP)
+            raise InputError("this HLO has been optimised: it is XLA's output, not its input", help=_AFTER_HELP)
         converted: bytes = _jax.mlir.hlo_to_stablehlo(proto)
     except UnicodeDecodeError:
-        raise InputError("this HLO is no text: it is damaged") from None
+        raise InputError("this HLO is not text: it is damaged") from None
     except (RuntimeError, ValueError) as error:  # jaxlib's JaxRuntimeError is one of the former
         raise _explained(str(error)) from None
     return converted

@@ -49,7 +49,7 @@ def _explain_operation(error: InputError, name: str) -> None:
     if "." in name:
         error.help = f"jaxlib {jaxlib_version} has no such op; if it is a new one, upgrade jaxlib"
     else:
-        error.help = f"operations are written as in stablehlo.add; if this file is no MLIR, {EXPORT_HELP}"
+        error.help = f"operations are written as in stablehlo.add; if this file is not MLIR, {EXPORT_HELP}"
 
 
 def _explain_hex(error: InputError) -> None:
@@ -70,7 +70,9 @@ def _is_at_end(error: InputError, data: bytes) -> bool:
 
 def _explain_dialect(error: InputError, dialect: str) -> None:
     error.message = f"unknown dialect '{dialect}'" if dialect else "operation of an unknown dialect"
-    error.help = EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO and what else jaxlib knows"
+    error.help = (
+        EXPORT_HELP if dialect in _TF_DIALECTS else "exla-opt reads StableHLO and the other dialects that jaxlib knows"
+    )
 
 
 def _generic_dialect(error: InputError, data: bytes) -> str:

@@ -16,10 +16,10 @@ _VERSIONED_OP = re.compile(r"operation 'vhlo\.(\w+)_v\d+'")
 
 
 def check_version(version: str) -> None:
-    """Raise ValueError for what is no version of StableHLO, and for one that this jaxlib cannot write."""
+    """Raise ValueError for what is not a version of StableHLO, and for one that this jaxlib cannot write."""
     oldest, newest = stablehlo.get_minimum_version(), stablehlo.get_current_version()
     if not _VERSION.fullmatch(version):
-        raise ValueError(f"{version!r} is no version of StableHLO; write it as {newest}")
+        raise ValueError(f"{version!r} is not a version of StableHLO; write it as {newest}")
     if not _numbers(oldest) <= _numbers(version) <= _numbers(newest):
         raise ValueError(f"this jaxlib writes StableHLO {oldest} to {newest}, and not {version}")
 

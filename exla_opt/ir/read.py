@@ -123,7 +123,7 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
     except ir.MLIRError as error:
         raise explain(error, data) from None
     except ValueError as error:  # of a container that cannot grow to the length that a type or attribute asks for
-        raise InputError(f"MLIR cannot hold what the module describes: {error}") from None
+        raise InputError(f"MLIR cannot represent the module: {error}") from None
 
 
 def _spread(module: ir.Module, partitions: int) -> ir.Module:

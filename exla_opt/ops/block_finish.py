@@ -53,7 +53,7 @@ def finish(search: BlockSearch, needed_outside: Collection[ir.Value]) -> tuple[B
             demanded.update((value, None) for value in content.read[place])
     needed = {value for value, mapping in demanded if mapping is None}
     if any(isinstance(search.states.get(value), DimMapping) for value in needed):
-        raise Refused("a value that is cut is needed unsplit as well")
+        raise Refused("a split value is needed unsplit as well")
     cut_values = {value: mapping for value, mapping in search.forms | search.made if value not in needed}
     cut_values |= {value: state for value, state in search.states.items() if isinstance(state, DimMapping)}
     return BlockFlow(tiles, held, frozenset(plain), returned, cut_values, content.place), needed

@@ -66,12 +66,12 @@ class BlockSearch:
         elif known is None:
             self.want_sum(value, op)
         elif known != state:
-            raise Refused("what is cut comes back in another form than it went in", op)
+            raise Refused("a split value comes back split differently", op)
 
     def visit(self, place: int, op: ir.Operation) -> None:
         operands, read = self.content.operands[place], self.content.read[place]
         if not self.states.keys().isdisjoint(read[len(operands) :]):
-            raise Refused(f"the code of {op.name} reads what is cut", op)
+            raise Refused(f"a region of {op.name} reads a split value", op)
         states = {index: state for index, value in enumerate(operands) if (state := self.states.get(value)) is not None}
         if op.name == BARRIER:
             self.pass_through(place, op, states)
@@ -99,7 +99,7 @@ class BlockSearch:
         rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
         factor = rule.factor_from(states, self.length)
         if factor.is_unsplit() and factor.cuts_inside():
-            raise Refused(f"{op.name} adds up over what is cut, and reads nothing that is", op)
+            raise Refused(f"{op.name} sums over the split dimension, and reads no split value", op)
         self.add_tile(place, op, LaidFactor(factor, 1, 0, factor.operands, factor.results))
         for index in factor.summed:
             start = operands[index] if len(op.operands) == len(op.results) else None
@@ -116,7 +116,7 @@ class BlockSearch:
         partial = [index for index, state in states.items() if isinstance(state, Partial)]
         needed = linear_operands(op, partial)
         if needed is None or len(partial) < len(states):
-            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
+            raise Refused(f"{op.name} needs the complete sum over the split dimension", op, needs_sum=True)
         for index in needed:
             if index not in states:
                 self.want_sum(op.operands[index], op)
@@ -133,7 +133,7 @@ class BlockSearch:
         else:
             raise Refused(rule.why().text, op)
         if laid.factor.kind is Kind.REDUCING and not adds_up(op, laid.factor):
-            raise Refused(f"{op.name} over what is cut is no sum from zero", op, needs_sum=True)
+            raise Refused(f"{op.name} over the split dimension is not a sum from zero", op, needs_sum=True)
         self.add_tile(place, op, laid)
         for result, mapping in zip(op.results, laid.results, strict=True):
             self.states[result] = mapping or Partial.SUM
@@ -174,7 +174,7 @@ class BlockSearch:
             place = self.content.place.get(value)
             if place is None and value.owner == self.content.block:
                 if value in self.states or self.joined.setdefault(value, mapping) != mapping:
-                    raise Refused("a value that the loop carries is read in two different slices")
+                    raise Refused("a loop carry is read in two different slices")
                 continue
             if place is None:
                 self.captured.setdefault(value, set()).add(mapping)
@@ -227,7 +227,7 @@ class BlockSearch:
             return False
         if value.owner == self.content.block:
             if value in self.states or self.joined.setdefault(value, Partial.SUM) is not Partial.SUM:
-                raise Refused("a value that the loop carries is both cut and summed", op)
+                raise Refused("a loop carry is both split and summed", op)
             return False
         place = self.content.place.get(value)
         source = None if place is None else self.content.ops[place]
@@ -238,12 +238,14 @@ class BlockSearch:
             return True
         needed = None if source is None or self.states.get(value) is not None else linear_operands(source, ())
         if not needed or source is None:
-            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
+            raise Refused(f"{op.name} needs the complete sum over the split dimension", op, needs_sum=True)
         added = [self.want_sum(source.operands[index], op) for index in needed]
         if not any(added):
             return False
         if not is_read_once(source):
-            raise Refused(f"what {op.name} adds up over what is cut is needed complete as well", op, needs_sum=True)
+            raise Refused(
+                f"the sum over the split dimension that {op.name} reads is needed complete as well", op, needs_sum=True
+            )
         self.states[value] = Partial.SUM
         return True
 
@@ -253,7 +255,7 @@ class BlockSearch:
         factor = rule.factor_from({index: Partial.SUM}, self.length)
         # It runs as it is: not one of its sums is added up in tiles, nor what it starts from, which others may read.
         if factor.cuts_inside() or any(self.want_sum(loop.operands[each], op) for each in factor.summed):
-            raise Refused(f"{op.name} needs the complete sum over what is cut", op, needs_sum=True)
+            raise Refused(f"{op.name} needs the complete sum over the split dimension", op, needs_sum=True)
 
     def add_up(self, place: int, value: ir.Value) -> bool:
         """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""

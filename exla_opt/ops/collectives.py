@@ -81,7 +81,7 @@ OPS: dict[str, OpDefinition] = {
         ties=NONE,
         resize=NONE,
         combination=NONE,
-        reason="{} talks to other devices",
+        reason="{} communicates with other devices",
     )
     for name in (
         "all_gather all_reduce all_to_all collective_broadcast collective_permute cross-replica-sum reduce_scatter"

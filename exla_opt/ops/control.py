@@ -11,7 +11,7 @@ from .tie import Site, Spoken, tie, tie_pairs
 
 OPS: dict[str, OpDefinition] = {}
 
-_CARRIES = "{} carries it from one step to the next, or returns it whole"
+_CARRIES = "{} carries it from one step to the next, or returns it unsplit"
 
 
 def _while_ties(site: Site) -> Spoken:
@@ -71,5 +71,5 @@ OPS["stablehlo.optimization_barrier"] = OpDefinition(
     ties=tie_pairs,
     resize=NONE,
     combination=NONE,
-    reason="stablehlo.optimization_barrier holds tensors that are cut in different ways",
+    reason="stablehlo.optimization_barrier holds tensors that are split in different ways",
 )

@@ -33,7 +33,7 @@ from .partial_sums import is_zero
 from .until_done import UntilDone, is_read, is_tested, search_condition, stops_alone, until_done
 
 _LOOP = "stablehlo.while"
-_UNTIL_DONE = "it runs until all along that dimension is done: its condition depends on what is cut"
+_UNTIL_DONE = "it runs until all elements along that dimension are done: its condition depends on a split value"
 _Key = tuple[frozenset[tuple[int, State]], frozenset[tuple[int, State]], int]
 
 
@@ -161,7 +161,7 @@ class ControlRule(OpRule):
             return
         for index in factor.summed:
             if index not in factor.added and not is_zero(self.op.operands[index]):
-                raise Refused("what is summed over the cut does not start from zero")
+                raise Refused("a sum over the split dimension does not start from zero")
 
     def factor_from(
         self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
@@ -212,7 +212,7 @@ class ControlRule(OpRule):
                 joined |= {index: state for index, state in more.items() if index not in joined}
             for index, state in enumerate(after):
                 if state is not None and index not in carried and joined.setdefault(index, state) != state:
-                    raise Refused("what is cut comes back in another form than it went in")
+                    raise Refused("a split value comes back split differently")
             if not joined:
                 break
             carried |= joined
@@ -244,7 +244,7 @@ class ControlRule(OpRule):
 
     def of_branch(self, operands: Mapping[int, State], results: Mapping[int, State], length: int) -> ControlFactor:
         if 0 in operands:
-            raise Refused("which branch runs depends on what is cut")
+            raise Refused("the branch that runs depends on a split value")
         values = self.values
         captured = {values[index]: state for index, state in operands.items()}
         wanted = dict(results)
@@ -256,7 +256,7 @@ class ControlRule(OpRule):
                 searches.append(search)
                 for index, state in enumerate(search.run()):
                     if state is not None and index not in wanted and joined.setdefault(index, state) != state:
-                        raise Refused("its branches are cut in different ways")
+                        raise Refused("its branches are split in different ways")
             if not joined:
                 break
             wanted |= joined

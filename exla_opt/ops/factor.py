@@ -255,11 +255,11 @@ def why_uncut(name: str, shapes: Shapes, factors: Sequence[Factor]) -> str:
     """The sentence that names the dimensions that no factor cuts: of a result first, else of an operand."""
     for index, shape in enumerate(shapes.results):
         if dims := _uncut(shape, (factor.results[index] for factor in factors)):
-            return f"{name} needs its {_dimensions(dims)} whole"
+            return f"{name} needs its {_dimensions(dims)} unsplit"
     for index, shape in enumerate(shapes.operands):
         if dims := _uncut(shape, (factor.operands[index] for factor in factors)):
-            return f"{name} needs {_dimensions(dims)} of its operand {index} whole"
-    return f"{name} has nothing else to cut"
+            return f"{name} needs {_dimensions(dims)} of its operand {index} unsplit"
+    return f"{name} has no other dimension to split"
 
 
 def _dimensions(dims: Sequence[int]) -> str:

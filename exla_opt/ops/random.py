@@ -14,7 +14,7 @@ from .definition import OpDefinition, never_cut
 from .traits import Trait, has_trait
 
 OPS: dict[str, OpDefinition] = {
-    f"stablehlo.{name}": never_cut("{} draws random numbers, those of jax.random say, that depend on their position")
+    f"stablehlo.{name}": never_cut("{} draws random numbers that depend on their position, such as those of jax.random")
     for name in ("rng", "rng_bit_generator")
 }
 

@@ -226,7 +226,7 @@ def _refusal(name: str, definition: OpDefinition | None) -> Reason:
         return Reason("EX202", f"no splitting rule for {name}")
     if definition.factors is NONE:
         return Reason("EX203", definition.reason.format(name))
-    return Reason("EX202", f"{name} has an operand or result of no fixed shape")
+    return Reason("EX202", f"{name} has an operand or result without a static shape")
 
 
 def _rule(name: str, shapes: Shapes, factors: tuple[Factor, ...], reason: str) -> OpRule:

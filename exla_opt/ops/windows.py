@@ -129,7 +129,7 @@ OPS["stablehlo.reduce_window"] = OpDefinition(
         converts=False,
         reassociates=lambda op, kind: kind is Kind.SCAN and rounds(body_of(op)),
     ),
-    reason="stablehlo.reduce_window has windows that overlap: each tile reads its operand whole",
+    reason="stablehlo.reduce_window has windows that overlap: each tile reads all of its operand",
 )
 
 

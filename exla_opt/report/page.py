@@ -57,7 +57,7 @@ def _settings(data: dict[str, Any]) -> str:
     sizes = f"tensors over {format_size(options['size_threshold'])} in slices of {format_size(options['split_size'])}"
     if fit is not None:
         verdict = "fits" if fit["fits"] else "does not fit"
-        held = f", held up by {fit['held_by']}" if fit["held_by"] else ""
+        held = f", due to {fit['held_by']}" if fit["held_by"] else ""
         device = f" of {options['target']}" if options["target"] else ""
         who = "as XLA compiles it" if fit["compiled"] else "predicted, with a margin"
         at_least, missing = _unknown(fit["unknown"])
@@ -72,9 +72,13 @@ def _cards(data: dict[str, Any]) -> str:
     held = format_size(sides[1]["memory"]["peak"] - sides[1]["memory"]["temp"])
     missing = _unknown(sides[1]["unknown"])[1]
     rows = [
-        ("Predicted peak", *peaks, f"of it {held} of arguments and results{missing}"),
+        ("Predicted peak", *peaks, f"including {held} of arguments and results{missing}"),
         ("Temporary memory", *temps, "at the peak"),
-        ("Predicted time", *times(*(side["predicted_seconds"] for side in sides)), "for the machine of the sizes"),
+        (
+            "Predicted time",
+            *times(*(side["predicted_seconds"] for side in sides)),
+            "for the machine that the sizes are chosen for",
+        ),
         ("Largest tensor", *(_largest(side, "bytes") for side in sides), _largest_note(*sides)),
         ("Loops", *(str(side["loops"]) for side in sides), ""),
     ]

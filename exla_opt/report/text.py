@@ -113,7 +113,9 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
         lines = [f"{name}: remark: fits into {format_size(limit)}, {how}: {at_least}{format_size(found.peak)} ({who})"]
         if found.fitted:
             times = _times(found.before.seconds / found.seconds)
-            lines.append(f"{name}: note: it fits as it came; in slices it is predicted to be {times} times faster")
+            lines.append(
+                f"{name}: note: the original program fits; in slices it is predicted to be {times} times faster"
+            )
     else:
         reached = f"{at_least}{format_size(round_up(found.peak))}"
         if found.smallest is not None:
@@ -124,7 +126,7 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
             )
         lines = [
             f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-            f"{reached} ({who}), held up by {found.held_by.replace(_INPUT, f'{name}:')}"
+            f"{reached} ({who}), due to {found.held_by.replace(_INPUT, f'{name}:')}"
         ]
         if found.bound is not None:
             least = found.peak if found.smallest is None else found.smallest.peak
@@ -145,8 +147,9 @@ def _slices(options: Options) -> str:
 
 def least_of_all(bound: Bound, reached: int) -> str:
     """A clause for what every program with the same results needs, and how far the bytes that were reached are."""
-    gap = f"; what was reached is within {reached / bound.bytes + 0.005:.2f} of that" if bound.bytes else ""
-    return f"no split leaves less than {format_size(bound.bytes)}: {bound.reason}{gap}"
+    times = f"{reached / bound.bytes + 0.005:.2f} times" if bound.bytes else ""
+    gap = f"; the smallest limit that was reached is at most {times} that" if times else ""
+    return f"no split needs less than {format_size(bound.bytes)}: {bound.reason}{gap}"
 
 
 def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:

@@ -89,7 +89,7 @@ def read_signature(module: ir.Module) -> Signature:
 def _array_type(name: str, kind: ir.Type, function: ir.Operation) -> ArrayType:
     if isinstance(kind, ir.RankedTensorType) and (dtype := _DTYPES.get(str(kind.element_type))) is not None:
         return ArrayType(tuple(kind.shape), np.dtype(dtype))
-    raise error_at(function.location, f"{name} of @main has type {kind}, which is no array")
+    raise error_at(function.location, f"{name} of @main has type {kind}, which is not an array")
 
 
 class Kind(Enum):
@@ -168,7 +168,7 @@ def load_inputs(path: str, signature: Signature) -> list[Array]:
     except OSError as error:
         raise InputError(f"cannot open the inputs: {error.strerror or error}", file=path) from None
     except Exception:  # of a damaged archive NumPy and zipfile raise nearly anything
-        raise InputError("the inputs are no .npz archive of plain arrays", file=path) from None
+        raise InputError("the inputs are not an .npz archive of plain arrays", file=path) from None
     return [
         _checked(path, name, array, kind) for name, array, kind in zip(names, arrays, signature.arguments, strict=True)
     ]

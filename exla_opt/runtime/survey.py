@@ -81,7 +81,7 @@ class _Survey:
             return Row(name, memory, None, error.message)
 
 
-_OVER = "not compiled, for the time was over; name it alone"
+_OVER = "not compiled: out of time; name it alone"
 
 
 def all_targets() -> list[str]:

@@ -266,7 +266,7 @@ def _read(target: str, path: str) -> str:
         known = ", ".join(GPUS)
         raise NoSuchTarget(target, f"neither a GPU that is known ({known}) nor a file: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TargetError(target, "the file is no text") from None
+        raise TargetError(target, "the file is not text") from None
 
 
 def _described(name: str, description: str) -> Target:

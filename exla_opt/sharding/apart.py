@@ -35,7 +35,7 @@ def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ShardyFailed("Shardy finds no end of it") from None
+        raise ShardyFailed("Shardy does not terminate on it") from None
     if found.returncode < 0:
         raise ShardyFailed(f"Shardy crashed on it ({signal.Signals(-found.returncode).name})")
     if found.returncode:
@@ -44,7 +44,7 @@ def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
     try:
         return parse_module(PARSER_FILE, found.stdout, module.context).module
     except InputError as error:
-        raise ShardyFailed(f"Shardy makes no program of it: {error.message}") from None
+        raise ShardyFailed(f"Shardy writes no valid program for it: {error.message}") from None
 
 
 def main() -> int:

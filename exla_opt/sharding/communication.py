@@ -48,7 +48,7 @@ def _source(op: ir.Operation) -> ir.Operation:
     while made is not None and made.name in ("sdy.all_reduce", "sdy.reduce_scatter"):
         made = defining_op(made.operands[0])
     if made is None:
-        raise NoLocalForm("the parts of an argument are combined")
+        raise NoLocalForm("a collective combines the parts of an argument")
     return made
 
 

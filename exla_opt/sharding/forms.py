@@ -62,7 +62,7 @@ def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]
     before, after = (build.shape_of(value) for value in (op.operands[0], op.results[0]))
     for dim in _cut(shardings[0]):
         if starts[dim] >= strides[dim] or before[dim] != after[dim] * strides[dim]:
-            raise NoLocalForm("a slice of a dimension that devices divide otherwise than what is left of it")
+            raise NoLocalForm("a slice along a dimension that the devices divide differently before and after it")
     [made] = plain(localiser, op, shardings)
     owner = defining_op(made)
     assert owner is not None
@@ -80,7 +80,7 @@ def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) 
     low, high, interior = (integers(op, name, []) for name in _PADDING)
     for dim in _cut(shardings[0]):
         if low[dim] or high[dim] != interior[dim]:
-            raise NoLocalForm("the padding of a dimension that devices divide otherwise than what is padded")
+            raise NoLocalForm("padding along a dimension that the devices divide differently before and after it")
     return plain(localiser, op, shardings)
 
 
@@ -97,7 +97,7 @@ def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
         return _chosen(localiser, op, plain(localiser, op, shardings), axes)
     monoid, init = monoid_of(op), op.operands[1]
     if monoid is None:
-        raise NoLocalForm(f"{op.name} combines its elements in a way that devices cannot")
+        raise NoLocalForm(f"{op.name} has a reducer that cannot combine the results of devices")
     made = plain(localiser, op, shardings)
     if not counts_once(init, monoid):
         reduce = defining_op(made[0])
@@ -252,7 +252,7 @@ def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.
         if before == after:
             continue
         if before and after:
-            raise NoLocalForm("a tensor is spread in another way before a region than in it")
+            raise NoLocalForm("a tensor is sharded differently outside a region than inside it")
         move = localiser.collectives.gather if before else localiser.collectives.part
         found = move(found, dim, before or after)
     return found
@@ -261,7 +261,7 @@ def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.
 def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """A collective of the program's own, between devices that have the same part of what is spread besides."""
     if not stays_between(op, localiser.mesh, localiser.manual):
-        raise NoLocalForm(f"{op.name} of a computation that is manual over some axes talks along the others")
+        raise NoLocalForm(f"{op.name} of a computation that is manual over some axes communicates along the others")
     return plain(localiser, op, shardings)
 
 

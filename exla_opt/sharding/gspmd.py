@@ -81,7 +81,7 @@ class _Translation:
         if text is not None:
             sharding, manual = self._axes(ir.StringAttr(text).value, kind)
             if manual:
-                raise NoAxes("an argument or a result is spread by the program itself")
+                raise NoAxes("an argument or a result is sharded manually")
             found[SHARDING] = _sharding(text_of(sharding, self.mesh))
         return ir.DictAttr.get(found)
 
@@ -122,7 +122,7 @@ class _Translation:
         whole = op.operands[0] if target == ENTER else op.results[0]
         said = defining_op(op.operands[0]) if target == ENTER else op
         if inner not in self.tiles or outer not in self.tiles or said is None:
-            raise NoAxes(f"{target} does not say how its operand is spread")
+            raise NoAxes(f"{target} does not say how its operand is sharded")
         _, every = self._axes(inner, op.operands[0].type)
         sharding, around = self._axes(outer, whole.type)
         manual = every - around

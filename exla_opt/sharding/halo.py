@@ -91,7 +91,7 @@ def _check(localiser: Localiser, op: ir.Operation, factor: Factor, axes: Axes) -
     cuts = (*(localiser.shardings[value] for value in op.operands), *results)
     for mapping, cut in zip(mappings, cuts, strict=True):
         if mapping is not None and cut[mapping.dim] != axes:
-            raise NoLocalForm(f"{op.name} reads a dimension that is cut in another way than what it makes")
+            raise NoLocalForm(f"{op.name} has a dimension that is sharded differently in its operands and results")
 
 
 def _exchanged(

@@ -125,7 +125,7 @@ def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
     definition = OPS.get(op.name)
     if definition is None:
         if not (localiser.is_replicated(op) and all(map(is_replicated, shardings))):
-            raise NoLocalForm(f"nothing is known of {op.name}")
+            raise NoLocalForm(f"{op.name} is an unknown op")
     elif definition.resize is not NONE:
         definition.resize(made, before)
     return list(made.results)
@@ -136,7 +136,7 @@ def with_own_types(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
     if op.name.startswith("sdy."):
         raise NoLocalForm(f"{op.name} has no form on one device")
     if has_side_effect(op) and op.name != _DRAWS_FROM_OPERAND and not has_trait(op, Trait.COLLECTIVE):
-        raise NoLocalForm(f"{op.name} has an effect, which it would have on each device")
+        raise NoLocalForm(f"{op.name} has a side effect, which it would have on each device")
     made = op.clone(ip=ir.InsertionPoint.current).operation
     remap(made, localiser.local)
     for result, own, sharding in zip(made.results, op.results, shardings, strict=True):

@@ -61,7 +61,7 @@ def _gather(block: ir.Block, boundaries: dict[ir.Value, Boundary]) -> None:
         first = min(body.leaves)
         kinds = {mark.manual for number in (*body.enters, *body.leaves) if (mark := marks[number]) is not None}
         if len(kinds) != 1 or any(number > first for number in body.enters):
-            raise NoAxes("what its program spreads itself begins again before it has ended")
+            raise NoAxes("a manual computation begins again before it has ended")
         _write(ops, body, marks, ops[first])
     _erase(ops, bodies, marks)
 
@@ -99,11 +99,11 @@ def _bodies(
             if each in body.numbers:
                 continue
             if each < 0:
-                raise NoAxes("what its program spreads itself reads a tensor that is not spread for it")
+                raise NoAxes("a manual computation reads a tensor that is not sharded manually")
             inner = marks[each]
             if inner is not None:
                 if not inner.enters:
-                    raise NoAxes("what its program spreads itself reads a tensor that is not spread for it")
+                    raise NoAxes("a manual computation reads a tensor that is not sharded manually")
                 body.enters[each] = None
                 continue
             other = bodies.get(owner.get(each, -1))
@@ -191,6 +191,6 @@ def _erase(ops: Sequence[ir.Operation], bodies: Sequence[_Body], marks: Sequence
             continue
         if any(list(result.uses) for result in ops[number].results):
             if mark is not None:
-                raise NoAxes("what its program spreads itself has no end")
+                raise NoAxes("a manual computation has no end")
             continue
         ops[number].erase()

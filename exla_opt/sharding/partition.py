@@ -117,7 +117,7 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partiti
     function = main_function(spread)
     block = function.regions[0].blocks[0]
     if block.arguments and all(0 in build.shape_of(each) for each in block.arguments):
-        raise CannotPartition("no argument has an element: XLA loses where the part of one device begins")
+        raise CannotPartition("all arguments are empty: XLA loses where the part of one device begins")
     arguments = shardings_of(function, "arg_attrs", [each.type for each in block.arguments], mesh)
     returned = list(terminator(block).operands)
     results = shardings_of(function, "res_attrs", [each.type for each in returned], mesh)
@@ -126,7 +126,7 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partiti
     except NoLocalForm as error:
         raise CannotPartition(str(error)) from None
     except ir.MLIRError as error:
-        raise CannotPartition(f"one device's part of it is no program: {error.error_diagnostics[0].message}") from None
+        raise CannotPartition(f"the program of one device is not valid: {error.error_diagnostics[0].message}") from None
     return Partition(original, local, mesh, arguments, results)
 
 
@@ -183,7 +183,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
             ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
         for value, sharding in zip(returned, results, strict=True):
             if localiser.shardings[value] != sharding:
-                raise NoLocalForm("a result is spread in another way than it is made")
+                raise NoLocalForm("a result is sharded differently than the value that it returns")
     top.erase()
     sum_behind_loops(made)
     merge_equal_collectives(made)

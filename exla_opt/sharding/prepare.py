@@ -68,7 +68,7 @@ def _pad(module: ir.Module) -> None:
     try:
         _run(module, (_that_parses(_PAD),))
     except ir.MLIRError:  # what it says is of ops that nobody wrote
-        raise InputError("Shardy makes no program of dimensions that devices do not divide") from None
+        raise InputError("Shardy cannot partition dimensions that the devices do not divide evenly") from None
 
 
 def _divisor(module: ir.Module) -> int:

@@ -80,7 +80,7 @@ def common_mesh(name: str, count: int, shardings: Iterable[Tiles]) -> Mesh:
     strides = {1, count}
     for tiles in known:
         if prod(run.size for run in tiles.runs) not in (1, count):
-            raise NoAxes("a sharding is of other devices than the module is for")
+            raise NoAxes("a sharding names other devices than those of the module")
         for run in tiles.runs:
             strides |= {run.stride, run.stride * run.size}
     before = 0

@@ -38,7 +38,7 @@ def mask_uneven(module: ir.Module) -> None:
             for index in range(len(op.results)):
                 _mask(op, index, integers(op, "dimensions", []), meshes)
         elif op.name in _READING and any(_uneven(value, spread) for value, spread in _operands(op, meshes)):
-            raise InputError(f"{op.name} reads a dimension that its devices do not divide")
+            raise InputError(f"{op.name} reads a dimension that its devices do not divide evenly")
 
 
 def spread_masks(module: ir.Module) -> None:
@@ -92,7 +92,7 @@ def _masked(op: ir.Operation, index: int, dim: int, spread: Spread) -> ir.Value:
     counted = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
     monoid = monoid_of(op)
     if monoid is None and len(op.results) == 1:
-        raise InputError(f"{op.name} combines elements of which some are padded")
+        raise InputError(f"{op.name} would reduce elements of the padding")
     positions = _spread(stablehlo.iota(counted, dim), spread.sharding, spread.mesh)
     end = _repeated(build.scalar_i32(shape[dim]), counted, spread)
     inside = _spread(build.compare(positions, end, "LT", "SIGNED"), spread.sharding, spread.mesh)

@@ -113,7 +113,7 @@ def _type_of(value_type: ir.Type) -> tuple[Any, list[int]]:
     ranked = ir.RankedTensorType(value_type)
     name = str(ranked.element_type)
     if name not in _DTYPES:
-        raise ValueError(f"TensorFlow has no type for {name}, which the module takes or gives")
+        raise ValueError(f"TensorFlow has no type for {name}, which the module takes or returns")
     return _DTYPES[name], list(ranked.shape)
 
 

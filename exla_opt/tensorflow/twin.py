@@ -17,7 +17,7 @@ from exla_opt.tensorflow.gradient import NO_OTHER, differentiated, pullback, val
 Rewrite = Callable[[bytes], Module]
 
 _TWO_PROGRAMS = (
-    "the derivative of {} needs what it draws or assigns once more, which would be other numbers: let the function "
+    "the derivative of {} would repeat what it draws or assigns, with other numbers: let the function "
     "compute the loss as its only result, or the whole training step with its tape inside"
 )
 

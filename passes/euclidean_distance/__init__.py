@@ -68,7 +68,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 def _legal(given: Sum, reader: Reader, options: Options) -> Candidate | Refusal:
     if float_bits(build.tensor_of(given.big).element_type) and not options.reassociate:
-        return Refusal(given.root, Reason("EX310", "--no-reassociate forbids to sum in another order"))
+        return Refusal(given.root, Reason("EX310", "--no-reassociate forbids summing in another order"))
     # A machine that fuses sums of any length never writes what they read: read once it costs less than by columns.
     writes_summed = options.machine.longest_fused_reduction is not None
     return candidate_of(given, reader, options.size_threshold, writes_summed)

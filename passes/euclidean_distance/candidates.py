@@ -172,7 +172,7 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
     element = build.tensor_of(given.big).element_type
     floats = bool(float_bits(element))
     if not floats and not _is_integer(element):
-        return Refusal(root, Reason("EX405", f"its numbers are {element}"))
+        return Refusal(root, Reason("EX405", f"its element type is {element}"))
     few = floats and given.summed <= FEW
     if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
         # XLA takes no init into account where a reduce has nothing to combine.
@@ -195,12 +195,12 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
     if str(element) == "f16" and not short:
         return Refusal(root, Reason("EX405", "multiplied out, float16 would overflow elsewhere"))
     if not short and not squares and any(term.differences > 1 for term in terms):
-        return Refusal(root, Reason("EX403", "a product of two differences that is no square might change its sign"))
+        return Refusal(root, Reason("EX403", "a product of two differences that is not a square might change its sign"))
     chosen: list[Square | None] = [*squares] or [None]
     parts = tuple(_part(given, square, *pair) for square, pair in zip(chosen, pairs, strict=True))
     made = max((largest(each, sizes) for part in parts for each in part.steps), default=0)
     if 2 * made > prod(sizes.values()):
-        return Refusal(root, Reason("EX404", "what it is multiplied out to is as big"))
+        return Refusal(root, Reason("EX404", "the expansion needs a tensor as big"))
     return Candidate(given, parts, short, frozenset(expansion.opened), _inner(given, reader, expansion.opened))
 
 
@@ -267,7 +267,7 @@ def _part(given: Sum, square: Square | None, selves: list[Term], mixed: list[Ter
 def _why_no_sum(root: ir.Operation) -> str:
     names = componentwise(body_of(root))
     if names != ("add",):
-        return f"its reducer is {names[0]}, not add" if names else "its reducer is no plain sum"
+        return f"its reducer is {names[0]}, not add" if names else "its reducer is not a plain sum"
     return "" if splat_value(root.operands[1]) == 0 else "it does not start from 0"
 
 

@@ -164,7 +164,7 @@ class Expansion:
         kept = {factor for factors, coefficient in sums.items() if coefficient for factor in factors}
         gone = {factor for factors, coefficient in sums.items() if not coefficient for factor in factors}
         if self.floats and (gone - kept or not all(map(isfinite, sums.values()))):
-            self.refusal = "a number that is infinite, or not a number, would be lost in it"
+            self.refusal = "an infinity or NaN would be lost in the expansion"
             return []
         if self.floats and any(not 1 / _FARTHEST <= abs(each) <= _FARTHEST for each in sums.values() if each):
             self.refusal = "it multiplies by a number so large or so small that the points alone might overflow"
@@ -195,7 +195,7 @@ def squared(expression: Expression) -> Expression:
 
 def _why_not(expression: Expression) -> str:
     if not expression.name:
-        return "a tensor of its full shape goes into it"
+        return "one of its inputs has its full shape"
     if expression.name == "power":
         return "its exponent is not 2"
     return f"{expression.name} is not multiplied out"

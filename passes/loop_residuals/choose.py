@@ -107,10 +107,8 @@ def _why_not(problem: _Problem) -> Obstacle:
     for value in problem.slice:
         position = step.definers[value]
         if position >= 0 and (step.acts[position] or (step.asks[position] and not problem.asks_again)):
-            return Obstacle(
-                Reason("EX603", "an op must not run twice, and what it makes is as big"), step.ops[position]
-            )
-    text = "to store what it is computed from takes as much memory; jax.checkpoint around several steps needs less"
+            return Obstacle(Reason("EX603", "an op must not run twice, and its result is as big"), step.ops[position])
+    text = "storing what it is computed from takes as much memory; jax.checkpoint around several steps needs less"
     return Obstacle(Reason("EX604", text))
 
 

@@ -73,7 +73,7 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
     _restore(module, original)
-    reason = Reason("EX604", "all that is recomputed together would not lower the memory that the program needs")
+    reason = Reason("EX604", "all recomputations together would not lower the memory that the program needs")
     return [_as_missed(remark, reason) if remark in done else remark for remark in remarks]
 
 
@@ -236,7 +236,7 @@ class _Rewriter:
             return None
         counting = self.indices.counting(loop)
         if counting is None or counting.step != 1:
-            reason = Reason("EX602", "it is not known which steps the loop runs that writes it")
+            reason = Reason("EX602", "the steps of the loop that writes it are not known")
             found.refused += [(carry, Obstacle(reason)) for carry in sorted(heavy)]
             return found
         if not counting.trips:
@@ -268,7 +268,7 @@ class _Rewriter:
             if block not in self.asking:
                 self.asking[block] = any(map(asks, walk(block)))
             if self.asking[block] and asks_about(reader.op.results[0], block):
-                text = "a comparison for equality would need its very bits, which jax.checkpoint does not keep either"
+                text = "a comparison for equality would need its exact bits, which jax.checkpoint does not keep either"
                 return Obstacle(Reason("EX605", text), reader.op)
         return None
 

@@ -38,7 +38,7 @@ def prepare(blocks: Iterable[ir.Block], options: Options, light: int) -> list[Re
 
 def _made_by_step(op: ir.Operation, types: Types) -> Remark:
     tensor = types.of(op.results[0])
-    message = f"made by each step that reads it: {tensor.shape[0]} steps are not made beforehand"
+    message = f"computed by each step that reads it: {tensor.shape[0]} steps are not computed beforehand"
     return Remark(Kind.PASSED, "EX006", NAME, str(tensor), tensor.bytes, describe(op), message)
 
 
@@ -46,7 +46,7 @@ def _sum_up(loop: ir.Operation, options: Options, types: Types) -> Iterator[Rema
     """Let a loop add up what it stacks to be reduced, one stack after the other."""
     while (found := _next_sums(loop, options, types)) is not None:
         sums, stacks = found
-        message = f"reduced step by step by the loop that makes it: {sums.stack.last + 1} steps are not stored"
+        message = f"reduced step by step by the loop that computes it: {sums.stack.last + 1} steps are not stored"
         yield remark(types, loop, sums.stack.carry, Kind.PASSED, Reason("EX007", message))
         loop = build_sums(loop, sums, stacks, types)
 

@@ -50,13 +50,13 @@ def obstacle(value: ir.Value, stack: Stack, indices: Indices, types: Types) -> O
             return Obstacle(Reason("EX601", "an op reads more of it than the slice of one step"), op)
         if isinstance(reader.index, int):
             if not stack.is_written(np.array([reader.index])):
-                return Obstacle(Reason("EX601", "what no step writes is read"), op)
+                return Obstacle(Reason("EX601", "it is read where no step writes"), op)
             continue
         index = indices.of(reader.index)
         if index is None or not can_be_moved(reader.index):
             return Obstacle(Reason("EX602", "it is not known which step is read"), op)
         if not stack.is_written(index.numbers):
-            return Obstacle(Reason("EX601", "what no step writes is read"), op)
+            return Obstacle(Reason("EX601", "it is read where no step writes"), op)
     return None
 
 

@@ -73,15 +73,15 @@ def read_stack(
         return Reason("EX606", "a step does not write exactly one slice along its first dimension")
     index = indices.of(update.operands[2])
     if index is None or index.body is None or index.body != body:
-        return Reason("EX606", "where a step writes is no number that its loop counts")
+        return Reason("EX606", "the index at which a step writes does not depend on the loop's counter alone")
     written = index.numbers
     sign = 1 if len(written) < 2 or written[1] > written[0] else -1
     offset = int(written[0] - sign * counters[0])
     if not np.array_equal(written, sign * counters + offset):
-        return Reason("EX606", "the steps do not write one behind the other")
+        return Reason("EX606", "the steps do not write consecutive slices")
     first, last = int(written.min()), int(written.max())
     if first < 0 or last >= shape[0]:
-        return Reason("EX606", "a step writes out of range")
+        return Reason("EX606", "a step writes out of bounds")
     size = types.of(update.operands[0]).bytes
     return Stack(carry, _without_views(update.operands[1], types), sign, offset, first, last, size)
 

@@ -71,7 +71,8 @@ def _missed(kept: Kept, types: Types) -> Remark:
 
 def _gain(order: Order, become: str) -> str:
     old, new = format_size(order.old.largest), format_size(order.new.largest)
-    return f"{order.old.flops:,} operations {become} {order.new.flops:,}, {old} between them at most {become} {new}"
+    flops = f"{order.old.flops:,} operations {become} {order.new.flops:,}"
+    return f"{flops}, intermediate tensors of at most {old} {become} at most {new}"
 
 
 def _remark(kind: Kind, order: Order, types: Types, reason: Reason) -> Remark:

@@ -21,7 +21,7 @@ def refusal(tree: Tree, options: Options) -> Reason | None:
         return None
     bits = float_bits(ir.ComplexType(kind).element_type if isinstance(kind, ir.ComplexType) else kind)
     if bits < _ENOUGH_BITS:
-        return Reason("EX501", f"every product of {kind} is rounded, and another order rounds other ones")
+        return Reason("EX501", f"every product of {kind} is rounded, and another order rounds other tensors")
     if not options.reassociate:
         return Reason("EX310", "another order of the multiplications is forbidden (--no-reassociate)")
     return None

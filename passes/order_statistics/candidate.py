@@ -79,9 +79,9 @@ def candidate_of(sort: ir.Operation, options: Options, types: Types) -> Candidat
         return None
     order = order_of(sort)
     if order is None:
-        return Refusal(sort, Reason("EX701", "its comparator is not known to put all elements in one order"))
+        return Refusal(sort, Reason("EX701", "its comparator is not known to be a total order"))
     if read != [order.operand]:
-        return Refusal(sort, Reason("EX702", "what it moves along with the elements that it compares is read"))
+        return Refusal(sort, Reason("EX702", "a result of the sort other than its keys is read"))
     return _legal(sort, dim, order, reads[0], options, types)
 
 
@@ -94,7 +94,7 @@ def _legal(
     origin = origin_of(base, sort.block, types, options.size_threshold)
     elements = [reader.op.results[0] for reader in reads.few]
     if not origin.is_exact and compares_with_picked(sort, origin.chain, base, elements):
-        text = "what is picked is compared with what it was picked from, which would need its very bits"
+        text = "an element that is read is compared with the tensor that it comes from, which would need its exact bits"
         return Refusal(sort, Reason("EX309", text))
     ranks = sum(reader.count for reader in reads.few)
     digit = next(each for each in _DIGITS if ranks * (2**each - 1) <= _AT_ONCE)

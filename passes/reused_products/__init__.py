@@ -84,7 +84,7 @@ def _remark(match: Match, types: Types, reason: Reason | None) -> Remark:
     op = match.sum.op
     big, known = types.of(op.operands[0]), types.of(match.known.op.results[0])
     kind = Kind.PASSED if reason is None else Kind.MISSED
-    text = f"summed over {known} in its place, a product that is there"
+    text = f"summed over {known} instead, a product that is already computed"
     if reason is not None:
         text = f"not {text}: {reason.text}"
     return Remark(kind, reason.code if reason else "EX012", NAME, str(big), big.bytes, describe(op), text)

@@ -38,7 +38,7 @@ def refusal(match: Match, options: Options) -> Reason | None:
         return Reason("EX310", "another order of the sum is forbidden (--no-reassociate)")
     before, known = match.sum.formula, match.known.formula
     if before.overflows or known.overflows:
-        return Reason("EX502", "products of f16 overflow, and those of another order do elsewhere")
+        return Reason("EX502", "products of f16 overflow, and in another order they overflow elsewhere")
     if known.digits < before.digits:
         return Reason("EX502", "it is rounded to fewer digits")
     return None

@@ -50,5 +50,5 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 def _remark(found: Candidate, types: Types) -> Remark:
     kind = types.of(found.matrix)
-    message = f"made once for both halves, in {found.cover.trips} tiles: it is symmetric"
+    message = f"computed once for both halves, in {found.cover.trips} tiles: it is symmetric"
     return Remark(Kind.PASSED, "EX014", NAME, str(kind), kind.bytes, describe(found.op), message)

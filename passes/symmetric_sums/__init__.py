@@ -105,5 +105,5 @@ def _write(pair: Pair) -> None:
 
 def _remark(pair: Pair, types: Types) -> Remark:
     big = max((types.of(value) for value in pair.later.operands), key=lambda kind: kind.bytes)
-    message = f"not summed again: a sum before it is {'its negative' if pair.negative else 'the same'}"
+    message = f"not summed again: an earlier sum is {'its negative' if pair.negative else 'the same'}"
     return Remark(Kind.PASSED, "EX011", NAME, str(big), big.bytes, describe(pair.later), message)

@@ -67,7 +67,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_questions(module, original, options, (done, missed))
     except CannotOrder:  # loops that were planned apart, and each need what another one computes
         restore(module, original)
-        reason = Reason("EX306", "what is made of it is needed complete in the middle of the split")
+        reason = Reason("EX306", "a value computed from it is needed complete between two loops")
         return _all_missed(module, options, reason)
     if not done or lowers_peak(original, module, options):
         return done + missed

@@ -149,7 +149,7 @@ PROGRAMS: list[Program] = [
     *both("rolled", rolled, XY),
     *both("reversed_rows", reversed_rows, XY),
     *both("reversed_columns", reversed_columns, XY),
-    Program("every_second", every_second, XY, 1.0, "the body of stablehlo.while uses it whole"),
+    Program("every_second", every_second, XY, 1.0, "the body of stablehlo.while uses it unsplit"),
     Program("differences", differences, XY, 0.4),
     *both("middle", middle, XY + " i32"),
     *both("middle_columns", middle_columns, XY + " i32"),

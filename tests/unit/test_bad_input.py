@@ -140,13 +140,16 @@ def children(process: int) -> str:
     ("end", "sentence"),
     [
         ("os.kill(os.getpid(), signal.SIGABRT)", "f.mlir: error: MLIR crashed while reading it (SIGABRT)"),
-        ("os.kill(os.getpid(), signal.SIGVTALRM)", "f.mlir: error: MLIR found no end of it"),
+        ("os.kill(os.getpid(), signal.SIGVTALRM)", "f.mlir: error: MLIR did not finish reading it"),
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             "f.mlir: error: ended by SIGKILL while reading: perhaps memory ran out",
         ),
         ("doing('working on it', 'g.mlir'); os.abort()", "g.mlir: internal error: ended by SIGABRT (version"),
-        ("doing('compiling', 'g.mlir'); os.abort()", "g.mlir: error: XLA crashed while it compiled what was to fit"),
+        (
+            "doing('compiling', 'g.mlir'); os.abort()",
+            "g.mlir: error: XLA crashed while it compiled a program for the limit",
+        ),
     ],
 )
 def test_a_crash_is_told(end: str, sentence: str) -> None:

@@ -46,8 +46,8 @@ def test_budgets_are_read(tmp_path: Path) -> None:
         ("", "there are no"),
         ('"x.mlir" = "much"', "'much' is not a size"),
         ('"x.mlir" = { target = "cpu" }', "it has no limit"),
-        ('"x.mlir" = { limit = "1GB", device = "cpu" }', "there is no 'device'"),
-        ('"x.mlir" = ', "no TOML"),
+        ('"x.mlir" = { limit = "1GB", device = "cpu" }', "unknown key 'device'"),
+        ('"x.mlir" = ', "not TOML"),
     ],
 )
 def test_what_is_no_budget_is_told(tmp_path: Path, line: str, message: str) -> None:

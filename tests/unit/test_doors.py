@@ -62,7 +62,7 @@ def test_a_dump_keeps_the_lines_of_the_program(forms: dict[str, bytes]) -> None:
     ("data", "message"),
     [
         (b"HloModule x\n\nENTRY a {\n ROOT b = f32[2]{0} foo(c)\n}\n", "this HLO is damaged: Unknown opcode: foo"),
-        (b"HloModule \xff", "this HLO is no text"),
+        (b"HloModule \xff", "this HLO is not text"),
         (b"\n\x01x\x12\x01y", "XLA cannot read this HLO"),
     ],
 )

@@ -489,7 +489,7 @@ def test_truth_values_are_left_alone() -> None:
       }"""
     after, remarks = rewrite(text)
     assert "dot_general" not in after
-    assert remarks[0].message == "not multiplied out: its numbers are i1"
+    assert remarks[0].message == "not multiplied out: its element type is i1"
 
 
 def one_centre(a: Tensor, c: Tensor) -> Tensor:
@@ -520,7 +520,7 @@ def one_number(a: Tensor, b: Tensor) -> Tensor:
         (cubed, LONG, "its exponent is not 2"),
         (largest, LONG, "its reducer is maximum, not add"),
         (returned, AB, "func.return needs a tensor of its full shape as well"),
-        (squared, "17x5xcomplex 13x5xcomplex".replace("complex", "c64"), "its numbers are complex<f32>"),
+        (squared, "17x5xcomplex 13x5xcomplex".replace("complex", "c64"), "its element type is complex<f32>"),
         (with_start, AB, "it does not start from 0"),
         (lambda a, b: jnp.sum(0 * apart(a, b), axis=-1), LONG, "would be lost"),
         (lambda a, b: jnp.sum(apart(a, b) ** 2 * jnp.inf, axis=-1), LONG, "would be lost"),
@@ -531,7 +531,7 @@ def one_number(a: Tensor, b: Tensor) -> Tensor:
             "17x5xi32 13x5xi32",
             "divide is not",
         ),
-        (one_number, "170x1xf32 130x1xf32", "what it is multiplied out to is as big"),
+        (one_number, "170x1xf32 130x1xf32", "the expansion needs a tensor as big"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -921,20 +921,20 @@ REFUSALS = [
     (Row("stablehlo.rng", "f32 f32 2xi64", "6x4xf32", "", "rng_distribution = #stablehlo<rng_distribution UNIFORM>"), "position"),
     (
         Row("stablehlo.rng_bit_generator", "2xui64", "2xui64 6x4xui32", "", "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"),
-        "stablehlo.rng_bit_generator draws random numbers, those of jax.random say, that depend on their position",
+        "stablehlo.rng_bit_generator draws random numbers that depend on their position, such as those of jax.random",
     ),
     (
         Row(
             "stablehlo.all_reduce", "6x4xf32", "6x4xf32", "", "replica_groups = dense<0> : tensor<1x1xi64>", monoid("add", "f32")
         ),
-        "talks to other devices",
+        "communicates with other devices",
     ),
     (
         Row(
             "stablehlo.collective_permute", "6x4xf32", "6x4xf32", "",
             "source_target_pairs = dense<0> : tensor<1x2xi64>",
         ),
-        "talks to other devices",
+        "communicates with other devices",
     ),
     (Row("stablehlo.custom_call", "6x4xf32", "6x4xf32", "", 'call_target_name = "Sharding"'), "no splitting rule for custom_call @Sharding"),
     (Row("stablehlo.custom_call", "6x4xf32", "6x4xf32", "", 'call_target_name = "my_kernel"'), "custom_call @my_kernel"),
@@ -953,19 +953,19 @@ REFUSALS = [
             'call_target_name = "lapack_dgetrf_ffi", '
             "sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l], [m], []) {i=4, j=4, k=4, l=4, m=4}, custom>",
         ),
-        "custom_call @lapack_dgetrf_ffi needs its dimensions 0 and 1 whole",
+        "custom_call @lapack_dgetrf_ffi needs its dimensions 0 and 1 unsplit",
     ),
-    (Row("stablehlo.optimization_barrier", "6x4xf32 6x4xf32", "6x4xf32 6x4xf32", ""), "holds tensors that are cut in different ways"),
+    (Row("stablehlo.optimization_barrier", "6x4xf32 6x4xf32", "6x4xf32 6x4xf32", ""), "holds tensors that are split in different ways"),
     (Row("stablehlo.unary_einsum", "6x4xf32", "6xf32", "", 'einsum_config = "ij->i"'), "no splitting rule for stablehlo.unary_einsum"),
     (Row("stablehlo.torch_index_select", "6x4xf32 5xi32", "5x4xf32", "", "dim = 0 : i64, batch_dims = 0 : i64"), "torch_index_select"),
-    (Row("stablehlo.add", "f32 f32", "f32", ""), "stablehlo.add has nothing else to cut"),
-    (Row("stablehlo.add", "0x4xf32 0x4xf32", "0x4xf32", ""), "needs its dimension 1 whole"),
+    (Row("stablehlo.add", "f32 f32", "f32", ""), "stablehlo.add has no other dimension to split"),
+    (Row("stablehlo.add", "0x4xf32 0x4xf32", "0x4xf32", ""), "needs its dimension 1 unsplit"),
     (Row("stablehlo.sort", "6xf32", "6xf32", "", "dimension = 0 : i64", comparator("FLOAT")), "compares all elements"),
     (
         Row("stablehlo.reduce", "6xf32 f32=0.0", "f32", "", ints("dimensions", 0), monoid("subtract", "f32")),
-        "stablehlo.reduce needs dimension 0 of its operand 0 whole",
+        "stablehlo.reduce needs dimension 0 of its operand 0 unsplit",
     ),
-    (Row("stablehlo.reshape", "2x3xf32", "3x2xf32", ""), "stablehlo.reshape needs its dimensions 0 and 1 whole"),
+    (Row("stablehlo.reshape", "2x3xf32", "3x2xf32", ""), "stablehlo.reshape needs its dimensions 0 and 1 unsplit"),
     (Row("stablehlo.constant", "", "3xf32", "", "value = dense<[1.0, 2.0, 3.0]> : tensor<3xf32>"), "read in slices"),
 ]  # fmt: skip
 
@@ -1048,7 +1048,7 @@ def test_rules_come_in_the_order_of_the_walk_and_leave_the_module_alone() -> Non
     assert len(rules) == len(names)
     counts = dict(zip(names, (len(rule.factors) for rule in rules), strict=True))
     assert (counts["tanh"], counts["reduce"], counts["while"], counts["negate"], counts["abs"]) == (2, 2, 0, 2, 1)
-    assert rules[1].reason.text == "stablehlo.while carries it from one step to the next, or returns it whole"
+    assert rules[1].reason.text == "stablehlo.while carries it from one step to the next, or returns it unsplit"
 
 
 def test_slots_of_a_slice_a_pad_and_a_merged_dimension() -> None:

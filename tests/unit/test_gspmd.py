@@ -172,7 +172,7 @@ def test_the_result_is_in_the_words_of_the_module() -> None:
         (SPREAD.replace("{devices=[8,1]<=[8]}", "{maximal device=3}"), "a sharding is {maximal device=3}"),
         (SPREAD.replace("{devices=[8,1]<=[8]}", "{devices=[8]<=[8]}"), "a sharding of a tensor of rank 2"),
         (SPREAD.replace("{\n  func", '{\n  sdy.mesh @mesh = <["d"=8]>\n  func'), "some of its shardings are Shardy's"),
-        (ENDLESS, "what its program spreads itself has no end"),
+        (ENDLESS, "a manual computation has no end"),
     ],
 )
 def test_what_has_no_words_of_shardys_is_a_sentence(text: str, why: str) -> None:

@@ -240,7 +240,7 @@ def test_version_and_help() -> None:
         (["--split-size=2GB"], r"--split-size \(2GB\) is above --size-threshold \(1GB\)"),
         (["--emit=pdf"], "'pdf' is not one of"),
         (["--stablehlo-version=1.9.1"], "--stablehlo-version is for --emit=portable"),
-        (["--emit=portable", "--stablehlo-version=new"], "'new' is no version of StableHLO; write it as 1."),
+        (["--emit=portable", "--stablehlo-version=new"], "'new' is not a version of StableHLO; write it as 1."),
         (["--emit=portable", "--stablehlo-version=99.0.0"], "writes StableHLO 0.9.0 to 1.*, and not 99.0.0"),
         (["--passes=tensor-spliter"], "unknown pass 'tensor-spliter'. Did you mean 'tensor-splitter'"),
         (["--passes=xyz"], "unknown pass 'xyz'. The passes are normalise, rce, euclidean-distance, "),

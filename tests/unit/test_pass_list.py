@@ -95,7 +95,7 @@ def test_how_the_splitter_chose(model: str) -> None:
     result = opt(model, "--size-threshold=100KB", "--split-size=32KB", "--debug-only=tensor-splitter", "-o", "-")
     lines = [line for line in result.stderr.splitlines() if line.startswith("tensor-splitter: ")]
     assert lines[0].startswith("tensor-splitter: stablehlo.dot_general 256x256xf32 (262KB) at ")
-    taken = [line for line in lines if line.endswith("<- taken")]
+    taken = [line for line in lines if line.endswith("<- chosen")]
     assert taken and all("stay unsplit, peak" in line for line in taken)
     alone = opt(model, "--size-threshold=100KB", "--split-size=32KB", "-o", "-")
     assert result.stdout == alone.stdout
@@ -106,9 +106,9 @@ def test_how_the_sizes_were_chosen(model: str) -> None:
     result = opt(model, "--memory-limit=250KB", "--debug-only=memory-limit", "-o", "-")
     lines = [line for line in result.stderr.splitlines() if line.startswith("memory-limit: ")]
     assert lines[0].startswith("memory-limit: without a split: ")
-    (taken,) = [line for line in lines if line.endswith("<- taken")]
+    (taken,) = [line for line in lines if line.endswith("<- chosen")]
     assert "threshold" in taken and " compiled, " in taken
-    assert lines[-2].startswith("memory-limit: taken: of those within 250KB ")
+    assert lines[-2].startswith("memory-limit: chosen: the fastest of those within 250KB ")
 
 
 def test_topics_that_do_not_exist(model: str) -> None:

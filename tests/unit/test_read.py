@@ -207,4 +207,4 @@ def test_a_number_that_mlir_cannot_hold(tmp_path: Path) -> None:
   return %r : tensor<1x6x6x2xf32>
 }"""
     error = error_of(tmp_path / "long.mlir", program)
-    assert error.message.startswith("MLIR cannot hold what the module describes")
+    assert error.message.startswith("MLIR cannot represent the module")

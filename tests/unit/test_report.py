@@ -179,7 +179,7 @@ def test_the_page_tells_everything_and_loads_nothing(tmp_path: Path) -> None:
         "5.2MB → 1.7MB",
         "4MB → 1.2MB",
         "0 → 1",
-        "of it 1.24MB of arguments and results",
+        "including 1.24MB of arguments and results",
         "split over dimension 0 (1000): 8 tiles of 125",
         "not split: stablehlo.sort compares all elements",
         f"stopped by stablehlo.sort at {tmp_path}/m.mlir:7:10",

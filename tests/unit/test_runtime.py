@@ -179,7 +179,7 @@ def test_random_integers_are_small() -> None:
     ("text", "message"),
     [
         ("func.func public @other() { return }", "no function @main"),
-        ("func.func public @main(%a: !stablehlo.token) { return }", "argument 0 .* no array"),
+        ("func.func public @main(%a: !stablehlo.token) { return }", "argument 0 .* not an array"),
         ("func.func public @main(%a: tensor<index>) -> tensor<index> { return %a : tensor<index> }", "argument 0"),
     ],
 )
@@ -204,7 +204,7 @@ def test_inputs_from_a_file(tmp_path: Path) -> None:
         ({"arg0": np.zeros((3, 2))}, r"arg0 is float64\[3,2\], but @main takes float32\[3,2\]"),
         ({"arg0": np.zeros((2, 3), np.float32)}, r"arg0 is float32\[2,3\]"),
         ({"arg0": np.zeros((3, 2), np.float32), "arg1": np.zeros(1)}, "have arg1"),
-        ({"arg0": np.array([None])}, "no .npz archive of plain arrays"),
+        ({"arg0": np.array([None])}, "not an .npz archive of plain arrays"),
     ],
 )
 def test_unsuitable_inputs_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
@@ -218,13 +218,13 @@ def test_unsuitable_inputs_are_refused(tmp_path: Path, arrays: dict[str, Any], m
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="no .npz archive"):
+    with pytest.raises(InputError, match="not an .npz archive"):
         load_inputs(str(path), signature_of(reverse("f32")))
 
 
 def test_a_single_array_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(3))
-    with pytest.raises(InputError, match="no .npz archive"):
+    with pytest.raises(InputError, match="not an .npz archive"):
         load_inputs(str(tmp_path / "x.npy"), signature_of(reverse("f32")))
     with pytest.raises(InputError, match="cannot open the inputs: No such file"):
         load_inputs(str(tmp_path / "none.npz"), signature_of(reverse("f32")))

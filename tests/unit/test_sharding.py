@@ -125,7 +125,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
     ("text", "why"),
     [
         (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
-        (EMPTY, "no argument has an element"),
+        (EMPTY, "all arguments are empty"),
         (
             SPREAD.replace(
                 "%z = stablehlo.constant dense<0.0> : tensor<f32>",
@@ -142,7 +142,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
                 "return %2",
                 "stablehlo.custom_call @print(%2) {has_side_effect = true} : (tensor<1024xf32>) -> ()\n return %2",
             ),
-            "stablehlo.custom_call has an effect",
+            "stablehlo.custom_call has a side effect",
         ),
     ],
     ids=["another mesh", "nothing to read", "random numbers with a state", "replicas", "a callback"],
@@ -211,7 +211,7 @@ def test_collectives_along_some_axes_move_the_parts_along_the_others() -> None:
 )
 def test_collectives_that_leave_their_axes_have_no_form(old: str, new: str) -> None:
     assert old in TALKING
-    with pytest.raises(CannotPartition, match="talks along the others"):
+    with pytest.raises(CannotPartition, match="communicates along the others"):
         partition(parse(TALKING.replace(old, new)))
 
 
@@ -225,7 +225,7 @@ def test_a_crash_of_shardy_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_program_of_shardys_that_is_none_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     made = subprocess.CompletedProcess([], 0, b"module {", b"")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: made)
-    with pytest.raises(CannotPartition, match="Shardy makes no program of it"):
+    with pytest.raises(CannotPartition, match="Shardy writes no valid program for it"):
         partition(parse(SPREAD))
 
 

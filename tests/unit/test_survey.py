@@ -74,7 +74,7 @@ def test_where_memory_is_short_each_gpu_is_compiled_for(compiles: list[str]) -> 
 def test_when_the_time_is_over_nothing_more_is_begun(compiles: list[str]) -> None:
     rows = survey([b"1"], ["cuda:h200", "tpu:v4", "cpu"], 0)
     assert compiles == []
-    assert {row.why for row in rows} == {"not compiled, for the time was over; name it alone"}
+    assert {row.why for row in rows} == {"not compiled: out of time; name it alone"}
 
 
 def test_what_one_target_refuses_is_its_own_row(compiles: list[str]) -> None:

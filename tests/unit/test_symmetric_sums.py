@@ -133,7 +133,7 @@ def test_a_symmetric_matrix_is_summed_once(name: str, sums: Callable[[Function],
     matrix = ANTISYMMETRIC[name.removeprefix("anti ")] if anti else SYMMETRIC[name]
     before = export(sums(matrix), POINTS, WEIGHTS, COLUMNS)
     after, remarks = rewrite(before)
-    assert remarks == [f"not summed again: a sum before it is {'its negative' if anti else 'the same'}"]
+    assert remarks == [f"not summed again: an earlier sum is {'its negative' if anti else 'the same'}"]
     assert big_sums(after) == big_sums(rewrite(before, "normalise,rce")[0]) - 1
     assert_equal_results(before, after)
     assert not rewrite(before, reassociate=False)[1]

@@ -105,7 +105,7 @@ def test_amd_and_unknown_tpus_are_told() -> None:
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
     (tmp_path / "gpu").write_bytes(b"\xff\xfe\x00")
-    assert complaint(f"cuda:{tmp_path / 'gpu'}").endswith("error: the file is no text")
+    assert complaint(f"cuda:{tmp_path / 'gpu'}").endswith("error: the file is not text")
 
 
 @pytest.mark.parametrize(

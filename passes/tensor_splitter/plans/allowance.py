@@ -57,7 +57,7 @@ class Allowance:
 
 def refuse_dear() -> Refusal:
     """Why a tensor stays whose split would have the module compute too much again."""
-    return Refusal(Reason(TOO_MANY_LOOPS, "with the loops around it, it would compute too much again"))
+    return Refusal(Reason(TOO_MANY_LOOPS, "with the loops around it, it would recompute too much"))
 
 
 def _arithmetic(graphs: Sequence[Graph], machine: Machine) -> float:

@@ -39,7 +39,7 @@ def log_candidates(
         remaining, room, seconds = plan.rank(slice_bytes)
         loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
         prices = f"{format_size(remaining)} stay unsplit, peak {format_size(plan.peak)} (step {room}), {seconds:.3g} s"
-        _LOG.debug(f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- taken' if plan is chosen else ''}")
+        _LOG.debug(f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- chosen' if plan is chosen else ''}")
     for mapping, why in refused:
         _LOG.debug(f"  dimension {mapping.dim}: none: {why.reason.text}")
     if isinstance(chosen, Refusal):

@@ -173,7 +173,10 @@ class _Chooser:
                 return plan
         if plans:
             return Refusal(
-                Reason("EX305", "splitting it would not lower the memory: what it is made of or leads to is as big"),
+                Reason(
+                    "EX305",
+                    "splitting it would not save memory: a tensor that it is computed from or leads to is as big",
+                ),
                 None,
             )
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
@@ -319,14 +322,14 @@ class _Chooser:
         node = graph.nodes[tensor.producer]
         if TILE_MARK in node.op.attributes:
             return Refusal(
-                Reason("EX104", "it is needed whole, and the loop writes it slice by slice"), tensor.users[0][0]
+                Reason("EX104", "it is needed complete, and the loop writes it slice by slice"), tensor.users[0][0]
             )
         if value not in written:
             return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
         if prod(tensor.type.shape) == 0:
             return Refusal(Reason("EX105", "it is empty"), tensor.producer)
         if updates_carry(graph, node):
-            return Refusal(Reason("EX302", f"{node.name} updates what the loop carries"), tensor.producer)
+            return Refusal(Reason("EX302", f"{node.name} updates a loop carry"), tensor.producer)
         if becomes_result(graph, value):
             return refuse_returned(graph)  # whatever its region is, it must exist at the end
         return None

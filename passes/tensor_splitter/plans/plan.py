@@ -183,9 +183,9 @@ def make_plan(
     for seams, read in zip(borders, reads, strict=True):
         ends = [(mapping.low, mapping.low + mapping.length) for (_, mapping), each in read.items() if each.period]
         if any(low > seams[0] or high < seams[-1] for low, high in ends):
-            return Refusal(Reason("EX307", "its slices are shifted around the ends of a part"))
+            return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"))
     if any(len(each) > _MOST_BORDERS for each in borders):
-        return Refusal(Reason("EX307", "its slices are shifted against each other in too many ways"))
+        return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
     planned = [
         LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
         if not region.reaches()
@@ -279,9 +279,7 @@ def _repeated(body: Body, tile: int) -> int | None:
 
 def _refuse_repeated(graph: Graph, position: int) -> Refusal:
     name = graph.nodes[position].name
-    return Refusal(
-        Reason("EX301", f"most of what a step of {name} computes would be the same in every slice"), position
-    )
+    return Refusal(Reason("EX301", f"most of the work in a step of {name} would be the same in every slice"), position)
 
 
 def _too_short(region: Region, loop: LoopPlan) -> int | None:

@@ -77,7 +77,9 @@ def find_periods(graph: Graph, region: Region) -> Periods | Refusal:
         if periods or any(mapping.inner != 1 for mapping in held) or (asked and _asks_where(node, tiled, own)):
             return _refuse_rings(position)
         if asked and not goes_round(node.op, tiled.factor):
-            return Refusal(Reason("EX301", f"{node.name} cannot be computed around its ends"), position)
+            return Refusal(
+                Reason("EX301", f"{node.name} cannot be computed on slices that wrap around its ends"), position
+            )
         found[position] = own
         for value, mapping in zip(node.operands, tiled.operands, strict=True):
             if mapping is None:
@@ -96,7 +98,7 @@ def _asks_where(node: Node, tiled: TiledOp, period: int) -> bool:
 
 
 def _refuse_rings(position: int) -> Refusal:
-    return Refusal(Reason("EX307", "its slices are shifted against each other around different ends"), position)
+    return Refusal(Reason("EX307", "its slices wrap around different ends"), position)
 
 
 def refuse_extents(graph: Graph, region: Region, extents: Extents) -> Refusal | None:
@@ -112,7 +114,7 @@ def refuse_extents(graph: Graph, region: Region, extents: Extents) -> Refusal | 
         held = [mapping for mapping in (*tiled.operands, *tiled.results) if mapping is not None]
         moves = bool(tiled.factor.reaches) and may_shift(node.name)
         if not moves and len({(mapping.low, mapping.length) for mapping in held}) > 1:
-            return Refusal(Reason("EX307", "its slices are shifted against each other, and overlap"), position)
+            return Refusal(Reason("EX307", "its slices have different offsets, and overlap"), position)
         independent = tiled.factor.kind is Kind.INDEPENDENT  # others begin and end with a tile (`find_seams`)
         short = independent and any(each.low > low or each.low + each.length < high for each in held)
         if (short or position in extents) and not (tiled.factor.reaches or may_reach(node.op, tiled.factor)):
@@ -161,5 +163,5 @@ def find_reads(
             known = found.get((value, mapping), own)
             found[value, mapping] = Read(longer(known.extent, own.extent), max(known.period, own.period))
             if found[value, mapping].period not in (0, mapping.length):
-                return Refusal(Reason("EX307", "its slices are shifted around the ends of a part"), position)
+                return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"), position)
     return found

@@ -79,7 +79,7 @@ class _Growth:
         # What is made of other elements of what a loop carries is read ahead (`windows.py`).
         ahead = self.shifts and (Trait.POINTWISE in node.traits or may_shift(node.name))
         if not ahead and updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
-            reason = Reason("EX302", f"{node.name} updates what the loop carries")
+            reason = Reason("EX302", f"{node.name} updates a loop carry")
             self.region.blocked.setdefault(node.position, reason)
             return False
         tiled = self.choose(node)
@@ -87,7 +87,7 @@ class _Growth:
             self.region.blocked.setdefault(node.position, node.rule.why())
             return False
         if not self.allowed(node, tiled.factor):
-            reason = Reason("EX310", "--no-reassociate forbids to sum tile by tile")
+            reason = Reason("EX310", "--no-reassociate forbids summing tile by tile")
             self.region.blocked.setdefault(node.position, reason)
             return False
         self.take(node, self.with_other_results(node, tiled))

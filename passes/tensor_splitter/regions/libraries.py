@@ -41,7 +41,7 @@ def without_calls(
         hopeless,
     )
     for call in calls:
-        reason = f"it is needed whole: {graph.nodes[call].name} would take longer in slices"
+        reason = f"it is needed complete: {graph.nodes[call].name} would take longer in slices"
         shorter.blocked[call] = Reason("EX104", reason)
     return region if shorter.joined is not None else shorter
 

@@ -64,7 +64,9 @@ def find_loops(
         producer = graph.nodes[graph.tensors[region.seed].producer]
         return Refusal(region.blocked.get(producer.position, producer.rule.why()), producer.position)
     if (partly := region.partly_cut(graph)) is not None:
-        return Refusal(Reason("EX301", f"{graph.nodes[partly].name} would have nothing in some of its slices"), partly)
+        return Refusal(
+            Reason("EX301", f"{graph.nodes[partly].name} would have no elements in some of its slices"), partly
+        )
     producers = find_producers(graph, region)
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)
@@ -74,7 +76,7 @@ def find_loops(
     for big, keeps in _ways_to_store(graph, is_big):
         stages = find_stages(graph, region, producers, copies, outline, big, Work(work, most), keeps)
         if stages is None:
-            text = f"it would take {len(outline.outputs)} loops, one after the other, which compute most of it again"
+            text = f"it would take {len(outline.outputs)} consecutive loops, which recompute most of it"
             refused = Refusal(Reason(TOO_MANY_LOOPS, text))
             continue
         if (resent := find_resent(graph, stages)) is not None:
@@ -85,7 +87,7 @@ def find_loops(
         unequal = _unequal(graph, producers, stages)
         if unequal is None:
             break
-        text = "a comparison for equality would need the very bits that another loop has made"
+        text = "a comparison for equality would need the exact bits that another loop computed"
         refused = Refusal(Reason("EX309", text), unequal)
     else:
         return refused
@@ -135,13 +137,13 @@ def _refuse_unread(graph: Graph, region: Region) -> Refusal:
     """Why a region brings nothing out: whoever reads its cheap ops outside of it cannot be cut, or nobody does."""
     users = (user for value in region.mappings for user, _ in graph.tensors[value].users)
     blocking = next((user for user in users if user in region.blocked), None)
-    reason = Reason("EX107", "nobody reads what is made of it") if blocking is None else region.blocked[blocking]
+    reason = Reason("EX107", "its uses lead to no result") if blocking is None else region.blocked[blocking]
     return Refusal(reason, blocking)
 
 
 def _used_whole(region: Region, node: Node) -> Reason:
     """Why the blocks of control flow read a tensor unsplit."""
-    text, blocked = f"the body of {node.name} uses it whole", region.blocked.get(node.position)
+    text, blocked = f"the body of {node.name} uses it unsplit", region.blocked.get(node.position)
     _, _, why = blocked.text.partition(": ") if blocked else ("", "", "")
     if blocked is None or not why:
         return Reason("EX303", text)
@@ -159,8 +161,8 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
         if user not in region.tiled:
             return Refusal(region.blocked.get(user, node.rule.why()), user)
         if region.tiled[user].operands[index] is None:
-            return Refusal(Reason("EX304", f"{node.name} uses it whole as well"), user)
-    return Refusal(Reason("EX306", "what is made of it is needed complete in the middle of the split"))
+            return Refusal(Reason("EX304", f"{node.name} uses it unsplit as well"), user)
+    return Refusal(Reason("EX306", "a value computed from it is needed complete between two loops"))
 
 
 def _stage_numbers(

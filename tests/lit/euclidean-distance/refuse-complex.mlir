@@ -2,7 +2,7 @@
 
 // Complex numbers are left alone.
 
-// CHECK: refuse-complex.mlir:{{.*}}: remark: 100x80x40xcomplex<f32> (2.56MB) not multiplied out: its numbers are complex<f32> [euclidean-distance, EX405]
+// CHECK: refuse-complex.mlir:{{.*}}: remark: 100x80x40xcomplex<f32> (2.56MB) not multiplied out: its element type is complex<f32> [euclidean-distance, EX405]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xcomplex<f32>>, %b: tensor<80x40xcomplex<f32>>) -> tensor<100x80xcomplex<f32>> {

@@ -2,7 +2,7 @@
 
 // The sum would be taken in another order.
 
-// CHECK: refuse-no-reassociate.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: --no-reassociate forbids to sum in another order [euclidean-distance, EX310]
+// CHECK: refuse-no-reassociate.mlir:{{.*}}: remark: 100x80x40xf32 (1.28MB) not multiplied out: --no-reassociate forbids summing in another order [euclidean-distance, EX310]
 // CHECK-NOT: stablehlo.dot_general
 
 func.func @main(%a: tensor<100x40xf32>, %b: tensor<80x40xf32>) -> tensor<100x80xf32> {

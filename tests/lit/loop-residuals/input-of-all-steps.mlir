@@ -8,7 +8,7 @@
 // CHECK-DAG: stablehlo.cosine %[[ROWS]] : tensor<1x8x8xf32>
 // CHECK-DAG: stablehlo.multiply %{{.*}}, %{{.*}} : tensor<1x8x8xf32>
 // CHECK-DAG: stablehlo.dot_general %{{.*}}, %arg1, contracting_dims = [1] x [0]
-// CHECK-COUNT-3: made by each step that reads it: 16 steps are not made beforehand [loop-residuals, EX006]
+// CHECK-COUNT-3: computed by each step that reads it: 16 steps are not computed beforehand [loop-residuals, EX006]
 
 func.func @main(%x: tensor<16x8x8xf32>, %w: tensor<8x8xf32>, %start: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %n = stablehlo.constant dense<16> : tensor<i32>

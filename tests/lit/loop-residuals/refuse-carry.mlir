@@ -2,7 +2,7 @@
 
 // Only the carry itself is stored, for too few steps to cut them into segments.
 
-// CHECK: {{.*}}:20:13: remark: 8x4x8xf32 {{.*}} not recomputed: to store what it is computed from takes as much memory; jax.checkpoint around several steps needs less
+// CHECK: {{.*}}:20:13: remark: 8x4x8xf32 {{.*}} not recomputed: storing what it is computed from takes as much memory; jax.checkpoint around several steps needs less
 // CHECK-NOT: remark
 
 func.func @main(%w: tensor<8x8xf32>, %start: tensor<4x8xf32>) -> tensor<4x8xf32> {

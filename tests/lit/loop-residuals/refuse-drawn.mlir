@@ -2,7 +2,7 @@
 
 // The generator has a state: what it draws must not be drawn twice.
 
-// CHECK: {{.*}}:23:10: remark: 16x4x8xf32 {{.*}} not recomputed: an op must not run twice, and what it makes is as big (stablehlo.rng_bit_generator at
+// CHECK: {{.*}}:23:10: remark: 16x4x8xf32 {{.*}} not recomputed: an op must not run twice, and its result is as big (stablehlo.rng_bit_generator at
 // CHECK-NOT: remark
 
 func.func @main(%w: tensor<8x8xf32>, %start: tensor<4x8xf32>) -> tensor<4x8xf32> {

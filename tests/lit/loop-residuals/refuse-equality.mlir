@@ -2,7 +2,7 @@
 
 // The reader asks which elements are equal to their maximum, which is stored as well.
 
-// CHECK: {{.*}}:19:10: remark: 16x4x8xf32 {{.*}} not recomputed: a comparison for equality would need its very bits, which jax.checkpoint does not keep either (stablehlo.dynamic_slice at
+// CHECK: {{.*}}:19:10: remark: 16x4x8xf32 {{.*}} not recomputed: a comparison for equality would need its exact bits, which jax.checkpoint does not keep either (stablehlo.dynamic_slice at
 // CHECK-NOT: remark
 
 func.func @main(%w: tensor<8x8xf32>, %start: tensor<4x8xf32>) -> tensor<4x8xf32> {

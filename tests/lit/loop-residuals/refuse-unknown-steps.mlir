@@ -2,7 +2,7 @@
 
 // How many steps there are is an argument.
 
-// CHECK: {{.*}}:19:10: remark: 16x4x8xf32 {{.*}} not recomputed: it is not known which steps the loop runs that writes it
+// CHECK: {{.*}}:19:10: remark: 16x4x8xf32 {{.*}} not recomputed: the steps of the loop that writes it are not known
 // CHECK-NOT: remark
 
 func.func @main(%w: tensor<8x8xf32>, %start: tensor<4x8xf32>, %n: tensor<i32>) -> tensor<4x8xf32> {

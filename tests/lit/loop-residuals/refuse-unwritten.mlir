@@ -2,7 +2,7 @@
 
 // The last slice that is read is one that no step writes.
 
-// CHECK: {{.*}}:20:10: remark: 16x4x8xf32 {{.*}} not recomputed: what no step writes is read (stablehlo.dynamic_slice at
+// CHECK: {{.*}}:20:10: remark: 16x4x8xf32 {{.*}} not recomputed: it is read where no step writes (stablehlo.dynamic_slice at
 // CHECK-NOT: remark
 
 func.func @main(%w: tensor<8x8xf32>, %start: tensor<4x8xf32>) -> tensor<4x8xf32> {

@@ -8,7 +8,7 @@
 // CHECK: %[[SQUARES:.*]] = stablehlo.multiply
 // CHECK: stablehlo.reduce(%[[SQUARES]] init: %{{.*}}) applies stablehlo.add across dimensions = [0, 1, 2]
 // CHECK: stablehlo.maximum %{{.*}}, %{{.*}} : tensor<4x8xf32>
-// CHECK: reduced step by step by the loop that makes it: 20 steps are not stored [loop-residuals, EX007]
+// CHECK: reduced step by step by the loop that computes it: 20 steps are not stored [loop-residuals, EX007]
 
 // The order of the sum may not change, so the stack stays.
 

@@ -4,7 +4,7 @@
 // A bfloat16 product is rounded to 8 bits: in another order other numbers would be.
 
 // CHECK: remark: 400xbf16 (800B) not multiplied in another order: every product of bf16 is rounded
-// CHECK-SAME: 1,080,000 operations would become 5,600, 240KB between them at most would become 16B
+// CHECK-SAME: 1,080,000 operations would become 5,600, intermediate tensors of at most 240KB would become at most 16B
 // TEXT: stablehlo.dot_general {{.*}} -> tensor<400x300xbf16>
 // TEXT-NEXT: stablehlo.dot_general {{.*}} -> tensor<400xbf16>
 

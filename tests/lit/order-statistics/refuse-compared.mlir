@@ -3,7 +3,7 @@
 // Which products are at least as large as the one at rank 900? That one is, if it has the bits that it was picked with.
 
 // CHECK: stablehlo.sort
-// CHECK: remark: {{.*}} not found by counting: what is picked is compared with what it was picked from, which would need its very bits [order-statistics, EX309]
+// CHECK: remark: {{.*}} not found by counting: an element that is read is compared with the tensor that it comes from, which would need its exact bits [order-statistics, EX309]
 
 func.func @main(%a: tensor<50x4xf32>, %b: tensor<40x4xf32>) -> tensor<50x40xi1> {
   %d = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<50x4xf32>, tensor<40x4xf32>) -> tensor<50x40xf32>

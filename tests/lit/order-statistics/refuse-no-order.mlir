@@ -3,7 +3,7 @@
 // A NaN is neither before nor behind another number: the sort may leave it anywhere.
 
 // CHECK: stablehlo.sort
-// CHECK: remark: {{.*}} not found by counting: its comparator is not known to put all elements in one order [order-statistics, EX701]
+// CHECK: remark: {{.*}} not found by counting: its comparator is not known to be a total order [order-statistics, EX701]
 
 func.func @main(%x: tensor<2000xf32>) -> tensor<1xf32> {
   %s = "stablehlo.sort"(%x) <{dimension = 0 : i64, is_stable = true}> ({

@@ -3,7 +3,7 @@
 // The other half of an argsort: what the sort moves along is read.
 
 // CHECK: stablehlo.sort
-// CHECK: remark: {{.*}} not found by counting: what it moves along with the elements that it compares is read [order-statistics, EX702]
+// CHECK: remark: {{.*}} not found by counting: a result of the sort other than its keys is read [order-statistics, EX702]
 
 func.func @main(%x: tensor<2000xf32>, %y: tensor<2000xf32>) -> tensor<1xf32> {
   %s:2 = "stablehlo.sort"(%x, %y) <{dimension = 0 : i64, is_stable = true}> ({

@@ -28,7 +28,7 @@
 // ORDERED-COUNT-1: stablehlo.case
 // ORDERED-NOT: stablehlo.case
 
-// REMARK: remark: 2x8xf32 (64B) the gradient of its pooling is made by comparisons, without a scatter [pooling-gradients, EX015]
+// REMARK: remark: 2x8xf32 (64B) the gradient of its pooling is computed by comparisons, without a scatter [pooling-gradients, EX015]
 // REMARK-NOT: EX015
 
 func.func @main(%x: tensor<2x8xf32>, %dy: tensor<2x4xf32>, %long: tensor<2x7xf32>, %of_long: tensor<2x3xf32>) -> (tensor<2x8xf32>, tensor<2x7xf32>, tensor<2x8xf32>) {

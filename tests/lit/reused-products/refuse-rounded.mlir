@@ -3,7 +3,7 @@
 // p v is rounded to bf16, and the sum is not.
 
 // CHECK: stablehlo.reduce({{.*}} across dimensions = [1] : (tensor<150x200xf32>,
-// CHECK: refuse-rounded.mlir:{{.*}}: remark: 150x200xf32 (120KB) not summed over 150x8xbf16 in its place, a product that is there: it is rounded to fewer digits [reused-products, EX502]
+// CHECK: refuse-rounded.mlir:{{.*}}: remark: 150x200xf32 (120KB) not summed over 150x8xbf16 instead, a product that is already computed: it is rounded to fewer digits [reused-products, EX502]
 
 func.func @main(%p: tensor<150x200xf32>, %v: tensor<200x8xf32>, %g: tensor<150x8xf32>) -> (tensor<150x8xbf16>, tensor<150xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

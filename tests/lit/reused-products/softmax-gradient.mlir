@@ -11,7 +11,7 @@
 // CHECK: %[[SUM:.*]] = stablehlo.reduce(%[[TERMS]] {{.*}} across dimensions = [1] : (tensor<150x8xf32>,
 // CHECK: stablehlo.divide %[[SUM]], %[[TOTAL]] : tensor<150xf32>
 // CHECK-NOT: stablehlo.reduce
-// CHECK: softmax-gradient.mlir:{{.*}}: remark: 150x200xf32 (120KB) summed over 8x150xf32 in its place, a product that is there [reused-products, EX012]
+// CHECK: softmax-gradient.mlir:{{.*}}: remark: 150x200xf32 (120KB) summed over 8x150xf32 instead, a product that is already computed [reused-products, EX012]
 
 func.func @main(%scores: tensor<150x200xf32>, %v: tensor<200x8xf32>, %g: tensor<150x8xf32>) -> (tensor<8x150xf32>, tensor<150x200xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

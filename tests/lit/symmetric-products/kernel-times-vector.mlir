@@ -17,7 +17,7 @@
 // CHECK-COUNT-2: stablehlo.dynamic_update_slice
 // CHECK-NOT: tensor<601x601xf32>
 
-// REMARK: 601x601xf32 (1.44MB) made once for both halves, in 9 tiles: it is symmetric [symmetric-products, EX014]
+// REMARK: 601x601xf32 (1.44MB) computed once for both halves, in 9 tiles: it is symmetric [symmetric-products, EX014]
 
 // LEFT-NOT: stablehlo.while
 

@@ -6,7 +6,7 @@
 // CHECK: %[[BOTH:.*]] = stablehlo.dot_general %{{.*}}, %{{.*}}, contracting_dims = [1] x [0]
 // CHECK-NOT: stablehlo.dot_general
 // CHECK: return %[[BOTH]], %[[BOTH]] :
-// CHECK: gradient-of-a-kernel.mlir:{{.*}}: remark: 150x150xf32 (90KB) not summed again: a sum before it is the same [symmetric-sums, EX011]
+// CHECK: gradient-of-a-kernel.mlir:{{.*}}: remark: 150x150xf32 (90KB) not summed again: an earlier sum is the same [symmetric-sums, EX011]
 
 func.func @main(%x: tensor<150xf32>, %v: tensor<150xf32>, %b: tensor<150x4xf32>) -> (tensor<150x4xf32>, tensor<150x4xf32>) {
   %one = stablehlo.constant dense<1.0> : tensor<150xf32>

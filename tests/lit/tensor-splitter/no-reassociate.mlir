@@ -12,7 +12,7 @@
 // CHECK: %[[MAX:.*]] = stablehlo.maximum %[[TOTAL]], %[[PART]]
 // CHECK: stablehlo.return {{.*}}, %[[MAX]]
 // CHECK: return %[[SUM]], %[[LOOP]]#1
-// CHECK: no-reassociate.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: --no-reassociate forbids to sum tile by tile (stablehlo.reduce at {{.*}}) [tensor-splitter, EX310]
+// CHECK: no-reassociate.mlir:{{[0-9]+}}:8: remark: 65536xf32 (262KB) not split: --no-reassociate forbids summing tile by tile (stablehlo.reduce at {{.*}}) [tensor-splitter, EX310]
 
 func.func @main(%a: tensor<65536x4xf32>, %w: tensor<4xf32>, %b: tensor<50000x4xf32>) -> (tensor<f32>, tensor<f32>) {
   %0 = stablehlo.dot_general %a, %w, contracting_dims = [1] x [0] : (tensor<65536x4xf32>, tensor<4xf32>) -> tensor<65536xf32>

@@ -5,7 +5,7 @@
 // CHECK: %[[LOOP:.*]]:2 = stablehlo.while({{.*}}) : tensor<i32>, tensor<200x200xf32>
 // CHECK: %[[TURNED:.*]] = stablehlo.transpose
 // CHECK: stablehlo.return {{.*}}, %[[TURNED]]
-// CHECK: remark: 200x200xf32 (160KB) not split: stablehlo.while carries it from one step to the next, or returns it whole: what is cut comes back in another form than it went in (stablehlo.return at {{.*}}refuse-carried.mlir:22:7) [tensor-splitter, EX301]
+// CHECK: remark: 200x200xf32 (160KB) not split: stablehlo.while carries it from one step to the next, or returns it unsplit: a split value comes back split differently (stablehlo.return at {{.*}}refuse-carried.mlir:22:7) [tensor-splitter, EX301]
 
 func.func @main(%a: tensor<200x200xf32>, %v: tensor<200xf32>) -> tensor<200xf32> {
   %i0 = stablehlo.constant dense<0> : tensor<i32>

@@ -5,7 +5,7 @@
 
 // CHECK: "stablehlo.case"(%arg2)
 // CHECK-NOT: "stablehlo.case"
-// CHECK: remark: 256x200xf32 (205KB) not split: it is needed whole
+// CHECK: remark: 256x200xf32 (205KB) not split: it is needed complete
 
 func.func @main(%a: tensor<256x200xf32>, %v: tensor<200xf32>, %which: tensor<i32>) -> (tensor<256xf32>, tensor<200xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

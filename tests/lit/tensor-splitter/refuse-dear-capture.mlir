@@ -6,7 +6,7 @@
 // CHECK: stablehlo.dot_general %{{.*}}, %{{.*}}, batching_dims = [0] x [0], contracting_dims = [1] x [1] {{.*}} -> tensor<64x32x32xf32>
 // CHECK: stablehlo.while
 // CHECK-NOT: contracting_dims = [1] x [1]
-// CHECK: remark: 64x32x32xf32 (262KB) not split: the body of stablehlo.while uses it whole: it runs until all along that dimension is done
+// CHECK: remark: 64x32x32xf32 (262KB) not split: the body of stablehlo.while uses it unsplit: it runs until all elements along that dimension are done
 
 func.func @main(%a: tensor<64x32x32xf32>, %b: tensor<64x32xf32>) -> tensor<64x32xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -3,7 +3,7 @@
 // Every round needs the sums of the one before, over rows and columns: a loop a round, which computes all rounds before it
 // again.
 
-// CHECK: refuse-recomputed.mlir:{{.*}}: remark: 64x48xf32 (12.3KB) not split: it would take 15 loops, one after the other, which compute most of it again [tensor-splitter, EX308]
+// CHECK: refuse-recomputed.mlir:{{.*}}: remark: 64x48xf32 (12.3KB) not split: it would take 15 consecutive loops, which recompute most of it [tensor-splitter, EX308]
 
 func.func @main(%a: tensor<64x48xf32>) -> tensor<48xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -8,7 +8,7 @@
 // CHECK: %[[ROWS:.*]] = stablehlo.dynamic_slice %[[BITS]], {{.*}}, sizes = [39, 201]
 // CHECK: stablehlo.convert %[[ROWS]]
 // CHECK: return %[[NEXT]], %
-// CHECK: refuse-rng.mlir:{{[0-9]+}}:18: remark: 257x201xui32 (207KB) not split: stablehlo.rng_bit_generator draws random numbers, those of jax.random say, that depend on their position [tensor-splitter, EX203]
+// CHECK: refuse-rng.mlir:{{[0-9]+}}:18: remark: 257x201xui32 (207KB) not split: stablehlo.rng_bit_generator draws random numbers that depend on their position, such as those of jax.random [tensor-splitter, EX203]
 
 func.func @main(%state: tensor<2xui64>, %v: tensor<201xf32>) -> (tensor<2xui64>, tensor<257xf32>) {
   %next, %bits = "stablehlo.rng_bit_generator"(%state) <{rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>}> {mhlo.frontend_attributes = {owner = "user"}} : (tensor<2xui64>) -> (tensor<2xui64>, tensor<257x201xui32>)

@@ -3,7 +3,7 @@
 // Every step divides by the sum over all elements: a tile does not know it.
 
 // CHECK: stablehlo.while({{.*}}) : tensor<i32>, tensor<256x200xf32>
-// CHECK: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it whole: stablehlo.divide needs the complete sum over what is cut (stablehlo.divide at {{.*}}refuse-sum-in-loop.mlir:22:12) [tensor-splitter, EX301]
+// CHECK: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it unsplit: stablehlo.divide needs the complete sum over the split dimension (stablehlo.divide at {{.*}}refuse-sum-in-loop.mlir:22:12) [tensor-splitter, EX301]
 
 func.func @main(%a: tensor<256x200xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {
   %i0 = stablehlo.constant dense<0> : tensor<i32>

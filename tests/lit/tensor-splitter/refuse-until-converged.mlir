@@ -3,7 +3,7 @@
 // The loop runs until the largest element of all rows is small: cut, a tile would stop at another step.
 
 // CHECK: stablehlo.while({{.*}}) : tensor<i32>, tensor<256x200xf32>
-// CHECK: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it whole: it runs until all along that dimension is done: its condition depends on what is cut [tensor-splitter, EX301]
+// CHECK: remark: 256x200xf32 (205KB) not split: stablehlo.while carries it from one step to the next, or returns it unsplit: it runs until all elements along that dimension are done: its condition depends on a split value [tensor-splitter, EX301]
 
 func.func @main(%a: tensor<256x200xf32>, %v: tensor<200xf32>) -> tensor<256xf32> {
   %i0 = stablehlo.constant dense<0> : tensor<i32>
