@@ -96,7 +96,7 @@ class Segment:
 
 
 def places(problem: Problem, most: int) -> list[int]:
-    """The steps after which the early part is cut: the least crosses, and no segment exceeds `most` wanted bytes.
+    """The steps after which the early part is cut: few bytes cross, and segments have at most `most` wanted bytes.
 
     A segment that cannot be cut may have more.
     """
@@ -125,7 +125,7 @@ def places(problem: Problem, most: int) -> list[int]:
 
 
 def _candidates(crossing: Sequence[int], weight: Sequence[int]) -> list[int]:
-    """Of consecutive steps with about the same weight before them, the one that the least crosses."""
+    """Of consecutive steps with about the same weight before them, the one with the fewest crossing bytes."""
     total = weight[-1] or 1
     best: dict[int, int] = {}
     for step in range(len(crossing) - 1):
