@@ -1,4 +1,4 @@
-"""The tool as a library: a program in, the same kind of program out; or a JAX function in, a JAX function out."""
+"""exla-opt as a library: rewrite a program and get the same kind of program back, or decorate a JAX function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exla_opt.options import ChainCost, Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size, parse_size
 
-# The bindings take a fifth of a second to load, and jax more, which `import exla_opt` should not.
+# The bindings load in a fifth of a second, and jax in more; `import exla_opt` should not wait for them.
 if TYPE_CHECKING:
     import jax
     from jaxlib.mlir import ir
@@ -28,16 +28,16 @@ Program = TypeVar("Program")
 
 
 class Wishes(TypedDict, total=False):
-    """What may be asked for. Sizes are bytes, or text such as "2GB" (10^9) or "2GiB" (2^30).
+    """The keyword arguments of `optimize` and `jit`. Sizes are bytes, or text such as "2GB" (10^9) or "2GiB" (2^30).
 
-    memory_limit: the memory in which the program is to fit; chooses the two sizes.
-    size_threshold: tensors above it are computed in slices; "1GB" if neither is given.
-    split_size: the most that one slice may take; the threshold if it is not given.
-    target: the machine that the program is for, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200, cuda:h100, or
-    cuda: and the path of a description.
-    reassociate: whether a floating-point sum may be computed tile by tile; True.
+    memory_limit: the memory that the program must fit in; sets the next two sizes.
+    size_threshold: tensors larger than this are computed in slices; "1GB" if neither is given.
+    split_size: the maximum size of one slice; the threshold if not given.
+    target: the machine that runs the program, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200, cuda:h100, or cuda:
+    and the path of a description.
+    reassociate: whether a floating-point sum may be computed tile by tile; True by default.
     op_rules: how custom calls may be cut, as (call target, rule) pairs.
-    chain_cost: what the order of a product of matrices lowers: "flops", "bytes" or "both".
+    chain_cost: what to minimise when reordering a product of matrices: "flops", "bytes" or "both".
     """
 
     memory_limit: Size
@@ -51,12 +51,12 @@ class Wishes(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Program]):
-    """A program that was rewritten, and what is known of it.
+    """A rewritten program, its remarks and its memory.
 
-    program: of the kind that was given. remarks: what was done and what was not, tensor by tensor.
-    peak_before, peak_after: the bytes of the peak, of each device where there are several.
-    compiled: whether XLA planned peak_after; it is predicted if not, with a margin where there is a limit.
-    fits: whether the peak is within memory_limit; None where none was given. summary: the table that `exla-opt` prints.
+    program: of the same kind as the argument. remarks: what was done and what was not, tensor by tensor.
+    peak_before, peak_after: peak memory in bytes, per device if there are several.
+    compiled: whether XLA planned peak_after; otherwise it is predicted, with a margin if there is a limit.
+    fits: whether the peak is within memory_limit; None without a limit. summary: the table that `exla-opt` prints.
     """
 
     program: Program
@@ -73,7 +73,7 @@ class StaysInMemory(UserWarning):
 
 
 class Jitted(Protocol[P, R_co]):
-    """What `exla_opt.jit` gives: what `jax.jit` does, and `explain`."""
+    """The return type of `exla_opt.jit`: a function with the methods of `jax.jit`'s, and `explain`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
@@ -89,7 +89,7 @@ class Jitted(Protocol[P, R_co]):
         """As `jax.jit(f).clear_cache`."""
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Remark, ...]:
-        """Print what is done to the function for these arguments, and return the remarks; nothing is run.
+        """Print and return the remarks on the function for these arguments; nothing is run.
 
         Arguments may be abstract (jax.ShapeDtypeStruct).
         """
@@ -108,11 +108,11 @@ def optimize(program: jax.stages.Lowered, **wishes: Unpack[Wishes]) -> Result[ja
 def optimize(program: Any, **wishes: Unpack[Wishes]) -> Result[Any]:
     """Rewrite one program so that its big tensors are computed in slices; signature and results stay the same.
 
-    program: MLIR text, MLIR bytecode or a portable artifact as bytes (a portable artifact comes out), a module, or what
-    `jax.export.export(…)(…)` or `jax.jit(…).lower(…)` gives; an Exported's derivatives are rewritten when they are
-    asked for. wishes: see `Wishes`. Of a program for several devices the sizes are those of each device.
+    program: MLIR text, MLIR bytecode or a portable artifact as bytes (returned as a portable artifact), a module, or a
+    result of `jax.export.export(…)(…)` or `jax.jit(…).lower(…)`; the derivatives of an Exported are rewritten on
+    demand. wishes: see `Wishes`. If the program runs on several devices, all sizes are per device.
 
-    A program that does not fit into memory_limit comes out as near as it gets, with `fits` False. Raises InputError
+    If the program cannot fit in memory_limit, the closest version is returned, with `fits` False. Raises InputError
     when the program cannot be read and for an unknown target, ValueError for sizes that contradict each other,
     TypeError for another kind of program.
     """
@@ -166,16 +166,15 @@ def jit(
 def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     """`jax.jit`, computed in slices: `exla_opt.jit(f, memory_limit="2GB")`, `@exla_opt.jit` or `@exla_opt.jit(…)`.
 
-    What is wished for stands in `Wishes`; everything else goes to `jax.jit` (static_argnames, donate_argnums, …), which
-    does what it always does: one compile per signature, weak types, `lower`, donation. The target is jax's own backend
-    if none is given. `jax.grad` of the function is computed in slices as well, by the arguments that it is asked for,
-    and so is `jax.vmap` of it; forward mode is refused by jax (take `exla_opt.jit` of the derivative then). Under
-    `jax.disable_jit` the function runs as it is written. On arrays that are spread over devices it does as `jax.jit`
-    does if it is the outermost function.
+    The keywords in `Wishes` are for exla-opt; all others go to `jax.jit` (static_argnames, donate_argnums, …), which
+    works as usual: one compile per signature, weak types, `lower`, donation. Without a target, jax's own backend is
+    used. `jax.grad` of the function, by the arguments that it is asked for, and `jax.vmap` of it are computed in slices
+    too; jax refuses forward mode (use `exla_opt.jit` of the derivative instead). Under `jax.disable_jit` the original
+    function runs. On arrays sharded over devices it works like `jax.jit` if it is the outermost function.
 
-    A tensor that stays above the threshold, and a limit that is not met, are a `StaysInMemory` warning. Raises
-    ValueError for sizes that contradict each other and, when called, NotImplementedError for a function that calls
-    Python while it runs and what `jax.jit` and `optimize` raise.
+    A tensor that stays above the threshold, or a limit that is not met, causes a `StaysInMemory` warning. Raises
+    ValueError for sizes that contradict each other; when called, NotImplementedError for a function that calls Python
+    while it runs, and whatever `jax.jit` and `optimize` raise.
     """
     if function is None:
         return functools.partial(jit, **given)
@@ -221,7 +220,7 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
 
 def options_of(wishes: Wishes) -> tuple[Options, int | None]:
-    """The settings, and the limit in bytes. Raises ValueError where they contradict each other."""
+    """Return the settings, and the limit in bytes. Raises ValueError if they contradict each other."""
     from exla_opt.memory.machine import CPU, machine_of
 
     limit = _bytes(wishes.get("memory_limit"))
@@ -230,7 +229,7 @@ def options_of(wishes: Wishes) -> tuple[Options, int | None]:
         raise ValueError("memory_limit chooses size_threshold and split_size itself; leave them out")
     try:
         machine = machine_of(wishes["target"]) if "target" in wishes else CPU
-    except ValueError:  # refused where its compiler is asked for
+    except ValueError:  # an unknown target is refused when its compiler is requested
         machine = CPU
     return Options(
         size_threshold=Options().size_threshold if threshold is None else threshold,
@@ -274,7 +273,7 @@ def summary_of(found: Rewriting) -> str:
 
 
 def warn_of(found: Rewriting, limit: int | None) -> None:
-    """Warn of what stays in memory; Python shows an equal warning once."""
+    """Warn about what stays in memory; Python shows an equal warning once."""
     fitted = found.fitted
     if fitted is not None and not fitted.fits and limit is not None:
         warnings.warn(

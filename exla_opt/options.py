@@ -1,4 +1,4 @@
-"""The settings of one run, made by the command line or the caller and handed down whole."""
+"""The settings of one run, made by the command line or the caller and passed down as one object."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ ChainCost = Literal["flops", "bytes", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the passes may know of the user's wishes.
+    """User-visible settings, shared by all passes.
 
-    size_threshold: bytes; a tensor strictly above it is big and is to be split.
-    split_size: bytes; the most that one slice of a big tensor may take; the threshold when None.
+    size_threshold: bytes; larger tensors are big and are split.
+    split_size: bytes; the maximum size of one slice of a big tensor; the threshold when None.
     reassociate: whether a floating-point sum may be computed tile by tile.
     op_rules: sharding rules for custom calls, as (call target, rule text) pairs.
-    chain_cost: what the order of a product of matrices should lower: operations, the bytes of its largest intermediate
-    tensor, or operations unless that tensor is big.
-    machine: what the program is meant for: its memory and its time are those that count.
-    calls_in_loops: whether a library's call at the end of a loop stays in it, which may take longer and less memory.
+    chain_cost: what to minimise when reordering a product of matrices: operations, the bytes of its largest
+    intermediate tensor, or operations unless that tensor is big.
+    machine: the machine that runs the program; its memory and its run time count.
+    calls_in_loops: whether a library call at the end of a loop stays in it, which may take longer and less memory.
     slices_a_trip: how many slices a trip of a loop may compute.
-    memory_limit: bytes; as long as a program is predicted to need more, tensors are recomputed. None: nothing is.
-    slices_at: the most that one slice may take in regions with an op at some place of the program, as (place, bytes)
-    pairs, in the place of split_size. Only the search for a limit asks for them.
+    memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
+    slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
+    the search for a limit sets them.
     """
 
     size_threshold: int = 10**9
@@ -47,10 +47,10 @@ class Options:
 
     @property
     def slice_bytes(self) -> int:
-        """The bytes that one slice may take."""
+        """The maximum bytes of one slice."""
         return self.size_threshold if self.split_size is None else self.split_size
 
     @property
     def least_slice_bytes(self) -> int:
-        """The bytes of the smallest slices that are asked for anywhere."""
+        """The smallest maximum in bytes that any region has for its slices."""
         return min((size for _, size in self.slices_at), default=self.slice_bytes)

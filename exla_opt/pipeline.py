@@ -42,7 +42,7 @@ from exla_opt.remarks import Remark
 PassFunction = Callable[[ir.Module, Options], list[Remark]]
 AfterPass = Callable[[str, ir.Module], None]
 
-# Every pass by its name on the command line, in the order in which they are meant to run.
+# Every pass by its command-line name, in the order in which the passes are meant to run.
 PASSES: dict[str, PassFunction] = {
     "normalise": normalise.run,
     "rce": rce.run,
@@ -76,34 +76,34 @@ DEFAULT_PASSES = (
     "euclidean-distance",
     "matrix-chain-order",
     "reused-products",
-    "symmetric-sums",  # behind all that make sums of what is big
-    "symmetric-products",  # what is left to be read then
+    "symmetric-sums",  # after all passes that turn big tensors into sums
+    "symmetric-products",  # for the products that are still read then
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
     "blocked-cholesky",
-    "order-statistics",  # directly before the splitter: nobody may merge what it repeats
+    "order-statistics",  # directly before the splitter: no pass may merge the ops that it repeats
     "tensor-splitter",
-    "blocked-solve",  # what is left of them: the splitter cuts right-hand sides
-    "recompute",  # behind all that makes loops: they are repeated like other ops
-    "pooling-gradients",  # behind the splitter, which cuts windows, and recompute, for the rows that are cheap
-    "blocked-top-k",  # of the rows that a tile has
+    "blocked-solve",  # for the solves that are left: the splitter cuts right-hand sides
+    "recompute",  # after all passes that make loops, which are recomputed like other ops
+    "pooling-gradients",  # after the splitter, which cuts windows, and after recompute, for the rows that are cheap
+    "blocked-top-k",  # for the rows within a tile
     "convolution-layout",
-    "dot-order",  # behind all that makes loops: of tiles one is larger, and one smaller
-    "half-powers",  # behind all that knows powers
-    "joined-trips",  # with the loops as they will be
+    "dot-order",  # after all passes that make loops: a tile makes one operand larger and one smaller
+    "half-powers",  # after all passes that read powers
+    "joined-trips",  # once the loops are final
     "narrow-slices",
     "wide-sums",
-    "reshape-sinker",  # tiles of one row leave sizes of 1, which nobody wants to see
+    "reshape-sinker",  # tiles of one row leave dimensions of size 1, which clutter the output
     "normalise",
 )
 
-# Passes to which the sizes in the options mean nothing.
+# Passes that ignore the sizes in the options.
 SIZELESS = frozenset({"normalise", "rce", "canonicalize", "cse"})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the passes said, in order, and the (pass, seconds) that each run took, its verification included."""
+    """The remarks of the passes, in order, and a (pass, seconds) pair per run; the seconds include verification."""
 
     remarks: tuple[Remark, ...]
     seconds: tuple[tuple[str, float], ...]
@@ -121,10 +121,10 @@ def run_pipeline(
 ) -> Outcome:
     """Run the named passes on `module`, in place; `before_pass` and `after_pass` see the module before and after each.
 
-    overrides: fields of the options, in bytes, that one pass has otherwise, by its place among the names.
+    overrides: options, in bytes, that differ for one pass, by its position in `names`.
 
-    Raises KeyError for an unknown name before anything runs, InputError when a pass finds the module at
-    fault, RuntimeError when a pass leaves an invalid module behind.
+    Raises KeyError for an unknown name before anything runs, InputError if a pass rejects the module, RuntimeError if a
+    pass leaves an invalid module behind.
     """
     passes = [(name, PASSES[name]) for name in names]
     remarks: list[Remark] = []
@@ -155,6 +155,6 @@ def _verify(module: ir.Module, name: str) -> None:
 
 
 def description(name: str) -> str:
-    """The first line of a pass's docstring, without its name. Raises KeyError for an unknown name."""
+    """The first line of the pass's docstring, without its name. Raises KeyError for an unknown name."""
     documentation = sys.modules[PASSES[name].__module__].__doc__ or ""
     return documentation.split("\n", 1)[0].partition(": ")[2].rstrip(".")

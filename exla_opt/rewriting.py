@@ -1,4 +1,4 @@
-"""One rewriting of a module, as the library asks for it: passes, or a search where there is a limit; and figures."""
+"""Rewrite a module for the library: run the passes, or search for sizes if there is a limit, and collect figures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from exla_opt.sharding.rewrite import NAMING, joined_if_gained, refused
 
 @dataclass(slots=True)
 class Rewriting:
-    """What came of a module.
+    """The outcome of one rewriting.
 
-    module: rewritten. remarks: what was done and what was not. before, after: what there was without any split and
-    what there is, of each device where there are several. options: with the sizes that were chosen, where they were.
-    fitted: what the search for a limit found; None without a limit.
+    module: rewritten. remarks: what was done and what was not. before, after: the figures without any split and with
+    the splits, per device if there are several. options: with the sizes that were chosen, if any. fitted: the outcome
+    of the search for a limit; None without a limit.
     """
 
     module: ir.Module
@@ -42,11 +42,11 @@ def rewrite(
     target: str | None,
     names: Sequence[str] = DEFAULT_PASSES,
 ) -> Rewriting:
-    """Rewrite a module, which stays as it is.
+    """Rewrite a copy of a module.
 
-    limit: bytes that the program is to fit, of each device where there are several; sizes in the options mean nothing
-    then. names: the passes to run. target: the machine whose compiler says whether it fits; None is this machine's CPU.
-    Raises InputError for what is wrong with the module, TargetError for an unknown target.
+    limit: bytes that the program must fit in, per device if there are several; the sizes in the options are then
+    ignored. names: the passes to run. target: the machine whose compiler decides whether it fits; None is this
+    machine's CPU. Raises InputError if the module is at fault, TargetError for an unknown target.
     """
     found: Partition | None = None
     one = copy_of(module)
@@ -81,7 +81,7 @@ def rewrite(
 
 
 def _left(module: ir.Module, copy: ir.Module, options: Options, why: str) -> Rewriting:
-    """A module for several devices of which there is no program of one: as it came, with what is big named."""
+    """A partitioned module without a local program: unchanged, with remarks on its big tensors."""
     remarks = refused(run_pipeline(copy, NAMING, options).remarks, why)
     seen = _seen(copy, options)
     return Rewriting(module, remarks, seen, seen, options)

@@ -1,11 +1,11 @@
-"""Memory in tests: what a JAX function takes as XLA compiles it, with abstract arguments, and who holds it.
+"""Memory tests for JAX functions: the peak that XLA plans, from abstract arguments, and the tensors that cause it.
 
     from exla_opt.testing import assert_fits
 
     def test_a_training_step_fits():
         assert_fits(train_step, (abstract_state, abstract_batch), "2GB", target="cuda:h200")
 
-Nothing is run and no array is made.
+Nothing is run and no array is allocated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SHOWN = 3
 
 
 def peak_memory(function: Callable[..., Any], /, *arguments: Any, target: str | None = None, **named: Any) -> int:
-    """The peak bytes of one call as XLA plans them: arguments, results and temporaries, what is donated counted once.
+    """Return the peak bytes of one call, as planned by XLA: arguments, results, temporaries; donated ones counted once.
 
-    function: as for `jax.jit`, or what `jax.jit` or `exla_opt.jit` gave. arguments, named: arrays, or abstract ones
-    (`jax.ShapeDtypeStruct`). target: as in `exla-opt --target`; jax's own backend if none is given. Of a function for
-    several devices, the bytes of each.
+    function: as for `jax.jit`, or a result of `jax.jit` or `exla_opt.jit`. arguments, named: arrays, or abstract ones
+    (`jax.ShapeDtypeStruct`). target: as in `exla-opt --target`; jax's own backend by default. If the function runs on
+    several devices, the bytes are per device.
 
     Raises InputError when XLA refuses the program, TargetError when it cannot compile for the target.
     """
@@ -47,7 +47,7 @@ def assert_fits(
     """Assert that one call needs no more than `limit`, in bytes or as "2GB".
 
     arguments, named: positional and keyword arguments, as for `peak_memory`. Raises AssertionError with the peak, the
-    largest tensors that are alive at it, their lines, and what helps; what `peak_memory` raises, too.
+    largest tensors alive at it, their lines, and a remedy; also whatever `peak_memory` raises.
     """
     from exla_opt.ir.write import serialise
 
@@ -82,7 +82,7 @@ def _peak(module: bytes, target: str | None) -> int:
 
 
 def _held(module: ir.Module) -> list[str]:
-    """The largest tensors that are alive at the peak, as it is predicted, with their places."""
+    """The largest tensors alive at the predicted peak, with their locations."""
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import parse_module
     from exla_opt.ir.write import serialise
@@ -98,7 +98,7 @@ def _held(module: ir.Module) -> list[str]:
 
 
 def _short(place: str) -> str:
-    """The place relative to where one stands, where that is shorter."""
+    """The location relative to the working directory, if that is shorter."""
     name, _, rest = place.partition(":")
     relative = os.path.relpath(name) if os.path.isabs(name) else name
     return place if len(relative) >= len(name) else f"{relative}:{rest}"

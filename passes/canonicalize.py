@@ -13,7 +13,7 @@ from exla_opt.remarks import Remark
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Run the pass in place; it has nothing to say."""
+    """Run the pass in place; it makes no remarks."""
     with module.context:
         PassManager.parse("builtin.module(canonicalize)").run(module.operation)
     return []

@@ -6,10 +6,10 @@ after:   %t = optimization_barrier (dot_general %b, %a, contracting_dims = [1] x
 
 XLA:CPU multiplies transposed matrices up to 20 times slower than plain ones. In that order einsum multiplies weights
 with values in attention on [batch, tokens, heads, width]. XLA itself turns the transpose of a product into that order:
-hence the barrier. Applies where the result is smaller than the operands, for it is written once more. Nothing is done
-for other machines, for other types than floats of 32 and 64 bits, for batches of several products (on jaxlib 0.12 they
-are no faster), where an operand has no dimension of its own, and with --no-reassociate: the same products are added up,
-in an order that may differ.
+hence the barrier. Applies if the result is smaller than the operands, as it is written once more. Nothing is done for
+other machines, for types other than floats of 32 and 64 bits, for batches of several products (on jaxlib 0.12 they are
+no faster), if an operand has no dimension of its own, and with --no-reassociate: the same products are added, in an
+order that may differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_OF_OPERANDS = 0.5
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the products of transposed matrices of `module`, in place, when it is for a CPU."""
+    """Rewrite the products of transposed matrices of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     for op in inside_out(module, "stablehlo.dot_general"):
@@ -46,7 +46,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Operands may change places, but a sharding, or an algorithm with other types for each, speaks of them."""
+    """Whether operands may be swapped: not if a sharding, or an algorithm with separate types, refers to them."""
     return (
         not has_discardable_attributes(op)
         and _ALGORITHM not in op.attributes
@@ -55,7 +55,7 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _gains(op: ir.Operation) -> bool:
-    """Whether both operands are transposed, as XLA:CPU sees it, and the result is small."""
+    """Whether both operands are transposed, from XLA:CPU's view, and the result is small."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
     left, right = (build.shape_of(value) for value in op.operands)
     of_left = _own(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
@@ -70,7 +70,7 @@ def _gains(op: ir.Operation) -> bool:
 
 
 def _own(shape: Sequence[int], batch: Sequence[int], summed: Sequence[int]) -> list[int]:
-    """The dimensions of an operand that only it has, those of 1 left out."""
+    """The dimensions of a single operand, except those of size 1."""
     return [dim for dim, size in enumerate(shape) if size != 1 and dim not in batch and dim not in summed]
 
 

@@ -3,11 +3,11 @@
 before:  power %x, -1.5           before:  power %x, 4.0
 after:   (1 / %x) * rsqrt %x      after:   ((%x * %x) * %x) * %x
 
-XLA:CPU calls a function of the C library for every element, which takes ten times as long as the vectors of roots and
-products do. Each product is rounded, so that the last bits may differ: with --no-reassociate nothing is done. An
-exponent that is no integer asks for numbers of which the formula says that their sign bit is not set (sums of squares,
-absolute values, exponentials): of -infinity there is a power, and no root. Nothing is done for other machines, for
-types other than f32 and f64, for exponents beyond 4, and where the module would take more memory.
+XLA:CPU calls a function of the C library for every element, which takes ten times as long as vectorised roots and
+products. Each product is rounded, so that the last bits may differ: with --no-reassociate nothing is done. A
+non-integer exponent requires numbers whose formula shows that their sign bit is not set (sums of squares, absolute
+values, exponentials): -infinity has a power, but no root. Nothing is done for other machines, for types other than f32
+and f64, for exponents beyond 4, and if the module would take more memory.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 _TYPES = {"f32", "f64"}
-# Above it, products take as many roundings as would be seen.
+# Above it, products take so many roundings that they show.
 _LARGEST = 4
-# A kernel reads its input in two ops, and might have it written for that.
+# A kernel reads its input in two ops, and might write it for that.
 _MOST_MEMORY = 1.01
-# Powers of which each is tried, where all together take more memory.
+# The number of powers that are tried one by one, if all together take more memory.
 _MOST_TRIES = 8
-# Tensors of a formula that are looked at.
+# The maximum number of tensors of a formula to follow.
 _MOST_OPS = 256
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Multiply out the powers of `module`, in place, when it is for a CPU and takes no more memory then."""
+    """Expand the powers of `module` to products, in place, if it is for a CPU and takes no more memory then."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     count = len(_found(module))
     if not count or _rewrite(module, options.machine, range(count)) or count > _MOST_TRIES:
         return []
-    for place in reversed(range(count)):  # one by one: from the last on, the others keep their places
+    for place in reversed(range(count)):  # from the last on, so that the positions of the others stay valid
         _rewrite(module, options.machine, [place])
     return []
 
@@ -58,7 +58,7 @@ def _found(module: ir.Module) -> list[ir.Operation]:
 
 
 def _rewrite(module: ir.Module, machine: Machine, places: Sequence[int]) -> bool:
-    """Multiply out some of the powers that were found; whether they are: not where that takes more memory."""
+    """Expand some of the powers; return False, and change nothing, if that takes more memory."""
     original, found = copy_of(module), _found(module)
     for op in (found[place] for place in places):
         with op.location, ir.InsertionPoint(op):
@@ -71,12 +71,12 @@ def _rewrite(module: ir.Module, machine: Machine, places: Sequence[int]) -> bool
 
 
 def _exponent(op: ir.Operation) -> float:
-    """The multiple of a half that the exponent is everywhere; 0 where it is none."""
+    """The exponent, if it is a multiple of a half everywhere; 0 if it is not."""
     value = op.operands[1]
     number = _half(value)
     while number is None and (moved := defining_op(value, "stablehlo.broadcast_in_dim")) is not None:
         value = moved.operands[0]
-    less = defining_op(value, "stablehlo.subtract")  # as a derivative writes it
+    less = defining_op(value, "stablehlo.subtract")  # as in derivatives
     if number is None and less is not None:
         more, one = (_half(operand) for operand in less.operands)
         return 0 if more is None or one is None else more - one
@@ -84,14 +84,14 @@ def _exponent(op: ir.Operation) -> float:
 
 
 def _half(value: ir.Value) -> float | None:
-    """The small multiple of a half that a constant is: its sums are exact."""
+    """A constant's value if it is a small multiple of a half: sums of those are exact."""
     number = splat_value(value)
     small = number is not None and abs(number) <= 2 * _LARGEST and (2 * float(number)).is_integer()
     return float(number) if small and number is not None else None
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Whether all elements are taken to one small multiple of a half, and the product is the power for all of them."""
+    """Whether all elements have the same small multiple of a half as exponent, and the product is always the power."""
     twice = 2 * _exponent(op)
     if has_discardable_attributes(op) or str(element_type(op.results[0])) not in _TYPES:
         return False
@@ -101,7 +101,7 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _product(base: ir.Value, exponent: float) -> ir.Value:
-    """The base to a power. No part of it leaves the range of floats where the result does not."""
+    """The base to a power. No intermediate value leaves the range of floats unless the result does."""
     whole, half = divmod(abs(exponent), 1)
     factors = [base] * int(whole)
     if exponent < 0 and whole:
@@ -115,7 +115,7 @@ def _product(base: ir.Value, exponent: float) -> ir.Value:
 
 
 def _is_positive(value: ir.Value) -> bool:
-    """Whether every element is zero without a sign, positive, or no number, by the formula that makes them."""
+    """Whether every element is zero without a sign, positive, or NaN, by its formula."""
     pending, seen = [value], {value}
     while pending:
         reasons = _reasons(pending.pop())
@@ -129,7 +129,7 @@ def _is_positive(value: ir.Value) -> bool:
 
 
 def _reasons(value: ir.Value) -> list[ir.Value] | None:
-    """The tensors that have to be positive for this one to be; None where it may be negative all the same."""
+    """The tensors that must be positive for this one to be; None if it may be negative all the same."""
     number = splat_value(value)
     if number is not None:
         return [] if copysign(1, number) > 0 else None

@@ -4,15 +4,15 @@ before:  while %i < 16 { %o' = dynamic_update_slice %o, f(dynamic_slice %x, %i),
 after:   while %i < 16 { %a, %b = f(dynamic_slice %x, %i), f(dynamic_slice %x, %i + 1)
                          %o' = dynamic_update_slice %o, concatenate(%a, %b), %i;  %i + 2 }
 
-A trip counts, waits, and starts a kernel for each slice that it reads and each that it writes. Of a trip that computes
-several, one after the other, XLA:GPU cuts the slices of one tensor in one kernel, and what they make is written by one.
-It takes less time and more memory, so the search under a limit decides (`exla_opt/budget/joined.py`): nobody else sets
-how many slices a trip may compute.
+A trip counts, waits, and starts a kernel for each slice that it reads and writes. If a trip computes several slices,
+one after the other, XLA:GPU cuts the slices of one tensor in one kernel, and writes the results in one. That takes less
+time and more memory, so the search under a limit decides (`exla_opt/budget/joined.py`): nothing else sets the number of
+slices in a trip.
 
-Legal for every loop whose number of trips is known and a multiple of what is joined: each trip reads what the one
-before has carried out, as it did, so no number changes. Parts are written at once where nobody reads what they are
-written into, and they lie side by side within it. A loop of few trips in another one is written out. Not worthwhile
-where a trip's own costs are less than half a hundredth of it, or where all would be a lot of code.
+Legal for every loop whose trip count is known and a multiple of the number joined: each trip reads the previous one's
+results, as before, so no number changes. Parts are written together if nothing reads the tensor that they are written
+to, and they are contiguous in it. A short loop inside another one is unrolled. Not worthwhile if a trip's fixed costs
+are less than half a hundredth of it, or if the code would grow too much.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 _LOOP, _FUNCTION = "stablehlo.while", "func.func"
-# All trips that are joined have no more ops together: XLA compiles each.
+# The maximum number of ops of all joined trips together: XLA compiles each.
 _MOST_OPS = 512
-# Where a trip's own costs are a smaller part of it, they do not count.
+# Below this fraction of a trip's time, its fixed costs do not count.
 _LEAST_SHARE = 0.005
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Let the loops of `module` compute up to `options.slices_a_trip` slices in a trip, in place."""
+    """Let the loops of `module` compute up to `options.slices_a_trip` slices per trip, in place."""
     for loop in inside_out(module, _LOOP):
         if (found := _joined(loop, options)) is not None:
             _join(loop, *found, options.machine)
@@ -51,12 +51,12 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def joins_any(module: ir.Module, options: Options) -> bool:
-    """Whether the pass would change the module, which stays as it is."""
+    """Whether the pass would change the module, which is unchanged."""
     return any(_joined(loop, options) is not None for loop in inside_out(module, _LOOP))
 
 
 def _joined(loop: ir.Operation, options: Options) -> tuple[Counting, int] | None:
-    """What a loop counts and how many of its trips are joined; None where it stays as it is."""
+    """The counting of a loop and the number of trips to join; None if it stays as it is."""
     if options.slices_a_trip < 2 or not _may_repeat(loop):
         return None
     counted = counting(loop)
@@ -67,13 +67,13 @@ def _joined(loop: ir.Operation, options: Options) -> tuple[Counting, int] | None
 
 
 def _may_repeat(loop: ir.Operation) -> bool:
-    """Whether the condition does nothing but to count, and nobody has put a note on the loop, a sharding say."""
+    """Whether the condition only counts, and the loop has no discardable attributes, such as a sharding."""
     return not len(loop.attributes) and not any(map(has_side_effect, walk(loop.regions[0].blocks[0])))
 
 
 def _slices_a_trip(loop: ir.Operation, counted: Counting, most: int) -> int:
-    """The largest number up to `most` that divides the trips; all of them only in another loop, in pieces of the code
-    that is compiled anyway."""
+    """The largest number up to `most` that divides the trips; all of them only inside another loop, whose code is
+    compiled anyway."""
     ops = sum(1 for _ in walk(loop.regions[1].blocks[0]))
     within = loop.parent is not None and loop.parent.operation.name != _FUNCTION
     most = min(most, _MOST_OPS // ops, counted.trips if within else counted.trips // 2)
@@ -81,7 +81,7 @@ def _slices_a_trip(loop: ir.Operation, counted: Counting, most: int) -> int:
 
 
 def _is_worthwhile(loop: ir.Operation, counted: Counting, machine: Machine) -> bool:
-    """Whether a trip itself, the count, its slices and its updates cost enough, next to what it computes."""
+    """Whether the fixed costs of a trip, for the count, its slices and its updates, are worth saving."""
     body = loop.regions[1].blocks[0]
     ops = operations_of(body)
     made = {result for op in ops for result in op.results}
@@ -93,9 +93,9 @@ def _is_worthwhile(loop: ir.Operation, counted: Counting, machine: Machine) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """A carry into which each trip writes its part, behind that of the trip before.
+    """A carry into which each trip writes its part, after that of the trip before.
 
-    dim: along which. op: the dynamic_update_slice.
+    dim: the dimension of the parts. op: the dynamic_update_slice.
     """
 
     dim: int
@@ -103,7 +103,7 @@ class _Update:
 
 
 def _update(loop: ir.Operation, counted: Counting, place: int, machine: Machine) -> _Update | None:
-    """How the loop writes carry number `place`, where it only does that, and a part takes no longer than a kernel."""
+    """The only write of the loop to carry number `place`, if a part takes no longer than a kernel's start."""
     body = loop.regions[1].blocks[0]
     carried, yielded = body.arguments[place], terminator(body).operands[place]
     op = defining_op(yielded, "stablehlo.dynamic_update_slice")
@@ -128,12 +128,12 @@ def _update(loop: ir.Operation, counted: Counting, place: int, machine: Machine)
 
 
 def _range(counted: Counting) -> tuple[int, int]:
-    """The numbers that the first and the last trip count."""
+    """The counter in the first and the last trip."""
     return counted.start, counted.start + (counted.trips - 1) * counted.step
 
 
 def _linear(value: ir.Value, counter: ir.Value, counted: Counting) -> tuple[int, int] | None:
-    """(a, b) where an integer is a times the counter plus b, in all trips and without an overflow; else None."""
+    """(a, b) if an integer is a times the counter plus b, in all trips and without overflow; else None."""
     if value == counter:
         return 1, 0
     number = splat_value(value)
@@ -158,7 +158,7 @@ def _linear(value: ir.Value, counter: ir.Value, counted: Counting) -> tuple[int,
 
 
 def _join(loop: ir.Operation, counted: Counting, joined: int, machine: Machine) -> None:
-    """Put a loop of fewer trips, or their code, in the place of the loop."""
+    """Replace the loop by one with fewer trips, or by their code."""
     updates = {
         place: found
         for place in range(len(loop.operands))
@@ -185,9 +185,9 @@ def _join(loop: ir.Operation, counted: Counting, joined: int, machine: Machine) 
 def _several(
     loop: ir.Operation, carried: Sequence[ir.Value], counted: Counting, joined: int, updates: dict[int, _Update]
 ) -> list[ir.Value]:
-    """Several trips of the loop, one after the other, at the insertion point; what they carry out.
+    """Several trips of the loop, one after the other, at the insertion point; returns the carried values.
 
-    carried: what they start with. updates: the carries into which all write their parts at once.
+    carried: the initial values. updates: the carries into which all trips write their parts together.
     """
     values, counter = list(carried), carried[counted.place]
     parts: dict[int, list[ir.Value]] = {place: [] for place in updates}
@@ -207,14 +207,14 @@ def _several(
     for place, update in updates.items():
         part = _concatenated(parts[place], update.dim)
         if part.type == carried[place].type:
-            values[place] = part  # all of it is written
+            values[place] = part  # all of it is overwritten
         else:
             values[place] = stablehlo.dynamic_update_slice(carried[place], part, starts[place])
     return values
 
 
 def _trip(loop: ir.Operation, values: Sequence[ir.Value]) -> list[ir.Value]:
-    """One trip of the loop with what it starts from, at the insertion point; what it carries out."""
+    """One trip of the loop from these values, at the insertion point; returns the carried values."""
     clone = loop.clone(ip=ir.InsertionPoint.current).operation
     body = clone.regions[1].blocks[0]
     for argument, value in zip(body.arguments, values, strict=True):

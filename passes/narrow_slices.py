@@ -3,12 +3,12 @@
 before:  while { %s = dynamic_slice %table, %i ... }
 after:   while { %t, %j = optimization_barrier %table, %i;  %s = dynamic_slice %t, %j ... }
 
-XLA:CPU neither slices nor gathers some narrow floats (`Machine.moves`): it widens the operand, all of it, and because
-every trip of a loop would widen the same, it does so once, before the loop: a second table of twice the bytes. A
-barrier through which an index of the loop goes stays in the loop. What widens behind it stays too, and is one kernel
-with the slice: only what the slice takes is read and widened. A barrier returns what it is given, so no number
-changes. Nothing is done for other machines, outside of loops, for a tensor whose wider copy is not above
---size-threshold, and where no index is made in the loop: there the slice itself moves out of it.
+XLA:CPU neither slices nor gathers some narrow floats (`Machine.moves`): it widens the entire operand, and because every
+trip of a loop would widen the same, it does so once, before the loop: a second table of twice the bytes. A barrier that
+also holds an index of the loop stays in the loop. So does the widening after it, in one kernel with the slice: only the
+slice is read and widened. A barrier returns its operands, so no number changes. Nothing is done for other machines,
+outside of loops, for a tensor whose wider copy is not above --size-threshold, and if no index is computed in the loop:
+then the slice itself moves out of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WIDE_BYTES = {"f16": 2, "f32": 4}
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Put barriers before the slices that `module` takes of narrow floats in loops, in place, if it is for a CPU."""
+    """Insert barriers before slices of narrow floats in loops of `module`, in place, if it is for a CPU."""
     types = Types()
     for op in inside_out(module, *_READERS):
         if _wide_bytes(op.operands[0], types, options) <= options.size_threshold:
@@ -41,16 +41,16 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _wide_bytes(value: ir.Value, types: Types, options: Options) -> int:
-    """The bytes of the wider copy that the machine would make of a tensor; 0 where it makes none."""
+    """The bytes of the machine's wider copy of a tensor; 0 if it makes none."""
     kind = types.of(value)
     wide = moved_type(kind.dtype, options.machine)
     return prod(kind.shape) * _WIDE_BYTES[wide] if wide else 0
 
 
 def _changing_places(op: ir.Operation) -> list[int]:
-    """The operands besides the first that are made in a loop, of the loops around the op that the first one is not.
+    """The operands after the first that are computed in a loop around the op, but not around the first operand.
 
-    All of them go through the barrier: it has to stay in the innermost loop in which one of them changes.
+    All of them go through the barrier: it must stay in the innermost loop in which one of them changes.
     """
     outside = _loops_around(op.operands[0])
     loops = [loop for loop in _loops_of(op) if loop not in outside]
@@ -62,7 +62,7 @@ def _changing_places(op: ir.Operation) -> list[int]:
 
 
 def _loops_around(value: ir.Value) -> list[ir.Operation]:
-    """The loops in whose regions a value is made, from the inside out."""
+    """The loops in whose regions a value is computed, from the inside out."""
     owner = value.owner
     if not isinstance(owner, ir.Block):
         return _loops_of(owner.operation)
@@ -71,7 +71,7 @@ def _loops_around(value: ir.Value) -> list[ir.Operation]:
 
 
 def _loops_of(op: ir.Operation) -> list[ir.Operation]:
-    """The loops in whose regions an op stands, from the inside out."""
+    """The loops whose regions contain an op, from the inside out."""
     found = []
     outer = op.parent
     while outer is not None and outer.name != "builtin.module":

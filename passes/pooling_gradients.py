@@ -5,11 +5,11 @@ after:   %0, %1 = slice %x [0:63:2], slice %x [1:64:2]
          %place = select (compare GE %0, %1), 0, 1
          %dx = (pad %dy where %place is 0, low 0, interior 1) + (pad %dy where %place is 1, low 1, interior 1)
 
-XLA:CPU finds the element that a window chooses, writes its indices, four bytes for each dimension, and scatters one
-element after the other: five times the bytes of what was pooled, and ten times as long as the loops that it fuses
-slices, comparisons and pads into. Where windows overlap, an element that several chose sums in another order:
-with --no-reassociate such floats stay. Nothing is done for other machines, and for windows of more than 64 elements, or
-of more than 9 where strides along the last dimension leave no vectors to load.
+XLA:CPU finds the element that a window selects, writes its indices, four bytes for each dimension, and scatters one
+element after the other: five times the bytes of the pooled tensor, and ten times as long as the loops that it fuses
+slices, comparisons and pads into. If windows overlap, an element that several selected sums in another order: with
+--no-reassociate such floats stay. Nothing is done for other machines, and for windows of more than 64 elements, or of
+more than 9 if strides along the last dimension leave no vectors to load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8")
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the gradients of max pooling in `module`, in place, when it is for a CPU."""
+    """Rewrite the gradients of max pooling in `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu":
         return []
     types = Types()
@@ -65,7 +65,7 @@ def _windows(op: ir.Operation) -> list[Window]:
 
 
 def _is_legal(op: ir.Operation, reassociate: bool) -> bool:
-    """Whether it adds up what every window chooses, from zero, in any order."""
+    """Whether it adds the elements that windows select, from zero, in any order."""
     select, scatter = (region.blocks[0] for region in op.regions)
     shapes = [build.shape_of(value) for value in op.operands[:2]]
     if not shapes[0] or any(0 in shape for shape in shapes) or str(element_type(op.operands[1])) not in _TYPES:
@@ -90,9 +90,9 @@ def _gains(windows: Sequence[Window]) -> bool:
 
 
 def _write(op: ir.Operation, windows: Sequence[Window]) -> ir.Value:
-    """In the branch that is always chosen: XLA would fuse the sum into each of its readers, and write every pad.
+    """In a branch that is always taken: XLA would fuse the sum into each of its readers, and write every pad.
 
-    By a number, for by a truth value XLA computes both of such branches, and selects.
+    The branch is a case on a number: for a boolean, XLA computes both branches, and selects.
     """
     number = build.convert(always(op.operands[1]), ir.IntegerType.get_signless(32))
     branches = (_nothing, _sum_of_shifts)
@@ -140,9 +140,9 @@ def _sum_of_shifts(op: ir.Operation, windows: Sequence[Window]) -> ir.Value:
 def _chosen(
     op: ir.Operation, operand: ir.Value, windows: Sequence[Window], offsets: Sequence[tuple[int, ...]]
 ) -> ir.Value:
-    """For every window the number of the offset whose element it chooses, as i8; -1 where all it has is padding.
+    """For every window the number of the offset whose element it selects, as i8; -1 if it has only padding.
 
-    operand: with its padding, which no window chooses.
+    operand: with its padding, which no window selects.
     """
     shape = build.shape_of(op.operands[1])
     places = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(8))
@@ -174,7 +174,7 @@ def _strided(operand: ir.Value, offset: Sequence[int], counts: Sequence[int], wi
 
 
 def _inside(op: ir.Operation, offset: Sequence[int], windows: Sequence[Window]) -> ir.Value | None:
-    """Which windows have an element of the operand at an offset, and none of its padding; None where all have."""
+    """The windows that have an element of the operand at an offset, not padding; None if all have."""
     shape = build.shape_of(op.operands[1])
     mask: ir.Value | None = None
     for dim, (size, count, window) in enumerate(zip(build.shape_of(op.operands[0]), shape, windows, strict=True)):

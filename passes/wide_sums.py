@@ -3,10 +3,10 @@
 before:  reduce add of %x [50, 20000] over dimension 0
 after:   dot_general(%ones [50], %x [50, 20000]) -> [20000]
 
-XLA:CPU adds up rows, element by element, with a kernel of its library YNN that takes twenty times as long where a row
-is longer than 64 KiB. A product of a vector and the same matrix is as fast as the shorter rows are. The same numbers
-are added up, in an order that may differ: with --no-reassociate nothing is done. Nothing is done for other machines,
-for sums along the last dimension, for those of at most 32 rows, with which XLA fuses what makes the rows, for types
+XLA:CPU adds rows, element by element, with a kernel of its library YNN that takes twenty times as long if a row is
+longer than 64 KiB. A product of a vector and the same matrix is as fast as for shorter rows. The same numbers are
+added, in an order that may differ: with --no-reassociate nothing is done. Nothing is done for other machines, for sums
+along the last dimension, for those of at most 32 rows, which XLA fuses with the ops that compute the rows, for types
 other than f32 and f64, for sums of f32 in f64, and for a sum that does not start from zero.
 """
 
@@ -26,13 +26,13 @@ from exla_opt.ops.reducers import body_of, componentwise
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
-# Bytes of a row with which the kernel is fast: on jaxlib 0.10, 16,384 numbers of f32 are, and 17,000 are not.
+# Bytes of a row up to which the kernel is fast: on jaxlib 0.10, 16,384 numbers of f32 are, and 17,000 are not.
 _LONGEST_ROW = 2**16
 _TYPES = {"f32", "f64"}
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the sums over rows of wide tensors in `module`, in place, when it is for a CPU."""
+    """Rewrite the sums over rows of wide tensors in `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     types = Types()
@@ -46,17 +46,17 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _is_legal(op: ir.Operation, types: Types) -> bool:
-    """Whether the op adds up one tensor of floats over its first dimensions, from zero."""
+    """Whether the op sums one tensor of floats over its first dimensions, from zero."""
     if len(op.results) != 1 or has_discardable_attributes(op):
         return False
     first = list(range(len(_summed(op))))
-    kinds = {types.of(value).dtype for value in (op.operands[0], op.results[0])}  # a reduce may widen what it adds up
+    kinds = {types.of(value).dtype for value in (op.operands[0], op.results[0])}  # a reduce may widen its operand
     plain = len(kinds) == 1 and kinds <= _TYPES and _summed(op) == first
     return plain and componentwise(body_of(op)) == ("add",) and splat_value(op.operands[1]) == 0
 
 
 def _gains(op: ir.Operation, types: Types, fused: int) -> bool:
-    """Whether XLA has the slow kernel for it. fused: the longest sum that does not write what it reads."""
+    """Whether XLA uses the slow kernel for it. fused: the longest sum that does not write its operand."""
     rows = prod(types.of(op.operands[0]).shape[dim] for dim in _summed(op))
     return rows > fused and types.of(op.results[0]).bytes > _LONGEST_ROW
 

@@ -1,1 +1,1 @@
-"""One number: of all ways to rewrite a module, those that fit into a memory limit, and the fastest of them."""
+"""The search for a memory limit: of all rewritings of a module that fit, the fastest."""

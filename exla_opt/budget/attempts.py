@@ -1,7 +1,7 @@
-"""Attempts to fit a module into a memory limit: what the pipeline makes with one pair of sizes, and what it needs.
+"""Attempts to fit a module into a memory limit: the pipeline's output for one pair of sizes, and its memory.
 
-A prediction leaves out those that are far from the limit; whether one of the others fits, the compiler says. Without a
-compiler, what is predicted and a margin has to do.
+Predictions rule out attempts far from the limit; the compiler decides on the others. Without a compiler, the prediction
+plus a margin decides.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from exla_opt.memory.timeline import Timeline, read_larger_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 
-# A prediction is seldom wrong by more: without a compiler that says so, this much of the limit is kept free.
+# Predictions are rarely off by more; without a compiler, this margin is kept below the limit.
 _MARGIN = 1.2
-# Predictions are off by no more than this as a rule (docs/results.md): what is nearer to each other may be as good.
+# Predictions are normally within this factor (docs/results.md): programs closer than this may be equally good.
 _ACCURACY = 1.25
-# So much above the limit a prediction may be for a compile, after none, one and more of its kind: each says how far
-# they are off.
+# How far above the limit a prediction may be for a compile, after zero, one and more compiles of its kind: each shows
+# the error of the predictions.
 _ABOVE = (_ACCURACY, 1.1, 1.0)
-# But for what XLA copies for a library's calls in loops.
+# The same for library calls in loops, where XLA's copies are hard to predict.
 _ACCURACY_WITH_CALLS = 1.5
-# What is not split although it is as large as so many slices is not split in smaller ones, either.
+# A tensor of this many slices that stays unsplit also stays unsplit with smaller slices.
 _MANY_SLICES = 16
-# A peak that falls by less has not fallen.
+# A peak that falls by less does not count as falling.
 _GAIN = 1.02
-# What is smaller than such a part of the largest tensor of a loop's step does not count.
+# Tensors smaller than this fraction of the largest in a loop's step do not count.
 _PART = 4
-# This pass alone looks at the limit.
+# The only pass that looks at the limit.
 RECOMPUTE = "recompute"
-# So many compiles are what a search takes at most; `Search._measured` sees to it. One of them is left to what should
-# fit by what the compiler said so far, or to the program that should need the least of all.
+# The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
+# fit by the compiles so far, or for the one that should need the least of all.
 MOST_COMPILES = 6
-# More than any program needs, of one that XLA refuses although it took others.
+# More than any program needs: stands for a program that XLA refuses although it compiled others.
 _NEVER = 2**62
 
 
 class CannotCompile(Exception):
-    """There is no compiler here, or it refuses the module; the text says why."""
+    """No compiler is available here, or it refuses the module; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What sizes alone give: it leads the search, which so depends on no limit to which something is recomputed.
+    """The outcome of the sizes alone, without recomputing: it guides the search, which so does not depend on the limit.
 
-    peak: bytes, predicted. large: the bytes that no smaller sizes save as long as they split nothing more: arguments,
-    results, and the tensors far larger than a slice that are alive at the peak. places: where the largest tensors are
-    made that a loop's step has at the peak; none where the peak is in no loop.
+    peak: bytes, predicted. large: the bytes that no smaller sizes save unless they split more tensors: arguments,
+    results, and the tensors far larger than a slice that are alive at the peak. places: the locations of the largest
+    tensors of a loop's step at the peak; empty if the peak is in no loop.
     """
 
     peak: int
@@ -66,12 +66,12 @@ class Split:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """What one pair of sizes gives.
+    """The outcome of one pair of sizes.
 
-    largest: the bytes of the largest temporary tensor. read_split: what sizes alone give, before anything is
-    recomputed; where something is, that takes more passes and a prediction, and is left to who asks first.
-    seconds: what it takes, predicted. measured: the peak by the compiler, None as long as it has not been
-    asked. estimated: the seconds that a run takes by what was compiled; None where that is not known.
+    largest: the bytes of the largest temporary tensor. read_split: computes the outcome of the sizes alone, before
+    recomputing; if something is recomputed, that takes more passes and a prediction, so it is done on demand. seconds:
+    of a run, predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run,
+    estimated from the compiled program; None if not known.
     """
 
     module: ir.Module
@@ -86,7 +86,7 @@ class Attempt:
 
     @property
     def split(self) -> Split:
-        """What sizes alone give, read once."""
+        """The outcome of the sizes alone, computed once."""
         return self.read_split()
 
     @property
@@ -96,21 +96,20 @@ class Attempt:
 
     @property
     def peak(self) -> int:
-        """The compiler's bytes or, with a margin, what is predicted."""
+        """The compiled bytes or, without a compile, the predicted ones with a margin."""
         return self.predicted_with(_MARGIN) if self.measured is None else self.measured
 
     def predicted_with(self, ratio: float) -> int:
-        """The peak if temporary memory is `ratio` times as large as predicted; arguments and results are sure."""
+        """The peak if temporary memory is `ratio` times the predicted; arguments and results are certain."""
         return self.predicted.peak + int((ratio - 1) * self.predicted.temp)
 
 
 class Search:
-    """The attempts so far, and what the compiler says of them.
+    """The attempts so far, and the compiler's findings.
 
-    has_calls: whether the module calls a library. ops: how many ops it has. ratios: how many times the predicted
-    temporary memory the compiler planned for each split program, those with a library's calls in loops apart. refusal:
-    why there is no compiler to ask any more, "" while there is. compiles_left: how often it may be asked; what was not
-    compiled by then does not count as within the limit.
+    has_calls: whether the module calls a library. ratios: compiled over predicted temporary memory of each split
+    program, with library calls in loops kept separate. refusal: why no compiler is available any more, "" while one is.
+    compiles_left: how many compiles are left; an attempt not compiled by then does not count as fitting.
     """
 
     def __init__(
@@ -138,24 +137,23 @@ class Search:
 
     @property
     def room(self) -> int:
-        """The bytes that the limit leaves beside arguments and results."""
+        """The bytes that the limit leaves after arguments and results."""
         unsplit = self.attempts[0].predicted
         return self.limit - unsplit.peak + unsplit.temp
 
     @property
     def aim(self) -> int:
-        """The bytes within which a program is to be predicted; of the temporary ones a margin stays free where nobody
-        but the prediction judges."""
+        """The bytes to aim for in predictions; without a compiler, a margin for the temporary ones stays free."""
         return self.limit if self.measure is not None else self.limit - int(max(self.room, 0) * (1 - 1 / _MARGIN))
 
     def attempt(self, sizes: Options) -> Attempt:
-        """Run the passes with these sizes, and predict what comes of them."""
+        """Run the passes with these sizes, and predict the memory and time of the result."""
         found = self.predicted(self.module, self.shared, self.names, sizes)
         self.attempts.append(found)
         return found
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
-        """Run passes on a copy of a module, and predict what comes of them. before: what other passes did to it."""
+        """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes."""
         module = copy_of(start)
         at = names.index(RECOMPUTE) if RECOMPUTE in names and sizes.memory_limit is not None else len(names)
         done = [before, self._run(module, names[:at], sizes)]
@@ -163,7 +161,7 @@ class Search:
         done.append(self._run(module, names[at:], sizes))
         timeline = read_larger_timeline(module, sizes.machine)
         recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
-        alone = None if recomputed else _split(timeline, sizes)  # now, for a timeline is large
+        alone = None if recomputed else _split(timeline, sizes)  # now, so that the large timeline is not kept
 
         @cache
         def read_split() -> Split:
@@ -182,10 +180,10 @@ class Search:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
 
     def is_stuck_above(self, sizes: Options) -> bool:
-        """Whether the next larger threshold gained nothing, for the peak is of what it leaves unsplit.
+        """Whether the next larger threshold gained nothing, as the peak consists of tensors that it leaves unsplit.
 
-        Where a library's calls stand elsewhere, another program is split: that one says nothing of these sizes. Nor do
-        smaller slices of larger tensors: they may be slower.
+        Attempts with other placements of library calls do not count, as they split another program. Nor do smaller
+        slices of larger tensors: they may be slower.
         """
         alike = [found for found in self.attempts if found.options.calls_in_loops == sizes.calls_in_loops]
         alike = [found for found in alike if found.options.slice_bytes >= sizes.slice_bytes]
@@ -197,8 +195,8 @@ class Search:
         return not gained and _ACCURACY * last.split.large > last.split.peak
 
     def may_fit(self, found: Attempt) -> bool:
-        """Whether it is worth a compile: predictions are off, and by as much as the compiler said so far."""
-        # Of these the model knows least: the last compile that is left may be for one.
+        """Whether a compile is worth it, given the errors of predictions so far."""
+        # The model is least accurate for these: the last compile may be spent on one.
         if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
         if self.known and self.compiles_left <= 1:
@@ -207,23 +205,23 @@ class Search:
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
-        """How many times the predicted temporary memory the compiler planned for the last program of this kind."""
+        """Compiled over predicted temporary memory of the last program of this kind."""
         return next(reversed(self.ratios[found.options.calls_in_loops]), 1.0)
 
     def seems_to_fit(self, found: Attempt) -> bool:
-        """Whether it should be within the limit, as far as that is known without one more compile."""
+        """Whether it is probably within the limit, judged without another compile."""
         if found.measured is None and self.measure is not None:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
         return found.peak <= self.limit
 
     def fits(self, found: Attempt) -> bool:
-        """Whether it is within the limit, as the compiler says where there is one."""
+        """Whether it is within the limit, decided by the compiler if there is one."""
         if found.measured is None and self.may_fit(found):
             self.compile(found)
         return found.peak <= self.limit and (found.measured is not None or self.measure is None)
 
     def compile(self, found: Attempt) -> None:
-        """Ask the compiler, if there is one that may be asked. It is given up if it refuses the unsplit program too."""
+        """Compile it, if a compiler is left. The compiler is given up if it refuses the unsplit program too."""
         if self.measure is None or found.measured is not None:
             return
         try:
@@ -241,7 +239,7 @@ class Search:
             self.ratios[found.options.calls_in_loops].append(temp / found.predicted.temp)
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
-        """Whether the compiler takes the unsplit program: then it is the refused one that is at fault."""
+        """Whether the compiler accepts the unsplit program: then the refused one is at fault."""
         unsplit = self.attempts[0]
         if refused is unsplit:
             return False
@@ -254,7 +252,7 @@ class Search:
         return found is not None
 
     def _measured(self, found: Attempt) -> Measured | None:
-        """What the compiler says, which is asked once for equal programs; None if it was asked often enough."""
+        """The compiler's figures, compiled once for equal programs; None if no compiles are left."""
         data = serialise(found.module, "bytecode")
         digest = _digest(data)  # different sizes may give the same program
         if digest not in self.known:

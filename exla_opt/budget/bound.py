@@ -1,9 +1,9 @@
-"""A lower bound: what a program needs however it is split.
+"""A lower bound: the memory that a program needs however it is split.
 
-Its arguments and results are there all the time. While one of its ops runs that cannot be taken apart, a sort along its
-dimension, a factorisation, so are the smallest tiles of what it reads or of what it computes, whichever is more: a
-library may compute in place. A Fourier transform does not: XLA gives it another buffer for what it computes, so it
-needs both. Everything else is counted as nothing: a loop that the program carries may need more.
+Its arguments and results are alive all the time. Some ops cannot be split, such as a sort along its dimension or a
+factorisation. While one runs, the smallest tiles of its operands or of its results are alive, whichever are more: a
+library may compute in place. XLA gives a Fourier transform a separate buffer for its result, so it needs both.
+Everything else counts as nothing: a loop that the program carries may need more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exla_opt.ops.views import is_view
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """bytes: no program with the same results needs less. reason: what needs them, a clause."""
+    """bytes: no program with the same results needs less. reason: a clause on what needs them."""
 
     bytes: int
     reason: str
@@ -35,8 +35,7 @@ class Bound:
 def lower_bound(module: ir.Module, memory: Memory, op_rules: tuple[tuple[str, str], ...] = ()) -> Bound:
     """The least memory that any way to split a module can leave.
 
-    memory: what the module needs as it is. op_rules: the user's, as (call target, rule text) pairs. Linear in the
-    number of ops.
+    memory: of the unsplit module. op_rules: the user's, as (call target, rule text) pairs. Linear in the number of ops.
     """
     held = memory.peak - memory.temp
     rules = read_rules(module, op_rules)
@@ -63,7 +62,7 @@ def _returned(module: ir.Module) -> list[ir.Value]:
 
 
 def _read(op: ir.Operation, types: Types) -> list[tuple[int, ir.Value]]:
-    """The operands that are computed, each once, with their places: arguments are counted already."""
+    """The computed operands, each once, with their positions; arguments are already counted."""
     found: dict[ir.Value, tuple[int, ir.Value]] = {}
     for side, value in enumerate(op.operands):
         source = _buffers(value, types)[-1]
@@ -73,7 +72,7 @@ def _read(op: ir.Operation, types: Types) -> list[tuple[int, ir.Value]]:
 
 
 def _buffers(value: ir.Value, types: Types) -> list[ir.Value]:
-    """A value, and those that lie in the same buffer before it, up to the one that is computed."""
+    """A value and the values before it in the same buffer, back to the one that is computed."""
     found = [value]
     while (op := defining_op(found[-1])) is not None and is_view(op, types):
         found.append(op.operands[ir.OpResult(found[-1]).result_number])
@@ -81,7 +80,7 @@ def _buffers(value: ir.Value, types: Types) -> list[ir.Value]:
 
 
 def _smallest(types: Types, value: ir.Value, carried: Sequence[DimMapping | None]) -> int:
-    """The bytes of the smallest tile of a value: of one index along each factor that it carries."""
+    """The bytes of the smallest tile of a value: one index along each factor that it carries."""
     found = types.of(value)
     tiles = 1
     for dim, length in enumerate(found.shape):

@@ -1,7 +1,7 @@
-"""One number: finds the sizes with which a module fits into a memory limit, by trying the pipeline.
+"""The search for the sizes with which a module fits into a memory limit, by trying the pipeline.
 
-Of the ways that fit, the fastest is taken. A small module is tried in all ways; a large one, for which each takes
-seconds, until one fits that is about as fast as without a split: they are ordered by their usual speed.
+The fastest attempt that fits is taken. A small module is tried with all sizes; a large one, for which each takes
+seconds, in the order of usual speed, until one fits that is about as fast as the unsplit program.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from exla_opt.pipeline import AfterPass, Outcome
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
-# Without this pass no size changes anything.
+# Without this pass the sizes have no effect.
 _SPLITTER = "tensor-splitter"
-# What a remark with this code is about is not what holds the memory, though both are of one type and line.
+# The tensor of a remark with this code does not hold the memory, even if it shares type and line with one that does.
 _NEVER_IN_MEMORY = "EX101"
-# More than any tensor takes.
+# Larger than any tensor.
 _NOTHING_IS_BIG = 2**62
-# A module of so many ops is tried in all ways, a larger one until it fits at about the speed of the unsplit program,
-# in the fewer ways the more ops it has: each attempt takes a time linear in them.
+# A module of up to this many ops is tried with all sizes, a larger one until it fits at about the speed of the unsplit
+# program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
 _SMALL, _OPS_OF_ALL = 150, 6_000
 _ABOUT_AS_FAST = 1.25
-# Above so many ops what fits as it came is not tried in slices. So many ways say whether slices are faster.
+# Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
-# But in no fewer.
+# The minimum number of ways.
 _LEAST_WAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a program needs. peak: bytes. compiled: whether a compiler says so, else predicted. seconds: predicted."""
+    """A program's cost. peak: bytes. compiled: whether a compiler planned them, else predicted. seconds: predicted."""
 
     peak: int
     compiled: bool
@@ -53,17 +53,16 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The module that fits, or the fastest of those that need about the least memory of all that were tried.
+    """The outcome of a search: the module that fits or, if none does, the fastest of those that need about the least.
 
-    options: the sizes with which it was made. peak: its bytes, as a compiler plans them if `compiled`, else what is
-    predicted and a margin. seconds: what it takes, predicted. before: the figures of the module without any split.
-    fits: whether the peak is within the limit. held_by: what holds the memory at the peak when it is not.
-    bound: what every program with these results needs, where the peak is not within the limit.
-    fitted: whether it was within the limit as it came, and what was taken should be far faster.
-    smallest: the figures of the program that needs the least, where that is not met and not what was taken.
-    faster: the figures of a program that takes less than half the time and more memory, if there is one.
-    why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory a prediction
-    leaves out, in order; with any, the peak is "at least".
+    options: with its sizes. peak: its bytes, as planned by a compiler if `compiled`, else predicted with a margin.
+    seconds: of a run, predicted. before: the figures of the module without any split. fits: whether the peak is within
+    the limit. held_by: the tensor that holds the most at the peak, if it does not fit. bound: the least that every
+    program with these results needs, if it does not fit. fitted: whether the unsplit module fits, and the chosen one
+    should be far faster. smallest: the figures of the program that needs the least, if nothing fits and another was
+    chosen. faster: the figures of a program with more memory and less than half the time, if there is one.
+    why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory the
+    prediction leaves out, sorted; if there are any, the peak is a lower bound.
     """
 
     module: ir.Module
@@ -94,14 +93,14 @@ def fit(
     after_pass: AfterPass | None = None,
     tried: Callable[[Options, int], None] | None = None,
 ) -> Fit:
-    """Run the named passes with one pair of sizes after another, and take the fastest that fits into `limit` bytes.
+    """Run the named passes with one pair of sizes after another; take the fastest attempt that fits in `limit` bytes.
 
-    The sizes suit the machine of the options. What fits without any split goes out as it came.
+    The sizes suit the machine of the options. A module that fits is split only if slices should be clearly faster.
 
-    module: as it was read; the passes that come before all sizes change it. limit: of arguments, results and temporary
-    memory together, in bytes. measure: a compiler, which has the last word; the prediction has it where there is none.
-    verify_each, after_pass: as in `run_pipeline`, for every attempt. tried: is called with the sizes and the bytes of
-    each attempt. Raises what `run_pipeline` raises.
+    module: as read; the passes before all sizes change it. limit: of arguments, results and temporary memory together,
+    in bytes. measure: a compiler, which decides; without one, the prediction does. verify_each, after_pass: as in
+    `run_pipeline`, for every attempt. tried: called with the sizes and the bytes of each attempt. Raises what
+    `run_pipeline` raises.
     """
     search = Search(module, names, options, limit, measure, verify_each, after_pass)
     tried = tried or (lambda sizes, peak: None)
@@ -110,7 +109,7 @@ def fit(
     chosen = unsplit if search.fits(unsplit) else None
     options = replace(options, memory_limit=search.aim)
     recomputes = chosen is None and RECOMPUTE in names
-    if recomputes and unsplit.largest <= search.room:  # a tensor is not cut by that
+    if recomputes and unsplit.largest <= search.room:  # no tensor then needs to be split
         try_recomputing(search, tried)
         recomputes = False
     if chosen is not None and _SPLITTER in names and may_be_faster(search):
@@ -125,7 +124,7 @@ def fit(
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
-        # It cannot fit, but where nothing does it may need the least: no larger limit is to reach less.
+        # It cannot fit, but may need the least if nothing does: no larger limit should end up with less memory.
         held = unsplit.predicted.peak - unsplit.predicted.temp
         if recomputes and held + unsplit.largest < smallest(search).peak and fastest_that_fits(search) is None:
             try_recomputing(search, tried)
@@ -160,24 +159,24 @@ def _figures(found: Attempt) -> Figures:
 
 
 def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> None:
-    """The program without a split, and with what is recomputed for the limit, if anything is."""
+    """Try the unsplit program with tensors recomputed for the limit, if there are any."""
     found = search.attempt(replace(search.attempts[0].options, memory_limit=search.aim))
     if any(remark.pass_name == RECOMPUTE for remark in found.outcome.remarks):
         tried(found.options, found.peak)
     else:
-        search.attempts.remove(found)  # as it came
+        search.attempts.remove(found)  # it equals the original
 
 
 def may_be_faster(search: Search) -> bool:
-    """Whether slices may be faster than a program that fits as it came: they stay in a CPU's cache.
+    """Whether slices may be faster than a program that already fits, because they stay in a CPU's cache.
 
-    For a GPU they are no faster; of a long module each attempt takes seconds.
+    Not for a GPU, where they are no faster, and not for a long module, where each attempt takes seconds.
     """
     return search.attempts[0].options.machine.kind == "cpu" and _ops_of(search.module) <= _VERY_LARGE
 
 
 def try_faster(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
-    """The first ways, and the others where one of these is clearly faster than the program as it came."""
+    """Try the first ways, and the others if one of these is clearly faster than the original program."""
     first = list(try_ways(search, sizes[:_FIRST_WAYS]))
     yield from first
     if any(is_clearly_faster(found, search.attempts[0]) for found in first):
@@ -185,13 +184,13 @@ def try_faster(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
 
 
 def _bound(search: Search, found: Attempt, options: Options) -> Bound:
-    """The lower bound, or what was reached where some pass does without an op that the bound takes for granted."""
+    """The lower bound, or the peak that was reached, if a pass avoids an op that the bound counts."""
     bound = lower_bound(search.module, search.attempts[0].predicted, options.op_rules)
     return bound if bound.bytes <= found.peak else Bound(found.peak, bound.reason)
 
 
 def unsplit_options(options: Options) -> Options:
-    """The options with which nothing is split or recomputed."""
+    """The options that split and recompute nothing."""
     return replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None, memory_limit=None)
 
 
@@ -200,11 +199,11 @@ def _ops_of(module: ir.Module) -> int:
 
 
 def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool = False) -> Iterator[Attempt]:
-    """One attempt after another, and each once more for the other place of a library's calls if there are any.
+    """Try one way after another, for each placement of library calls if there are any.
 
-    until_one_fits: whether that ends it for a large module if it is fast, and for a GPU, where the order is that of the
-    seconds; slices for which the limit leaves no room come last. For a CPU, a module so large that not all ways are
-    tried begins with the coarse ones, and ends with the first that fits: of these others have seldom been faster.
+    until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
+    it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
+    are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
     Slices smaller than some that seem to fit wait until these turn out not to: they take longest to plan and to run.
     """
     ops = _ops_of(search.module)
@@ -232,7 +231,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
 
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:
-    """An attempt for each place of a library's calls, unless a larger threshold shows that it gains nothing."""
+    """Try each placement of library calls, unless a larger threshold shows that it gains nothing."""
     for calls_in_loops in (False, True) if search.has_calls else (False,):
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):
@@ -240,9 +239,9 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 
 
 def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:
-    """Whether slices larger than those of a way are within the limit by what is known: smaller ones are slower.
+    """Whether larger slices than those of `way` are probably within the limit: smaller ones are slower.
 
-    Not where that takes recomputing, or a library's calls in loops, for which smaller slices may be faster.
+    Larger slices that need recomputing or library calls in loops do not count, as smaller ones may be faster.
     """
     return any(
         found.options.split_size is not None
@@ -255,7 +254,7 @@ def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:
 
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
-    """What takes most at the peak of what was found: bytes and place, and why it was not split where that is known."""
+    """The largest holder of memory at the peak: bytes, location, and why it was not split, if known."""
     timeline = read_larger_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)

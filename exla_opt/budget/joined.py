@@ -1,7 +1,7 @@
-"""Several slices in one trip: of a program that fits, the one with as many of them as still fit.
+"""Several slices in one trip: for a program that fits, as many of them as still fit.
 
-A trip of a loop has its own cost, and for a GPU more memory buys fewer trips twice: by longer slices, which the search
-has tried by then, and by several of them in a trip, which takes no more than what they are cut from and what they make.
+A trip of a loop has a cost of its own, and for a GPU more memory buys fewer trips in two ways: by larger slices, which
+the search has tried by then, and by several slices in a trip, which need no more than their inputs and results.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from exla_opt.ir.walk import walk_functions
 from exla_opt.options import Options
 from exla_opt.passes.joined_trips import joins_any
 
-# The pass that joins trips, and the one that cleans up behind it.
+# The pass that joins trips, and the one that cleans up after it.
 JOINS, _CLEANS = "joined-trips", "normalise"
-# So many slices in a trip are tried, the fastest first.
+# The numbers of slices in a trip to try, the fastest first.
 _SLICES = (8, 4, 2)
-# Each takes a prediction and a compile, of a module of more ops too long.
+# Each takes a prediction and a compile, too long for a module of more ops.
 _MOST_OPS = 1_000
 
 
 def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, int], None]) -> Attempt:
-    """The attempt, which fits, with several slices in a trip where that fits too and is faster; else as it is.
+    """Return the attempt, which fits, with several slices in a trip if that also fits and is faster; else unchanged.
 
-    Only for a GPU: the tiles of a CPU are meant for its cache, and their trips cost little next to them.
+    Only for a GPU: the tiles of a CPU are sized for its cache, and their trips cost little in comparison.
 
-    tried: is called with the sizes and the bytes of each program that is tried.
+    tried: called with the sizes and the bytes of each program that is tried.
     """
     if found.options.machine.kind != "gpu" or sum(1 for _ in walk_functions(found.module.operation)) > _MOST_OPS:
         return found
@@ -45,7 +45,7 @@ def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, 
 
 
 def _is_faster(joined: Attempt, found: Attempt) -> bool:
-    """By the kernels that the compiler made, where it has been asked."""
+    """Compares the estimates from the compiled kernels, if both were compiled; else the predictions."""
     if joined.estimated is None or found.estimated is None:
         return joined.seconds < found.seconds
     return joined.estimated < found.estimated

@@ -1,4 +1,4 @@
-"""Who says whether a program fits: the compiler of a machine, or the prediction where that cannot be asked."""
+"""The judge of whether a program fits: the compiler of a machine, or the prediction if there is none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ THIS_CPU = "this machine's CPU"
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The machine that a program is to fit.
+    """The machine that a program must fit.
 
-    name: of the machine, for a person. memory: its bytes, 0 where they are not known. measure: compiles a module that
-    is given as bytecode and returns its peak bytes and, for an H200 or H100, the estimated seconds of a run; None where
-    only a prediction can be had, and no_compiler says why.
-    notes: what a compile had to leave out.
+    name: of the machine, for the user. memory: its bytes, 0 if not known. measure: compiles a module given as bytecode
+    and returns its peak bytes and, for an H200 or H100, the estimated seconds of a run; None if only a prediction is
+    possible, and `no_compiler` says why.
+    notes: on parts that a compile had to leave out.
     """
 
     name: str

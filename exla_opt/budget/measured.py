@@ -1,4 +1,4 @@
-"""What a compiler says of a module that is tried for a limit."""
+"""A compiler's findings on a module that is tried for a limit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 class Measured:
     """A compiled module.
 
-    peak: bytes. seconds: what a run is estimated to take; None where that is not known.
+    peak: bytes. seconds: the estimated time of a run; None if not known.
     """
 
     peak: int
     seconds: float | None = None
 
 
-# Compiles a module, which is given as bytecode. Raises CannotCompile (exla_opt/budget/attempts.py).
+# Compiles a module given as bytecode. Raises CannotCompile (exla_opt/budget/attempts.py).
 Measure = Callable[[bytes], Measured]

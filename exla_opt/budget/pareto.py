@@ -1,4 +1,4 @@
-"""What memory costs in time: the programs of which no other needs as little memory and is as fast."""
+"""Memory against time: the programs that no other beats in both."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from exla_opt.budget.measured import Measure
 from exla_opt.budget.ways import ways
 from exla_opt.options import Options
 
-# More than anybody reads, or waits for the compiler of.
+# More would be neither read nor worth the compiles.
 _MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One program. peak: bytes, as a compiler plans them if `compiled`, else predicted, with a margin.
+    """One program. peak: bytes, as planned by a compiler if `compiled`, else predicted with a margin.
 
-    time: predicted, as a multiple of that of the module as it came. slice_bytes: of its slices; None for that module.
+    time: predicted, as a multiple of the original's. slice_bytes: of its slices; None for the original.
     """
 
     peak: int
@@ -40,10 +40,10 @@ def pareto(
     verify_each: bool = True,
     tried: Callable[[Options, int], None] | None = None,
 ) -> list[Choice]:
-    """Up to ten programs, the module as it came among them: each needs less memory and more time than the last.
+    """Return up to ten programs, the original among them: each needs less memory and more time than the last.
 
-    module: as it was read; the passes that come before all sizes change it. measure: a compiler, which has the last
-    word on memory. tried: is called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
+    module: as it was read; the passes before all sizes change it. measure: a compiler, which decides on memory. tried:
+    called with the sizes and the bytes of each attempt. Raises what `run_pipeline` raises.
     """
     search = Search(module, names, options, 1, measure, verify_each, None, compiles=_MOST)
     unsplit = search.attempt(unsplit_options(options))
@@ -57,7 +57,7 @@ def pareto(
 
 
 def _thinned(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """At most so many as are shown, the last among them."""
+    """At most as many as are shown, the last among them."""
     step = -(-len(attempts) // (_MOST - 1)) or 1
     return list(attempts[::-1][::step][::-1])
 

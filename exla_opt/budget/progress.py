@@ -1,4 +1,4 @@
-"""The attempts of a search in words, for `--debug-only=memory-limit`."""
+"""Describes the attempts of a search, for `--debug-only=memory-limit`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = log_of(MEMORY_LIMIT)
 
 
 def log_attempts(search: Search, chosen: Attempt) -> None:
-    """Write all attempts to the log, in their order, if anybody reads it, and why one was chosen."""
+    """Log all attempts in order, and why one was chosen, if the topic is enabled."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
     for found in [*search.attempts, *([] if chosen in search.attempts else [chosen])]:

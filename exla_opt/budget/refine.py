@@ -1,6 +1,6 @@
-"""Smaller slices where the peak is, and no smaller ones elsewhere: what is tried behind one size for a complete module.
+"""Smaller slices only where the peak is: tried after the attempts with one slice size for the entire module.
 
-One region holds the peak as a rule. With smaller slices for all, the others take more trips and save nothing.
+Normally one region causes the peak. With smaller slices everywhere, the others take more trips and save nothing.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import front, steps
 from exla_opt.budget.ways import SMALLEST_SLICE
 
-# So many of the fastest attempts over the limit are refined, and where nothing fits that which needs least.
+# How many of the fastest attempts over the limit are refined; if nothing fits, the smallest as well.
 _FASTEST = 2
-# So many times the slices at the peak get smaller, by so much each time.
+# How often the slices at the peak shrink, and the factor of each step.
 _MOST_STEPS, _STEP = 5, 4
-# A peak that falls by less has not fallen.
+# A peak that falls by less does not count as falling.
 _GAIN = 1.02
 
 
 def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
-    """Attempts with smaller slices where the peak is: of the fastest over the limit, of the least if nothing fits.
+    """Try smaller slices at the peak: from the fastest attempts over the limit, and from the smallest if nothing fits.
 
-    What an attempt leads to depends on no limit. Where something fits already, only what is faster is of use, and each
-    program is to take no less than the one before: so a larger limit, within which that is, has no slower program.
-    until_one_fits: whether one that fits is all that is asked for; else faster programs are as well.
+    The refinements of an attempt do not depend on the limit. If something fits already, only faster programs help, and
+    each program must be no faster than the one before: so a larger limit, which fits an earlier one, never gives a
+    slower program. until_one_fits: stop at the first attempt that fits; otherwise look for faster ones too.
     """
     best = front([found for found in search.attempts if found.options.split_size is not None])
     over = [found for found in best if not search.seems_to_fit(found)]
@@ -35,7 +35,7 @@ def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
         starts.append(over[-1])
     for start in starts:
         if start.split.large > search.limit:
-            continue  # no smaller slices save that
+            continue  # smaller slices cannot save these bytes
         last = start
         for found in _refined(search, start):
             if fits_in is not None and steps(found.seconds) < steps(last.seconds):
@@ -50,7 +50,7 @@ def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
 
 
 def _refined(search: Search, start: Attempt) -> Iterator[Attempt]:
-    """From one attempt on with smaller and smaller slices in the loops at the peak, as long as it falls."""
+    """Shrink the slices in the loops at the peak step by step, as long as the peak falls."""
     current = start
     for _ in range(_MOST_STEPS):
         options = current.options

@@ -1,11 +1,11 @@
-"""The ways in which a module is rewritten for a memory limit: pairs of sizes, the fastest first as a rule.
+"""The ways to rewrite a module for a memory limit: pairs of sizes, normally fastest first.
 
-For a GPU they go from the largest slices down, for large slices are few trips. A CPU is fastest with slices that stay
-in its cache, so those come first: of everything that is larger than one, then of large tensors alone; then smaller
+For a GPU they go from the largest slices down, since large slices mean few trips. A CPU is fastest with slices that
+stay in its cache, so those come first: for all tensors larger than one slice, then for large tensors only; then smaller
 slices; then larger ones.
 
-Which ways there are depends on the program and the machine, not on the limit: so a larger limit has the same ones to
-choose from, and more of them fit.
+The ways depend on the program and the machine, not on the limit: a larger limit has the same ones to choose from, and
+more of them fit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from exla_opt.options import Options
 
 # Slices below this, the smallest for a CPU, are not worth a loop's trip.
 SMALLEST_SLICE = 62_500
-# Slices for a CPU, as parts of what its cache holds: in steps of four, then what lies between. Those of several caches
-# are for products of matrices with long rows, which few rows make slow: 20 rows of 50,257 logits are 4 MB.
+# Slices for a CPU, as fractions of its cache: in steps of four, then the sizes between. Those of several caches are for
+# products of matrices with long rows, which are slow with few rows: 20 rows of 50,257 logits are 4 MB.
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 8.0, 16.0, 1 / 2, 1 / 8, 1 / 32)
-# What is smaller than such a part of the unsplit program's temporary memory may stay unsplit.
+# Tensors below these fractions of the unsplit program's temporary memory may stay unsplit.
 _PARTS = (16, 64, 1024, 256, 4096)
-# With a threshold of at most such a part of what the limit leaves, what stays unsplit finds room as a rule.
+# With a threshold of at most this fraction of the limit's room, the unsplit tensors normally fit.
 _OF_ROOM = 16
 # How often the slices for a GPU are halved at most.
 _HALVINGS = 12
@@ -32,7 +32,7 @@ _HALVINGS = 12
 def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
     """The pairs of sizes to try, the most promising first.
 
-    unsplit: what the program needs without any split. largest: the bytes of its largest temporary tensor.
+    unsplit: the memory without any split. largest: the bytes of its largest temporary tensor.
     """
     if options.machine.kind == "cpu":
         pairs = _cached(unsplit.temp, largest, options.machine.slices[1])
@@ -43,15 +43,15 @@ def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
 
 
 def is_coarse(way: Options) -> bool:
-    """Whether tensors larger than a slice stay unsplit."""
+    """Whether tensors larger than a slice may stay unsplit."""
     return way.size_threshold > way.slice_bytes
 
 
 def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options]:
-    """Up to `most` coarse ways first, those with which most should find room in the first places; then the others.
+    """Up to `most` coarse ways first, starting with those whose unsplit tensors should find room; then the others.
 
-    They take least time: small tensors chain the large ones of a network together, in regions of many loops. room: the
-    bytes that the limit leaves for temporary tensors.
+    They take the least time: small tensors chain a network's large ones into regions of many loops. room: the bytes
+    that the limit leaves for temporary tensors.
     """
     coarse = sorted(filter(is_coarse, sizes), key=lambda way: way.size_threshold)
     small = [way for way in coarse if way.size_threshold * _OF_ROOM <= room]
@@ -65,15 +65,15 @@ def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:
     sizes = [int(first * part) for part in _OF_CACHE]
     pairs = [(size, size) for size in sizes if SMALLEST_SLICE <= size <= max(temp // 2, first)]
     # Small tensors chain a network's large ones together; with the small ones unsplit, few loops split the large, and
-    # what waits of the others is computed a second time.
+    # tensors that wait for others are recomputed.
     coarse = [(temp // part, first) for part in _PARTS if temp // part > 2 * first]
-    if not coarse and largest > 2 * first:  # no large network, but one tensor may be far larger than the others
+    if not coarse and largest > 2 * first:  # no large network, but one tensor may be far larger than the rest
         coarse = [(largest - 1, first)]
     return [*pairs[:1], *coarse[:2], *pairs[1:4], *coarse[2:], *pairs[4:]]
 
 
 def _falling(most_of: int, most: int) -> list[tuple[int, int]]:
-    """Thresholds and slices for a GPU, in bytes: with large slices, what is no larger than two stays unsplit."""
+    """Thresholds and slices for a GPU, in bytes: with large slices, tensors of up to two slices stay unsplit."""
     halves = [most_of >> times for times in range(1, _HALVINGS)]
     sizes = [size for half in halves for size in (half, 3 * half // 4) if size >= SMALLEST_SLICE]
     return [(threshold, min(size, most)) for size in sizes for threshold in (2 * size, size)]

@@ -4,8 +4,8 @@
     "models/train.mlir" = { limit = "2GB", target = "cuda:h200", peak = "1.81GB" }
     "models/infer.mlir" = "500MB"
 
-A limit is what must not be passed; peak is what was measured last: it is printed next to the new one, so that a change
-is seen before it is too much.
+limit is the maximum; peak is the last measurement, printed next to the new one, so that growth shows before the limit
+is passed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SETTINGS = frozenset({"limit", "target", "peak"})
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one module may take.
+    """The budget of one module.
 
-    file: relative to the folder of pyproject.toml. limit: bytes. target: as in `exla-run --target`. peak: the bytes of
-    the last time, None where they are not given.
+    file: relative to the folder of pyproject.toml. limit: bytes. target: as in `exla-run --target`. peak: the last
+    measured bytes, None if not given.
     """
 
     file: str
@@ -43,7 +43,7 @@ class Budget:
 
 
 def read_budgets(path: Path) -> list[Budget]:
-    """The budgets in a pyproject.toml, in its order. Raises click.UsageError where there are none or one is wrong."""
+    """The budgets in a pyproject.toml, in its order. Raises click.UsageError if there are none or one is wrong."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -76,12 +76,11 @@ def _budget(path: Path, file: str, given: Any) -> Budget:
 
 
 def check_budgets(path: Path) -> int:
-    """Compile each module for its target and print its peak next to its limit and to the last one; the exit status is 0
-    if all are kept, 1 if not, 2 if a target cannot be compiled for.
+    """Compile each module for its target and print its peak, its limit and the last peak.
 
-    Of a module over its limit the largest tensors at the peak are printed, with their lines. One that cannot be read or
-    compiled has its error, and the others count all the same. Raises click.UsageError for what is wrong with the
-    budgets.
+    Returns the exit status: 0 if all limits are kept, 1 if not, 2 if a target cannot be compiled for. For a module over
+    its limit, the largest tensors at the peak are printed, with their lines. A module that cannot be read or compiled
+    gets an error line, and the others are still checked. Raises click.UsageError if the budgets are wrong.
     """
     budgets = read_budgets(path)
     load_jax(uses_gpu=any(budget.target == "cuda" for budget in budgets))
@@ -100,7 +99,7 @@ def check_budgets(path: Path) -> int:
             source = read_source(name)
             with naming(source):
                 peak = compiled_memory(serialise(source.module, "bytecode"), parse_target(budget.target)).memory.peak
-        except InputError as error:  # the other budgets still count
+        except InputError as error:  # check the other budgets all the same
             click.echo(f"{budget.file}: {error}", err=True)
             status = max(status, 2 if isinstance(error, TargetError) else 1)
             rows.append([budget.file, budget.target, "-", "-", "-", format_size(budget.limit), "not known"])

@@ -1,4 +1,4 @@
-"""exla-opt --check: runs the module before and after, at the real size or at a smaller one, and compares."""
+"""exla-opt --check: runs the original and the rewritten module, at full or reduced size, and compares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.remarks import Remark
     from exla_opt.runtime.compare import Comparison
 
-# A check at a smaller size is to be quick.
+# A check at a reduced size should be quick.
 _SMALL_RUN = 64 * 10**6
 _DIFFERENT = "at the size of the check, other tensors are split than at the real size"
 _HELP = "the rewritten module is not written; please report this with the module, which exla-reduce makes smaller"
@@ -37,11 +37,11 @@ def check(
     uses_gpu: bool,
     quiet: bool,
 ) -> tuple[float, float] | None:
-    """Compare what the module `read` computes now with what it computed before the passes; print how it was done.
+    """Compare the rewritten module with the module `read`, by running both; print how it was done.
 
-    remarks: what the passes said. limit: the memory that a run may take; None for what is free. Returns the seconds of
-    a run before and after, None unless it was the real size that was run. Raises InputError when a result differs, or
-    the rewritten module cannot be run and the original one can.
+    remarks: of the passes. limit: the memory that a run may take; None for the free memory. Returns the seconds of a
+    run before and after, or None if a reduced size was run. Raises InputError when a result differs, or if only the
+    rewritten module cannot be run.
     """
     load_jax(uses_gpu=uses_gpu)
     from exla_opt.ir.diagnostics import InputError
@@ -73,9 +73,9 @@ def check(
 def _at_a_smaller_size(
     read: Source, names: Sequence[str], options: Options, remarks: Sequence[Remark], limit: int
 ) -> tuple[ir.Module, ir.Module, str]:
-    """The original made smaller, that rewritten, and how small they are: the largest size at which all is split alike.
+    """Reduce the original until the same tensors are split, or the closest set; return it, rewritten, and its sizes.
 
-    Raises CannotShrink.
+    The largest such size is taken. Raises CannotShrink.
     """
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.pipeline import run_pipeline
@@ -112,7 +112,7 @@ def _conclude(name: str, comparisons: Sequence[Comparison], how: str, quiet: boo
 
 
 def _splits(remarks: Sequence[Remark]) -> set[str]:
-    """The places of the tensors that were split."""
+    """The locations of the tensors that were split."""
     return {remark.location for remark in remarks if remark.code == "EX001"}
 
 
@@ -125,7 +125,7 @@ def _warn(name: str, message: str) -> None:
 
 
 def free_memory() -> int:
-    """The bytes that a program may take without others having to make room."""
+    """The bytes that a program may allocate without forcing other processes out."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

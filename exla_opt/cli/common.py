@@ -1,4 +1,4 @@
-"""What the commands share: sizes as option values, and errors without tracebacks."""
+"""Shared by the commands: sizes as option values, and errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:  # at run time this would load MLIR
     from exla_opt.ir.read import Source
 
 
-# The prediction of memory calls itself for every region in a region, of which a module may have 1,000.
+# The prediction of memory recurses into nested regions, of which a module may have 1,000.
 _DEEPEST_CALLS = 20_000
 
 
 class Size(click.ParamType[int]):
-    """An option value such as 500MB, handed to the command in bytes."""
+    """An option value such as 500MB, passed to the command in bytes."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes of `value`. Raises click's BadParameter for anything that is no size."""
+        """The bytes of `value`. Raises click's BadParameter for anything that is not a size."""
         if isinstance(value, int):
             return value
         try:
@@ -47,9 +47,9 @@ class Size(click.ParamType[int]):
 
 
 def read_source(name: str, given: bytes | None = None) -> Source:
-    """The module in the file `name`, in a context of its own. Raises InputError like `read_module`.
+    """Read the module in the file `name`, in a context of its own. Raises InputError like `read_module`.
 
-    given: what was read of the file already; None: nothing.
+    given: the contents of the file, if already read.
     """
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import is_exported, parse_module, read_file
@@ -88,7 +88,7 @@ def as_it_came(source: Source) -> ir.Module:
 
 @contextmanager
 def naming(source: Source) -> Iterator[None]:
-    """Name the module in what goes wrong with it, in here."""
+    """Name the module in errors raised inside this context."""
     from exla_opt.ir.diagnostics import InputError
 
     doing("working on it", source.name)
@@ -100,30 +100,30 @@ def naming(source: Source) -> Iterator[None]:
 
 
 def write_json(path: str, data: dict[str, Any]) -> None:
-    """Write `data` to the file `path`, whole or not at all. Raises InputError when that cannot be done."""
+    """Write `data` to the file `path`, completely or not at all. Raises InputError when that cannot be done."""
     from exla_opt.ir.write import write_file
 
     write_file(json.dumps(data, indent=2).encode() + b"\n", path)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody reads or types there; a standard stream that is closed is None."""
+    """Whether the stream is a terminal; None is a closed standard stream."""
     return stream is not None and stream.isatty()
 
 
 def load_jax(*, uses_gpu: bool) -> None:
-    """Import jax so that it and XLA keep their own messages: errors reach us as exceptions.
+    """Import jax with its own and XLA's messages silenced: errors become exceptions.
 
     Raises click's ClickException when it cannot be loaded.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("jax").setLevel(logging.CRITICAL)
     if not uses_gpu:
-        # A CUDA plugin on a machine without a driver greets with a traceback; nobody asked for it.
+        # A CUDA plugin on a machine without a driver prints a traceback that nobody asked for.
         os.environ["JAX_PLATFORMS"] = "cpu"
     try:
         import jax  # noqa: F401
-    except (ImportError, RuntimeError) as error:  # the latter where jaxlib is of another version
+    except (ImportError, RuntimeError) as error:  # a RuntimeError if jaxlib is of another version
         reason = " ".join(str(error).split())
         raise click.ClickException(f"jax cannot be loaded: {reason}") from None
 
@@ -135,8 +135,8 @@ class Command(click.Command):
     """
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line; what --help and the like cannot print is one line as well."""
-        if not args and kwargs.get("args") is None:  # a process of its own
+        """Run the command line; failures of --help and the like are printed as one line too."""
+        if not args and kwargs.get("args") is None:  # in a process of its own
             supervise(self.name or "exla-opt")
             sys.setrecursionlimit(_DEEPEST_CALLS)
         try:
@@ -146,13 +146,13 @@ class Command(click.Command):
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; print InputError as it is and anything unexpected as one line."""
+        """Run the command; print an InputError as it is and anything unexpected as one line."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click has its own words, and exit codes, for these
+            raise  # click prints these itself, with its own exit codes
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough; the rest is tidying up
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore further ones while cleaning up
             click.echo(f"{ctx.command_path}: interrupted", err=True)
             ctx.exit(INTERRUPTED)
         except MemoryError:
@@ -169,7 +169,7 @@ _REPRODUCER_HELP = "please report this with what --crash-reproducer=FILE writes:
 
 
 def _explain(error: Exception, command: str, help: str = _REPORT_HELP) -> str:
-    from exla_opt.ir.diagnostics import InputError  # here, so that --help need not load MLIR
+    from exla_opt.ir.diagnostics import InputError  # here, so that --help does not load MLIR
 
     if isinstance(error, InputError):
         return str(error)
@@ -177,7 +177,7 @@ def _explain(error: Exception, command: str, help: str = _REPORT_HELP) -> str:
         return f"{error.filename or '<stdout>'}: error: cannot write: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    notes: list[str] = getattr(error, "__notes__", [])  # which pass it was, and where the reproducer is
+    notes: list[str] = getattr(error, "__notes__", [])  # the failing pass, and the path of the reproducer
     places = [note for note in notes if note.startswith("in pass ")]
     where = ", ".join([f"at {Path(frame.filename).name}:{frame.lineno}", *places, f"version {__version__}"])
     notice = "; ".join(note for note in notes if note not in places)

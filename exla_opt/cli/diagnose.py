@@ -1,6 +1,6 @@
-"""exla-opt --diagnose: who holds the memory, what would be done about it, and advice that the compiler has confirmed.
+"""exla-opt --diagnose: which tensors cause the peak, what a rewrite would do, and advice confirmed by the compiler.
 
-No module is written. Everything that is advised was compiled, with the peak that is printed.
+No module is written. Everything advised was compiled, with the peak that is printed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.cli.request import Request
     from exla_opt.memory.timeline import Timeline
 
-# How many tensors are listed.
+# The number of tensors listed.
 _SHOWN = 8
-# What is advised saves at least this part of the peak.
+# Advice must save at least this part of the peak.
 _WORTH = 0.01
 
 
 def print_diagnosis(request: Request) -> int:
     """Print the diagnosis of a module on standard output, and return the exit status.
 
-    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    Raises InputError if the input or a target is at fault, and whatever a pass raises.
     """
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.memory.timeline import read_larger_timeline
@@ -69,9 +69,9 @@ def print_diagnosis(request: Request) -> int:
 
 
 def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
-    """The largest tensors that are alive at the predicted peak; equal ones of one place have one line.
+    """The largest tensors alive at the predicted peak; equal tensors from one location share a line.
 
-    named: what turns places into the user's.
+    named: maps locations to the user's own.
     """
     if timeline.peak is None:
         return ["no temporary memory is needed"]
@@ -91,7 +91,7 @@ def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
 
 
 def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
-    """The compiled peak, and who says it; None where no compiler can be asked."""
+    """The compiled peak and the compiler's name; None if no compiler is available."""
     from exla_opt.budget.attempts import CannotCompile
     from exla_opt.ir.write import serialise
 
@@ -106,7 +106,7 @@ def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
 def _print_rewrite(
     request: Request, module: ir.Module, judge: Judge, peak: int, name: str, named: Callable[[str], str]
 ) -> None:
-    """What exla-opt would do for the limit, or for half of the peak if none is given, and what that costs."""
+    """Print what exla-opt would do for the limit, or for half of the peak without one, and the cost."""
     from exla_opt.budget.fit import fit
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.remarks import Kind

@@ -1,4 +1,4 @@
-"""Files of jax.export on the command line: what is read of one, and what is written for it."""
+"""Files of jax.export on the command line: reading and writing them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
 
 def written_exported(source: Source, module: ir.Module, request: Request) -> bytes:
-    """The file that `source` was read from with its rewritten module, and its derivatives rewritten alike.
+    """The file of `source` with its rewritten module, and with its derivatives rewritten likewise.
 
-    Raises InputError for a source that was read from no such file.
+    Raises InputError if `source` was not read from such a file.
     """
     from exla_opt.ir.context import new_context
     from exla_opt.ir.diagnostics import InputError

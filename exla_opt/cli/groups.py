@@ -16,7 +16,7 @@ _OTHERS = "Others"
 
 
 def write_options(context: click.Context, formatter: click.HelpFormatter, options: list[click.Parameter]) -> None:
-    """Write the options group by group, in the order of the groups; what stands in none comes last."""
+    """Write the options group by group, in the order of the groups; options without a group come last."""
     places = {name: title for title, names in GROUPS.items() for name in names.split()}
     rows: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in [*GROUPS, _OTHERS]}
     for option in options:

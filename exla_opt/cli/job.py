@@ -24,7 +24,7 @@ from exla_opt.cli.reproducer import reproducer
 from exla_opt.cli.search import search_sizes
 from exla_opt.cli.supervise import doing
 
-# What loads MLIR is imported inside the functions: --help and usage errors answer at once.
+# Everything that loads MLIR is imported inside the functions: --help and usage errors answer at once.
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from exla_opt.sharding.partition import Partition
 
 _DOES_NOT_FIT = 3
-# Without it no tensor is cut, however large.
+# Without it no tensor is split, however large.
 _SPLITTER = "tensor-splitter"
-# With a memory limit, tensors of less than this part of it get no line of their own.
+# With a memory limit, tensors smaller than this fraction of it get no line of their own.
 _WORTH_A_LINE = 20
 
 
 def run_job(request: Request, data: bytes | None = None, take: Callable[[ir.Module], None] | None = None) -> int:
-    """Do what is asked for, and return the exit status.
+    """Run the request, and return the exit status.
 
-    data: the module, in the place of what is in the file. take: gets the module, which is not written then.
+    data: the module, instead of the file's contents. take: receives the module, which is then not written.
 
-    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    Raises InputError if the input or a target is at fault, and whatever a pass raises.
     """
     job = Job(request)
     job.read(data)
@@ -75,13 +75,13 @@ def run_job(request: Request, data: bytes | None = None, take: Callable[[ir.Modu
 
 @dataclass(slots=True)
 class Job:
-    """What is known so far of one run.
+    """The state of one run.
 
-    source: the module, rewritten as soon as it is. options: with the sizes that were chosen, where they were. outcome:
-    what the passes said. judge, limit, fitted: whose limit it is, its bytes, and what came of it. before: the module
-    without its calls, which hide what is in them, and before any split. rewritten: what came of it. seconds: each
-    step and its wall time. partition, refusal: of a module for several devices; `source` is the program of one of
-    them then, or there is a reason why there is none. written: what goes out.
+    source: the module, later rewritten. options: with the chosen sizes, if any. outcome: the remarks of the passes.
+    judge, limit, fitted: the judge of the limit, its bytes, and the outcome of the search. before: the figures before
+    any split, with calls inlined. rewritten: the figures after. seconds: each step and its wall time. partition,
+    refusal: for a module for several devices, `source` is the local program of `partition`, or `refusal` says why there
+    is none. written: the module to write.
     """
 
     request: Request
@@ -110,7 +110,7 @@ class Job:
             self.source = read_source(self.request.source, data)
 
     def localise(self) -> None:
-        """Go on with the program of one device, of a module for several."""
+        """For a module for several devices, continue with the local program of one."""
         from exla_opt.sharding.partition import CannotPartition, is_partitioned, partition
 
         if is_partitioned(self.source.module):
@@ -125,7 +125,7 @@ class Job:
             self._look("", self.source.module)
 
     def join(self) -> None:
-        """Put the program of one device among the others again, where that is worth it."""
+        """Put the local program back into the module for all devices, if that is worth it."""
         from exla_opt.sharding.rewrite import refused
 
         self.written = self.source.module
@@ -140,13 +140,13 @@ class Job:
         self.written, self.outcome = module, replace(self.outcome, remarks=remarks)
 
     def rewrite(self) -> None:
-        """Run the passes with the sizes that were given."""
+        """Run the passes with the given sizes."""
         self.options = self.request.options
         self.outcome = self._run_passes(self.source.module)
         self.seconds += self.outcome.seconds
 
     def fit(self) -> None:
-        """Choose sizes for the limit, or for the memory of the target."""
+        """Choose sizes for the limit, or for the target's memory."""
         request, source = self.request, self.source
         self.judge = judge_of(request.target, source.name, self.partition)
         self.limit = self.judge.memory if request.limit is None else request.limit
@@ -156,14 +156,14 @@ class Job:
         self.seconds.append(("Other attempts, compiles", time.perf_counter() - begin - chosen))
         self.options, self.outcome = self.fitted.options, self.fitted.outcome
         self.seconds += self.outcome.seconds
-        if prints_ir(request):  # of all that were tried, only what was chosen is of interest
+        if prints_ir(request):  # print only the chosen attempt, not all that were tried
             from exla_opt.ir.read import parse_module
 
             self._run_passes(parse_module(source.name, source.data, source.module.context).module)
         self.source = replace(source, module=self.fitted.module)
 
     def check(self) -> None:
-        """Run the module before and after, and compare. Raises InputError when they differ."""
+        """Run the original and the rewritten module, and compare. Raises InputError when they differ."""
         request = self.request
         with self._timed("Check"):
             self.measured = check(
@@ -193,7 +193,7 @@ class Job:
                 write_data(data, output)
 
     def report(self) -> None:
-        """Print and write what was done and what was not."""
+        """Print and write the remarks and the reports."""
         from exla_opt.report.text import timing_lines, with_places, write_remarks
 
         request, quiet = self.request, self.request.quiet
@@ -226,7 +226,7 @@ class Job:
         )
 
     def _look(self, name: str, module: ir.Module) -> None:
-        """What there was to split, after the first pass where that inlines calls."""
+        """Record the figures before any split, after the first pass, which inlines calls."""
         if self.before is None and (self._wants_summary or self._says_why or self.request.reports):
             self.before = self._seen(module)
 
@@ -238,7 +238,7 @@ class Job:
 
     @property
     def after(self) -> tuple[Summary, Timeline]:
-        """What there is once all is rewritten."""
+        """The figures of the rewritten module."""
         if self.rewritten is None:
             self.rewritten = self._seen(self.source.module)
         return self.rewritten
@@ -249,7 +249,7 @@ class Job:
 
     @property
     def _says_why(self) -> bool:
-        """Whether a line says why nothing was gained: of a search for a limit others do, and of a refusal a remark."""
+        """Whether to explain why nothing was gained; searches for a limit and refusals explain it themselves."""
         request = self.request
         return not (request.quiet or request.is_limited or self.refusal) and _SPLITTER in request.passes
 
@@ -285,7 +285,7 @@ class Job:
             click.echo(f"{self.source.name}: note: {held}", err=True)
 
     def _held(self, remarks: Sequence[Remark]) -> str:
-        """What holds the memory in the end, a clause; "" where nothing was big, or the limit's line has it."""
+        """A clause on the tensors that cause the final peak; "" if nothing was big, or the limit's line names them."""
         from exla_opt.report.figures import held_at_peak
 
         says = bool(remarks) if self.fitted is None else self.fitted.fits

@@ -1,4 +1,4 @@
-"""The judge of a run: its compiler keeps its messages, and the parent process hears when it is asked."""
+"""The judge of a run: silences its compiler, and reports each compile to the parent process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # at run time these are imported inside the function, for the
 
 
 def judge_of(target: str | None, source: str, partition: Partition | None = None) -> Judge:
-    """The judge for a target as it stands on the command line; None stands for this machine's CPU.
+    """The judge for a target as written on the command line; None stands for this machine's CPU.
 
-    source: what the module is called. partition: whose programs of one device are compiled. Raises what
+    source: the name of the module. partition: its local programs are compiled. Raises what
     `exla_opt.runtime.judge.judge_of` raises, and click's ClickException when jax cannot be loaded for a target.
     """
     try:

@@ -1,4 +1,4 @@
-"""exla-opt: reads a StableHLO module, makes its huge tensors loops over slices, writes it."""
+"""exla-opt: reads a StableHLO module, turns its huge tensors into loops over slices, and writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""exla-opt --pareto: what memory costs in time, as a table."""
+"""exla-opt --pareto: a table of memory against time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exla_opt.cli.search import showing
 def print_choices(request: Request) -> int:
     """Print the programs that a limit may choose from, and return the exit status; no module is written.
 
-    Raises InputError for what is wrong with the input or with a target, and what goes wrong in a pass.
+    Raises InputError if the input or a target is at fault, and whatever a pass raises.
     """
     from exla_opt.budget.pareto import pareto
     from exla_opt.ir.attributes import devices_of

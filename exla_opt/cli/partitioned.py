@@ -1,4 +1,4 @@
-"""exla-opt for a module of several devices: what goes out in the end, and what is said of it."""
+"""exla-opt for a module for several devices: the module to write, and its remarks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 def joined(
     partition: Partition, source: Source, remarks: Sequence[Remark], target: str | None
 ) -> tuple[ir.Module, tuple[Remark, ...]]:
-    """The module of all devices around the rewritten program of one, or the one that came, and the remarks.
+    """Return the module of all devices around the rewritten local program, or the original, and the remarks.
 
-    source: with the program of one device. Where a compiler can be asked, what the devices send to each other and need
-    is what it planned, for `target` or for a CPU; else it is counted on the ops.
+    source: holds the local program. If a compiler is available, traffic and memory per device are those that it plans,
+    for `target` or for a CPU; otherwise they are counted on the ops.
     """
     from exla_opt.sharding.rewrite import MORE, joined_if_gained, more_needed, too_much_sent
 
@@ -47,7 +47,7 @@ def joined(
 
 
 def _shares(name: str, before: ir.Module, after: ir.Module, target: str | None) -> list[tuple[Traffic, Memory]] | None:
-    """What each device sends and needs by two modules, as they are compiled; None where no compiler can be asked."""
+    """The traffic and memory per device of two modules, as compiled; None if no compiler is available."""
     try:
         load_jax(uses_gpu=target == "cuda")
     except click.ClickException:

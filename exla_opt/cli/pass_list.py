@@ -10,18 +10,18 @@ import click
 
 from exla_opt.sizes import parse_size
 
-# A pass, and options in braces, which may have commas in them.
+# A pass, and options in braces, which may contain commas.
 _ENTRY = re.compile(r"\s*([^{},]*?)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 _SIZES = {"split-size": "split_size", "size-threshold": "size_threshold"}
 
-# The sizes of one pass, as fields of Options, by its place in the pipeline.
+# The sizes of single passes, as fields of Options, by position in the pipeline.
 Overrides = Mapping[int, Mapping[str, int]]
 
 
 def read_passes(passes: str | None, pipeline: str | None) -> tuple[tuple[str, ...], dict[int, dict[str, int]]]:
-    """The passes chosen by `--passes` or `--pass-pipeline`, the default ones without either, and their own sizes.
+    """The passes of `--passes` or `--pass-pipeline`, by default the default ones, and sizes of single passes.
 
-    Raises click.UsageError for both at once, for unknown names, and for options that a pass does not have.
+    Raises click.UsageError for both at once, for unknown names, and for unknown options of a pass.
     """
     from exla_opt.pipeline import DEFAULT_PASSES
 

@@ -1,6 +1,6 @@
-"""The reproducer while it is not known whether it will be needed: a hidden file next to the one that was asked for.
+"""The reproducer before a failure: a hidden file next to the requested path, kept only if something fails.
 
-The supervising process uses this too, and loads no MLIR unless something has to be kept.
+The supervising process uses this too, and loads no MLIR unless a file has to be kept.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import os
 
 
 def pending_path(path: str) -> str:
-    """What lies there for the reproducer `path` while it is not known whether it will be needed."""
+    """The path of the pending file for the reproducer `path`."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.pending")
 
 
 def keep(path: str, reason: str) -> str:
-    """Make what is pending the reproducer `path`; a clause that says so, or "" where that could not be done."""
+    """Make the pending file the reproducer `path`; return a clause that says so, or "" if that fails."""
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.write import write_file
 
@@ -30,6 +30,6 @@ def keep(path: str, reason: str) -> str:
 
 
 def drop(path: str) -> None:
-    """Take away what is pending for the reproducer `path`, which is not needed."""
+    """Remove the pending file for the reproducer `path`."""
     if os.path.exists(pending_path(path)):
         os.unlink(pending_path(path))

@@ -1,4 +1,4 @@
-"""Places in a module as the user knows them."""
+"""Locations in a module, named as the user knows them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:  # at run time this would load MLIR
 
 
 def place_names(source: Source) -> Callable[[str], str]:
-    """What turns a place in the module into one that the user knows, relative to where one stands."""
+    """Return a function that turns locations of the module into the user's, relative to the working directory."""
     from exla_opt.ir.write import has_own_locations
     from exla_opt.report.text import name_place
 
     if has_own_locations(source.module):
-        # With locations of its own, a module made in an interactive Python may mean that one by <stdin>.
+        # With locations of its own, a module made in an interactive Python may mean that session by <stdin>.
         return relative
     return partial(name_place, name=source.name)
 
 
 def relative(place: str) -> str:
-    """The place, its file relative to where one stands if that is below."""
+    """The location, with its file relative to the working directory if that contains it."""
     name, colon, rest = place.partition(":")
     if not os.path.isabs(name):
         return place

@@ -13,18 +13,18 @@ if TYPE_CHECKING:  # at run time this would load MLIR
 
 
 def prints_ir(request: Request) -> bool:
-    """Whether any of the options was given."""
+    """Whether any of the options is given."""
     return request.print_ir_after_all or bool(request.print_ir_before or request.print_ir_after)
 
 
 def print_before(request: Request, name: str, module: ir.Module) -> None:
-    """Print the module as the pass finds it, where that was asked for."""
+    """Print the module before the pass, if requested."""
     if name in request.print_ir_before:
         _print("Before", name, module)
 
 
 def print_after(request: Request, name: str, module: ir.Module) -> None:
-    """Print the module as the pass left it, where that was asked for."""
+    """Print the module after the pass, if requested."""
     if request.print_ir_after_all or name in request.print_ir_after:
         _print("After", name, module)
 

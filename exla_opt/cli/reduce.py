@@ -76,7 +76,7 @@ def main(source: str, check: str, output: str, timeout: float, quiet: bool) -> N
 
 
 def _run(source: str, check: str, output: str, timeout: float, quiet: bool) -> bool:
-    """Reduce and write; whether nobody interrupted."""
+    """Reduce and write; return False if the user interrupted."""
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.write import serialise, write_data
     from exla_opt.reduce import NotInteresting, reduce_module
@@ -123,7 +123,7 @@ def _boring(status: int | None, timeout: float) -> str:
 
 
 def _status(check: str, path: str, timeout: float) -> int | None:
-    """The exit status of the command for this file; None when it had to be ended."""
+    """The exit status of the command for this file; None if it was killed."""
     quoted = shlex.quote(path)
     line = check.replace("{}", quoted) if "{}" in check else f"{check} {quoted}"
     nothing = subprocess.DEVNULL
@@ -135,13 +135,13 @@ def _status(check: str, path: str, timeout: float) -> int | None:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.returncode is None:  # too slow, or interrupted: with all that it has started
+            if process.returncode is None:  # too slow or interrupted: kill it with all its children
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What shows a line of progress; on a terminal only."""
+    """Yield a function that shows a line of progress, on a terminal only."""
     if quiet or not is_terminal(sys.stderr):
         yield lambda line: None
         return
@@ -152,7 +152,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _count_ops(text: bytes) -> int:
-    """The ops of a module without the functions."""
+    """The number of ops in a module, functions not counted."""
     from jaxlib.mlir import ir
 
     from exla_opt.ir.context import new_context

@@ -1,4 +1,4 @@
-"""exla-opt --crash-reproducer: a file with the module and the options, for when something goes wrong that must not."""
+"""exla-opt --crash-reproducer: a file with the module and the options, written if exla-opt itself fails."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # at run time this would load MLIR
 
 @contextmanager
 def reproducer(path: str | None, module: ir.Module, words: Sequence[str]) -> Iterator[None]:
-    """Write the module and the options to `path` if what is done inside goes wrong by our fault, and only then.
+    """Write the module and the options to `path` if the code inside fails through exla-opt's own fault.
 
-    module: the input, before anything has changed it. words: the options. Raises InputError when `path` cannot be
-    written, before anything is done.
+    module: the unchanged input. words: the options. Raises InputError, before anything is done, when `path` cannot be
+    written.
     """
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.write import serialise, write_file

@@ -1,4 +1,4 @@
-"""What a command line of exla-opt asks for, as one frozen value."""
+"""The command line of exla-opt, as one frozen value."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size
 
-# What may be written. None: what was read, of a file of jax.export, else text.
+# The output forms. None: a file of jax.export is written as one, anything else as text.
 Form = Literal["text", "bytecode", "portable", "hlo", "jax"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of one run. Each is named as on the command line (`exla-opt --help`) where it stands there.
+    """The options of one run. Options of the command line have the same names here (`exla-opt --help`).
 
-    options: what the passes may know; with a limit without its sizes. passes: their names, in order. overrides: sizes
-    of single passes. limit: the bytes of --memory-limit. quiet: whether only errors are printed.
+    options: the settings of the passes; with a limit, without sizes. passes: their names, in order. overrides: sizes of
+    single passes. limit: the bytes of --memory-limit. quiet: whether only errors are printed.
     """
 
     source: str
@@ -56,13 +56,13 @@ class Request:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the sizes are to be chosen for a limit."""
+        """Whether to choose the sizes for a limit."""
         return self.limit is not None or self.target is not None
 
     def outputs(self) -> list[str]:
-        """The names of the files that will be written, `-` among them.
+        """The names of the files to write, `-` among them.
 
-        Raises click.UsageError where two options name the same file: one would replace what the other wrote.
+        Raises click.UsageError if two options name the same file, as one would overwrite the other's output.
         """
         named = [("--output", self.output)] if self.output != "-" else []
         named += [("--report", name) for name in dict.fromkeys(self.reports)]
@@ -86,7 +86,7 @@ class Request:
         return f"--pass-pipeline=builtin.module({','.join(names)})"
 
     def words(self) -> list[str]:
-        """The options with which the same happens again, without input and output."""
+        """The options that reproduce this run, without input and output."""
         options = self.options
         words = [self._pipeline()]
         if not self.is_limited:
@@ -103,9 +103,9 @@ class Request:
 
 
 def read_request(source: str, output: str, emit: Form | None, flags: dict[str, Any]) -> Request:
-    """The request of a command line, `flags` being the options by their names in Python.
+    """The request of a command line; `flags` are the options by their Python names.
 
-    Raises click.UsageError where it contradicts itself.
+    Raises click.UsageError if options contradict each other.
     """
     if flags["summary"] and flags["quiet"]:
         raise click.UsageError("--summary and --quiet exclude each other")
@@ -167,7 +167,7 @@ _AS_THEY_ARE = (
 )
 
 
-# What asks for a program, or for what was done to one.
+# Options that need a rewritten program, or report on one.
 _OF_ONE_PROGRAM = (
     "memory_limit size_threshold split_size strict check summary reports remarks remarks_output print_ir_after_all "
     "print_ir_before print_ir_after "
@@ -175,14 +175,14 @@ _OF_ONE_PROGRAM = (
 ).split()
 
 
-# What is written once, or nothing is written with.
+# Options whose output is for a single module, or that write no module.
 _OF_ONE_MODULE = ("pareto", "diagnose", "remarks_output", "reports", "crash_reproducer")
-# What --diagnose may be given all the same.
+# Options that are allowed with --diagnose all the same.
 _DIAGNOSED = ("memory_limit",)
 
 
 def _excluded(output: str, flags: dict[str, Any], allowed: Sequence[str] = ()) -> str:
-    """The first of the options that were given and ask for one program; "" where there is none but the allowed."""
+    """The first given option that needs a single program and is not allowed; "" if there is none."""
     if output != "-":
         return "--output"
     given = [name for name in _OF_ONE_PROGRAM if flags[name] and name not in allowed]
@@ -190,7 +190,7 @@ def _excluded(output: str, flags: dict[str, Any], allowed: Sequence[str] = ()) -
 
 
 def options_of(flags: dict[str, Any]) -> Options:
-    """The settings that the command line asks for. Raises click.UsageError where it contradicts itself."""
+    """The settings of the command line. Raises click.UsageError if options contradict each other."""
     threshold, split = flags["size_threshold"], flags["split_size"]
     limited = flags["memory_limit"] is not None or flags["target"] is not None
     if limited and (threshold, split) != (None, None):
@@ -217,7 +217,7 @@ def options_of(flags: dict[str, Any]) -> Options:
 
 
 def _machine(target: str | None) -> Machine:
-    """What the sizes are for. A name that stands for no machine is refused where its compiler is asked for."""
+    """The machine to choose sizes for. An unknown name is refused later, when its compiler is requested."""
     try:
         return CPU if target is None else machine_of(target)
     except ValueError:

@@ -69,7 +69,7 @@ Exit status: 0 done and, with --compare, equal or, with --target, FILE fits
 (one of the targets); 1 otherwise, or a module or its inputs cannot be read,
 compiled or run; 2 wrong usage, or no target can be compiled for."""
 
-# Options of a run, which --target is not.
+# Options of a run, which --target excludes.
 _OF_A_RUN = ("inputs", "seed", "device", "repeat", "rtol", "atol", "no_run")
 
 
@@ -172,7 +172,7 @@ def _run(
     tolerances: tuple[float | None, float | None],
     json_file: str | None,
 ) -> bool:
-    """Do all of it and say whether the results agree, True when nothing was compared."""
+    """Run the command; return whether the results agree, True if nothing was compared."""
     from rich.console import Console
 
     from exla_opt.ir.attributes import devices_of
@@ -208,7 +208,7 @@ def _run(
             seconds, comparisons = _execute(sources, programs, arrays or seed, device, repeats, tolerances)
             sides = [replace(side, seconds=median) for side, median in zip(sides, seconds, strict=True)]
     finally:
-        print_measured(Console(highlight=False), sides)  # of a run that failed too: it may show why
+        print_measured(Console(highlight=False), sides)  # printed for a failed run too, as it may show why
     return _conclude(sides, comparisons, json_file)
 
 
@@ -252,7 +252,7 @@ def _execute(
             pairs = zip(expected, actual, strict=True)
             comparisons = [compare(one, other, _tolerance(one, *tolerances)) for one, other in pairs]
         del actual
-    del expected  # the timed runs may need the memory
+    del expected  # free memory for the timed runs
     return time_programs(compiled, arrays, repeats), comparisons
 
 
@@ -272,7 +272,7 @@ def _conclude(sides: Sequence[Measured], comparisons: Sequence[Comparison] | Non
 
 
 def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature]) -> str:
-    """The first difference between the signatures of two modules, a clause; "" without one."""
+    """The first difference between the signatures of two modules, as a clause; "" if there is none."""
     if len(signatures) < 2:
         return ""
     (one, other), (name, other_name) = signatures, (source.name for source in sources)

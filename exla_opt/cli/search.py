@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
 
 def search_sizes(request: Request, source: Source, judge: Judge, limit: int, after_pass: AfterPass) -> Fit:
-    """The pipeline with sizes for a limit in bytes; on a terminal with a line on what is being tried.
+    """Run the pipeline with sizes for a limit in bytes; on a terminal, show the current attempt.
 
-    Raises what `fit` raises, and what the judge's compiler does.
+    Raises what `fit` and the judge's compiler raise.
     """
     from exla_opt.budget.fit import fit
 
@@ -41,7 +41,7 @@ def search_sizes(request: Request, source: Source, judge: Judge, limit: int, aft
 
 @contextmanager
 def showing(stream: TextIO) -> Iterator[Callable[[Options, int], None]]:
-    """What to call with the sizes and the bytes of each attempt: on a terminal a line says what is being tried."""
+    """Yield a callback for the sizes and bytes of each attempt, which shows them on a terminal."""
     if not is_terminal(stream):
         yield lambda sizes, peak: None
         return

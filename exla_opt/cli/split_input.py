@@ -1,4 +1,4 @@
-"""exla-opt --split-input-file: several modules in one file, parted by lines with `// -----`, as mlir-opt has it."""
+"""exla-opt --split-input-file: several modules in one file, separated by lines with `// -----`, as for mlir-opt."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BETWEEN = b"// -----\n"
 
 
 def run_each(request: Request) -> int:
-    """Rewrite each module of a file and write all of them, parted as they came; the largest exit status is returned.
+    """Rewrite each module of a file and write all of them, separated as in the input; return the largest exit status.
 
-    A module with a fault is reported and left out, and the others are rewritten. Raises InputError when the file cannot
-    be read or the output cannot be written.
+    A faulty module is reported and left out, and the others are rewritten. Raises InputError when the file cannot be
+    read or the output cannot be written.
     """
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.ir.read import read_file
@@ -46,7 +46,7 @@ def run_each(request: Request) -> int:
 
 
 def pieces(data: bytes) -> list[bytes]:
-    """The modules of a file, each behind as many empty lines as there are lines before it, so that places are right."""
+    """The modules of a file, each after as many empty lines as precede it in the file, so that locations are right."""
     found, start, lines = [], 0, 0
     for end, following in [*(match.span() for match in _LINE.finditer(data)), (len(data), len(data))]:
         piece = data[start:end]

@@ -1,7 +1,7 @@
-"""Runs a command in a child process, so that even a crash of MLIR or XLA ends in a sentence.
+"""Runs a command in a child process, so that even a crash of MLIR or XLA ends in an error message.
 
-Some damaged files make the libraries abort the whole process, and the kernel may kill it for want of memory. The
-parent loads none of them, waits, and reports what became of the child.
+Some damaged files make the libraries abort the process, and the kernel may kill it when memory runs out. The parent
+loads none of them, waits, and reports how the child ended.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import NoReturn
 from exla_opt import __version__
 from exla_opt.cli.pending import drop, keep
 
-# What `doing` is given while XLA compiles.
+# The argument of `doing` while XLA compiles.
 COMPILING = "compiling"
 INTERRUPTED = 128 + signal.SIGINT
 _NOTE_BYTES = 4096
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-# What the child may take to end when it is asked to.
+# The seconds that the child has to exit after a signal.
 _GRACE_SECONDS = 5
-# What MLIR may take to read a module, of the processor's time: seconds, and bytes a second (it reads some 6 MB).
+# The CPU time in which MLIR must read a module: seconds, and bytes per second (it reads some 6 MB).
 _READING_SECONDS = 20
 _SLOWEST_READING = 10**6
 
 
 @dataclass(slots=True)
 class _Note:
-    """What the child is doing, in memory that the parent sees too; None where there is no parent.
+    """The child's current activity, in memory shared with the parent; None if there is no parent.
 
-    words: what is being done, with which file, and where the reproducer is.
+    words: the activity, the file, and the path of the reproducer.
     """
 
     shared: mmap.mmap | None = None
@@ -52,13 +52,13 @@ _note = _Note()
 
 
 def doing(what: str, file: str) -> None:
-    """Report to the parent what is being done with which file: that is what it says if the process dies of it."""
+    """Record the current activity and its file for the parent, which names them if the process dies."""
     _note.words[:2] = what, file
     _note.say()
 
 
 def keep_after_crash(path: str) -> None:
-    """Report to the parent that a reproducer for `path` is pending, to be kept if the process dies."""
+    """Record for the parent that a reproducer for `path` is pending; it keeps the file if the process dies."""
     _note.words[2] = path
     _note.say()
 
@@ -67,7 +67,7 @@ def keep_after_crash(path: str) -> None:
 def bounded_reading(size: int) -> Iterator[None]:
     """Let a signal end the child if MLIR takes far too long for a module of `size` bytes, as for some damaged ones.
 
-    Does nothing where nobody would report it.
+    Does nothing without a parent that could report it.
     """
     if _note.shared is None:
         yield
@@ -80,22 +80,22 @@ def bounded_reading(size: int) -> Iterator[None]:
 
 
 def supervise(command: str) -> None:
-    """Return in a child process; the parent does not return, but ends as the child does.
+    """Return in a child process; in the parent, wait and then exit like the child.
 
-    Does nothing where processes cannot be forked. A signal to end goes on to the child, which cleans up.
+    Does nothing where processes cannot be forked. Termination signals are passed on to the child, which cleans up.
     """
     if not hasattr(os, "fork"):
         return
     shared = mmap.mmap(-1, _NOTE_BYTES)
     parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until both sides know what to do with them
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until both processes have their handlers
     child = os.fork()
     if child:
         _wait(child, shared, command)
     _note.shared = shared
     _die_with(parent)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
 
@@ -111,7 +111,7 @@ def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
     def insist(number: int, frame: FrameType | None) -> None:
         os.kill(child, signal.SIGKILL)
 
-    signal.signal(signal.SIGALRM, insist)  # inside MLIR and XLA, Python hears of no signal
+    signal.signal(signal.SIGALRM, insist)  # Python handles no signal while inside MLIR or XLA
     for number in _FORWARDED:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, forward)
@@ -134,7 +134,7 @@ def _wait(child: int, shared: mmap.mmap, command: str) -> NoReturn:
 
 
 def _obituary(command: str, number: int, what: str, file: str, reproducer: str) -> str:
-    """What the parent says of a child that a signal has ended."""
+    """The parent's message on a child that a signal has ended."""
     name = signal.Signals(number).name
     who = file or command
     if what == "reading" and number == signal.SIGVTALRM:
@@ -164,7 +164,7 @@ def _obituary(command: str, number: int, what: str, file: str, reproducer: str) 
 
 
 def _die_with(parent: int) -> None:
-    """Let Linux end this process when its parent is killed, which cannot end it then."""
+    """Let Linux end this process when its parent is killed, which then cannot do it."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -175,6 +175,6 @@ def _die_with(parent: int) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """End like any exception does: what is half written goes."""
+    """Exit by an exception, so that partial output is removed."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""exla-run --target=all, or a list: on which devices a module fits."""
+"""exla-run --target=all, or a list: finds the devices on which a module fits."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ if TYPE_CHECKING:  # at run time this is imported inside the function, for it lo
     from collections.abc import Sequence
 
 ALL = "all"
-# What a table of all devices may take, in seconds.
+# The time limit for a table of all devices, in seconds.
 _MINUTE = 50.0
 _AS_LONG_AS_IT_TAKES = 3600.0
 
 
 def is_survey(target: str) -> bool:
-    """Whether a target on the command line is several."""
+    """Whether a target on the command line names several."""
     return target == ALL or "," in target
 
 
 def print_where(names: Sequence[str], targets: str, json_file: str | None) -> int:
-    """Compile the modules for all targets, print where they fit, and return the exit status: 0 if the first module fits
-    one of them, 1 if none, 2 if no target could be compiled for.
+    """Compile the modules for all targets, print where they fit, and return the exit status.
 
-    Raises InputError when a module cannot be read or a name is of no target, click.UsageError for an empty name in a
-    list.
+    It is 0 if the first module fits one of them, 1 if none, 2 if no target could be compiled for. Raises InputError
+    when a module cannot be read or a name is unknown, click.UsageError for an empty name in a list.
     """
     from rich.console import Console
 

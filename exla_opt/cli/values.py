@@ -13,7 +13,7 @@ from exla_opt.cli.common import Command
 from exla_opt.cli.groups import write_options
 from exla_opt.debug import TOPICS
 
-# As MLIR's tools have it.
+# The same spellings as MLIR's tools.
 _SPELLINGS = {
     **dict.fromkeys(("--verify-each=true", "--verify-each=1"), "--verify-each"),
     **dict.fromkeys(("--verify-each=false", "--verify-each=0"), "--no-verify-each"),
@@ -21,7 +21,7 @@ _SPELLINGS = {
 
 
 class OptCommand(Command):
-    """exla-opt: knows --verify-each=false too, and groups its options."""
+    """exla-opt's command: accepts --verify-each=false too, and groups its options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line."""
@@ -33,7 +33,7 @@ class OptCommand(Command):
 
 
 def split_rule(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The (call target, rule text) pairs of `--op-rule`. Raises BadParameter for what is no rule."""
+    """The (call target, rule text) pairs of `--op-rule`. Raises BadParameter for anything that is not a rule."""
     rules = []
     for value in values:
         target, _, rule = value.partition("=")
@@ -56,7 +56,7 @@ def list_passes(ctx: click.Context, param: click.Parameter, wanted: bool) -> Non
 
 
 def explain_code(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
-    """Print what a remark's code means and exit. Raises BadParameter for a code that does not exist."""
+    """Print the meaning of a remark's code and exit. Raises BadParameter for an unknown code."""
     if code is None or ctx.resilient_parsing:
         return
     from exla_opt.explanations import EXPLANATIONS, explain
@@ -71,7 +71,7 @@ def explain_code(ctx: click.Context, param: click.Parameter, code: str | None) -
 
 
 def remarks_files(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of `--remarks-output`. Raises BadParameter for other ends of names."""
+    """The files of `--remarks-output`. Raises BadParameter for other file extensions."""
     for name in names:
         if not name.endswith((".json", ".yaml", ".yml", ".sarif")):
             raise click.BadParameter(f"{name!r} must end in .json, .yaml or .sarif", ctx=ctx, param=param)
@@ -79,9 +79,9 @@ def remarks_files(ctx: click.Context, param: click.Parameter, names: tuple[str, 
 
 
 def debug_topics(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The topics of `--debug-only`, of which one value may name several, as mlir-opt has it.
+    """The topics of `--debug-only`, of which one value may name several, as in mlir-opt.
 
-    Raises BadParameter for others.
+    Raises BadParameter for unknown ones.
     """
     topics = tuple(dict.fromkeys(topic.strip() for value in values for topic in value.split(",")))
     for topic in topics:
@@ -105,7 +105,7 @@ def print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
 
 
 def report_files(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of `--report`. Raises BadParameter for other ends of names, UsageError for a page without plotly."""
+    """The files of `--report`. Raises BadParameter for other file extensions, UsageError for a page without plotly."""
     for name in names:
         if not name.lower().endswith((".html", ".json")):
             raise click.BadParameter(f"{name!r} must end in .html or .json; --summary prints the table", ctx, param)

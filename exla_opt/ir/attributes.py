@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-# Of a module: over how many devices its tensors are spread.
+# Of a module: the number of devices that its tensors are sharded over.
 PARTITIONS = "mhlo.num_partitions"
 
 
@@ -25,7 +25,7 @@ def integer(op: ir.Operation, name: str, default: int = 0) -> int:
 
 
 def boolean(op: ir.Operation, name: str, default: bool = False) -> bool:
-    """An attribute that holds a truth value."""
+    """An attribute that holds a boolean."""
     return ir.BoolAttr(op.attributes[name]).value if name in op.attributes else default
 
 
@@ -35,7 +35,7 @@ def string(op: ir.Operation, name: str, default: str = "") -> str:
 
 
 def aliased_results(function: ir.Operation) -> dict[int, int]:
-    """The places of the arguments that a function may write over, and of the results that are written there."""
+    """Map arguments that a function may overwrite to the results that are written there, by position."""
     if "arg_attrs" not in function.attributes:
         return {}
     attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
@@ -47,7 +47,7 @@ def aliased_results(function: ir.Operation) -> dict[int, int]:
 
 
 def devices_of(module: ir.Module) -> int:
-    """Over how many devices the module's tensors are spread: a slice of one would be spread as well."""
+    """The number of devices that the module's tensors are sharded over: a slice of one would be sharded as well."""
     return integer(module.operation, PARTITIONS, 1)
 
 

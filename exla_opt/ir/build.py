@@ -11,7 +11,7 @@ from .values import Number
 
 
 def tensor_of(value: ir.Value) -> ir.RankedTensorType:
-    """The tensor type of a value. Raises ValueError when it is none."""
+    """The tensor type of a value. Raises ValueError for any other type."""
     return ir.RankedTensorType(value.type)
 
 
@@ -31,12 +31,12 @@ def scalar_i32(number: int) -> ir.Value:
 
 
 def scalar_like(index: ir.Value, number: int) -> ir.Value:
-    """A constant of the type of another index, a 0-d tensor of integers."""
+    """A constant of the type of another index, a 0-d integer tensor."""
     return splat(index.type, number)
 
 
 def splat(kind: ir.Type, number: Number) -> ir.Value:
-    """A constant of the tensor type `kind` that is `number` everywhere; of a complex type, the real part is.
+    """A constant of tensor type `kind` with the value `number` everywhere; for a complex type, as the real part.
 
     An integer is taken modulo 2^n.
     """
@@ -45,7 +45,7 @@ def splat(kind: ir.Type, number: Number) -> ir.Value:
     if isinstance(element, ir.ComplexType):
         return constant_of_text(tensor, f"({float(number)!r}, 0.0)")
     if isinstance(element, ir.IntegerType):
-        # The bindings take 64 bits with a sign, whatever the type, and cut off what is too much.
+        # The bindings take signed 64-bit numbers for any type, and truncate them.
         attribute: ir.Attribute = ir.IntegerAttr.get(element, _signed(int(number), 64))
     else:
         attribute = ir.FloatAttr.get(element, float(number))
@@ -63,7 +63,7 @@ def _signed(number: int, bits: int) -> int:
 
 
 def constant_of_text(kind: ir.RankedTensorType, value: str) -> ir.Value:
-    """A constant of values as MLIR writes them; the bindings cannot make complex ones otherwise."""
+    """A constant of values as MLIR prints them; the bindings have no other way to build complex ones."""
     made = ir.Operation.parse(f'"stablehlo.constant"() {{value = dense<{value}> : {kind}}} : () -> {kind}').operation
     made.location = ir.Location.current
     ir.InsertionPoint.current.insert(made)
@@ -77,7 +77,7 @@ def zeros(kind: ir.Type) -> ir.Value:
 
 
 def convert(value: ir.Value, element: ir.Type) -> ir.Value:
-    """The tensor with another element type; the value itself where it has that type already."""
+    """The tensor with another element type; the value itself if it already has that type."""
     kind = tensor_of(value)
     if kind.element_type == element:
         return value
@@ -85,7 +85,7 @@ def convert(value: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """A 0-d tensor repeated to `shape`; the value itself where that is 0-d too."""
+    """A 0-d tensor broadcast to `shape`; the value itself if that is 0-d too."""
     kind = tensor_of(value)
     if not shape:
         return value
@@ -93,7 +93,7 @@ def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def compare(left: ir.Value, right: ir.Value, direction: str, how: str) -> ir.Value:
-    """left < right and the like. direction: as in LT; how: as in UNSIGNED."""
+    """left < right or another comparison. direction: as in LT; how: as in UNSIGNED."""
     kind = stablehlo.ComparisonTypeAttr.get(how)
     return stablehlo.compare(left, right, stablehlo.ComparisonDirectionAttr.get(direction), compare_type=kind)
 
@@ -109,14 +109,14 @@ def equal(left: ir.Value, right: ir.Value) -> ir.Value:
 
 
 def join(left: ir.Value, right: ir.Value, dim: int) -> ir.Value:
-    """Both tensors, one behind the other along `dim`."""
+    """The concatenation of both tensors along `dim`."""
     shape = shape_of(left)
     shape[dim] += shape_of(right)[dim]
     return stablehlo.ConcatenateOp([left, right], dim, results=[with_shape(tensor_of(left), shape)]).result
 
 
 def take_along_last(value: ir.Value, places: ir.Value) -> ir.Value:
-    """Elements of the last dimension by their places: result[..., j] = value[..., places[..., j]]; all in range."""
+    """Elements of the last dimension by index: result[..., j] = value[..., places[..., j]]; all in range."""
     shape = shape_of(places)
     rows = list(range(len(shape) - 1))
     numbers = stablehlo.GatherDimensionNumbers.get(
@@ -150,12 +150,12 @@ def update_along(whole: ir.Value, part: ir.Value, dim: int, start: ir.Value) -> 
 
 
 def clamp(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
-    """value, at least low and at most high."""
+    """value, bounded by low and high."""
     return stablehlo.clamp(low, value, high)
 
 
 def wide_float() -> ir.Type:
-    """The type in which sums of narrower floats are kept."""
+    """The type that accumulates sums of narrower floats."""
     return ir.F32Type.get()
 
 
@@ -173,7 +173,7 @@ def sum_along(value: ir.Value, dims: Sequence[int]) -> ir.Value:
 
 
 def sorted_along_last(value: ir.Value) -> ir.Value:
-    """The floats of every row from low to high, not-a-numbers at the ends."""
+    """The floats of every row in ascending order, NaNs at the ends."""
     kind = tensor_of(value)
     made = stablehlo.SortOp([kind], [value], dimension=len(kind.shape) - 1, is_stable=False)
     scalar = with_shape(kind, [])

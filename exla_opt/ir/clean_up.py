@@ -1,4 +1,4 @@
-"""Dead ops go and equal ones become one, in a time that is linear in the module."""
+"""Removes dead ops and merges equal ones, in time linear in the module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exla_opt.ir.walk import CONTROL_FLOW
 
 _PIPELINE = "builtin.module(canonicalize,cse,symbol-dce)"
 # MLIR distinguishes ops by name, operands, attributes and types before it compares their regions, each with each: loops
-# and branches that start from the same numbers are all alike to it. So many of them take no time worth saving.
+# and branches that start from the same values all look alike to it. This many of them take negligible time.
 _FEW = 256
 _MARK = "exla.alike"
 
@@ -20,7 +20,7 @@ def clean_up(module: ir.Module) -> None:
     kinds = _mark(module)
     _run(module)
     while kinds:
-        # What has become equal may make two loops equal that were not.
+        # Ops that became equal may make two loops equal.
         _unmark(module)
         now = _mark(module)
         if now == kinds:
@@ -49,9 +49,9 @@ def _control_flow(module: ir.Module) -> list[ir.Operation]:
 
 
 def _mark(module: ir.Module) -> int:
-    """Give control flow that differs in what its regions read a different attribute.
+    """Give control flow that differs in the captures of its regions a different attribute.
 
-    Returns how many kinds there are; 0, and nothing is marked, where there is little control flow.
+    Returns the number of kinds; 0, without marking anything, if there is little control flow.
     """
     ops = _control_flow(module)
     if len(ops) < _FEW:
@@ -66,7 +66,7 @@ def _mark(module: ir.Module) -> int:
 
 
 def _captured_directly(op: ir.Operation) -> list[ir.Value]:
-    """What the regions of an op read from outside, without what only regions inside them read."""
+    """The values that an op's regions capture, without those that only nested regions use."""
     inside: set[ir.Value] = set()
     found: dict[ir.Value, None] = {}
     for region in op.regions:

@@ -1,4 +1,4 @@
-"""The MLIR context: our own, never one that jax holds, so that no flag leaks between the two."""
+"""The MLIR context: our own, never one of jax's, so that no flag leaks between the two."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _register_passes() -> None:
 
 
 def new_context() -> ir.Context:
-    """A fresh context that knows the dialects XLA programs are written in.
+    """A new context with the dialects of XLA programs.
 
-    Unregistered dialects stay forbidden: an op that nobody knows cannot be compiled either.
+    Unregistered dialects stay forbidden: an unknown op could not be compiled, either.
     """
     _register_passes()
     context = ir.Context()

@@ -1,7 +1,7 @@
-"""Copies that only an order of XLA's passes asks for: their readers read what is copied.
+"""Drops copies that only control the order of XLA's passes: their readers read the operand instead.
 
-TensorFlow writes `mhlo.copy` where a result is a variable that is assigned. Its own reader of StableHLO, and a portable
-artifact, know no op of that dialect; XLA copies by itself what may not be aliased.
+TensorFlow writes `mhlo.copy` for a result that is an assigned variable. Its own StableHLO reader, and portable
+artifacts, have no op of that dialect; XLA itself copies buffers that may not be aliased.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 
 def drop_copies(module: ir.Module) -> None:
-    """Replace what every `mhlo.copy` gives by its operand, of the same type."""
+    """Replace the result of every `mhlo.copy` by its operand, of the same type."""
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:

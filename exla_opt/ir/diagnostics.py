@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
-# The parser's name for its input; it stands in the locations of every op that came without a `loc(...)`.
+# The parser's name for its input; the location of every op that came without a `loc(...)` contains it.
 PARSER_FILE = "-"
 
 _POSITION = re.compile(r'"([^"]*)":(\d+):(\d+)')
@@ -17,14 +17,14 @@ _LINE_WIDTH = 100
 
 
 class InputError(Exception):
-    """Something is wrong with the user's files; `str(error)` is the whole diagnostic.
+    """Something is wrong with the user's files; `str(error)` is the complete diagnostic.
 
-    file: the file's name as the user knows it, `-` while the reader has not filled it in.
+    file: the file's name as the user knows it, `-` until the reader fills it in.
     line, col: counted from one, or None.
-    message: one sentence, without a capital and a full stop, as compilers have it.
+    message: one sentence, without a capital and a full stop, as in compilers.
     source_line: the line and its caret, or "".
-    help: what to do about it, or "".
-    exit_status: with which the command ends.
+    help: a remedy, or "".
+    exit_status: of the command.
     """
 
     exit_status = 1
@@ -50,7 +50,7 @@ class InputError(Exception):
         return "\n".join(lines)
 
     def locate(self, name: str, data: bytes) -> None:
-        """Name the input and, where `data` is text that the error points into, quote its line."""
+        """Name the input and, if `data` is text that the error points into, quote its line."""
         if self.file != PARSER_FILE:
             if self.file != name:
                 self.message += f" (in {name})"

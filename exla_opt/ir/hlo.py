@@ -1,7 +1,6 @@
-"""XLA's HLO, as its dumps have it, and StableHLO: both ways, by jaxlib's own converters.
+"""XLA's HLO, as in its dumps, and StableHLO: conversion both ways, by jaxlib's own converters.
 
-`jaxlib._hlo` and `jaxlib._jax` promise nothing to anybody; what is used of them stands in this file only. They do not
-load jax.
+`jaxlib._hlo` and `jaxlib._jax` have no stability guarantee; only this file uses them. They do not load jax.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _FIRST_FIELD, _SECOND_FIELD = 0x0A, 0x12
 _AFTER_HELP = (
     "take the file called *before_optimizations*: XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes both"
 )
-# In the first line of a text. A proto does not say it.
+# In the first line of a text. A proto does not contain it.
 _PARTITIONS = re.compile(rb"\bnum_partitions=(\d+)")
 _SYNTAX = re.compile(r"was parsing (\d+):(\d+): error: (?:expects \w+ but sees: \w+, error: )?([^\n]*)")
 
@@ -26,7 +25,7 @@ def is_hlo(data: bytes) -> bool:
 
 
 def partitions_of(data: bytes) -> int:
-    """Over how many devices the HLO is spread; 1 where it does not say."""
+    """The number of devices that the HLO is partitioned for; 1 by default."""
     found = _PARTITIONS.search(data.split(b"\n", 1)[0])
     return int(found[1]) if found and _proto(data) is None else 1
 
@@ -34,7 +33,7 @@ def partitions_of(data: bytes) -> int:
 def stablehlo_of(data: bytes) -> bytes:
     """HLO as StableHLO in MLIR bytecode, with the lines of the user's program.
 
-    Raises InputError for damaged HLO and for what XLA has optimised.
+    Raises InputError for damaged HLO and for HLO that XLA has optimised.
     """
     from jaxlib import _hlo, _jax  # type: ignore[attr-defined]  # which take a third of a second to load
 
@@ -56,7 +55,7 @@ def stablehlo_of(data: bytes) -> bytes:
 
 
 def hlo_of(bytecode: bytes) -> bytes:
-    """StableHLO, given as MLIR bytecode, as an HloModuleProto. Raises InputError where HLO has no such op."""
+    """StableHLO, given as MLIR bytecode, as an HloModuleProto. Raises InputError if HLO lacks an op."""
     from jaxlib import _jax
 
     try:
@@ -68,7 +67,7 @@ def hlo_of(bytecode: bytes) -> bytes:
 
 
 def _proto(data: bytes) -> bytes | None:
-    """The HloModuleProto that is in the data, which may be an HloProto around one; None where there is none.
+    """The HloModuleProto in the data, possibly inside an HloProto; None if there is none.
 
     A module's first field is its name, and its second the name of a computation; an HloProto's first field is a module.
     """
@@ -82,7 +81,7 @@ def _proto(data: bytes) -> bytes | None:
 
 
 def _field(data: bytes) -> tuple[bytes, bytes] | None:
-    """The first field of a proto, and what follows; None where it is not the field of number one, of bytes."""
+    """The first field of a proto, and the rest; None unless it is field number one, with bytes."""
     if len(data) < 3 or data[0] != _FIRST_FIELD:
         return None
     length, shift, start = 0, 0, 1

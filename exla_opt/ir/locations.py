@@ -1,4 +1,4 @@
-"""Where an op comes from, in words a person can follow."""
+"""The source location of an op, in readable form."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from jaxlib.mlir import ir
 
 _FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
 _NAME = re.compile(r'"([^"]+)"(?!:\d)')
-# Of a file below one of these, a line says nothing about the user's program.
+# A line of a file below one of these is not in the user's program.
 _INSTALLED = ("site-packages", "dist-packages", "/lib/python3", "<frozen ")
 
 
 def describe(op: ir.Operation) -> str:
-    """`file:line:col` of the op's own location where it has one, else its name, else the op's kind.
+    """`file:line:col` of the op's own location if it has one, else its name, else the op's kind.
 
-    Of a fused or call-site location it is the first file position outside installed packages, callees before their
-    callers. One inside them says nothing about the user's program, so a name goes before it. `-` is standard input.
+    For a fused or call-site location, the first file position outside installed packages, callees before their callers.
+    A position inside them is not in the user's program, so a name is preferred to it. `-` is standard input.
     """
     text = str(op.location)
     found = _FILE.findall(text)

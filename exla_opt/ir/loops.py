@@ -1,4 +1,4 @@
-"""Loops: how often they run, with fewer carries, begun no earlier than their input, and as kernels of their own."""
+"""Loops: trip counts, removed and added carries, delayed initial values, and separate kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import captured_values, terminator, walk_regions
 
-# A smaller buffer is not worth the ops.
+# A smaller buffer is not worth the extra ops.
 _BIG = 2**20
 # Any number that the counter cannot exceed.
 _LARGEST = 2**31 - 1
@@ -21,7 +21,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How a `while` counts: its carry number `place` is start, start + step, ... in each of so many trips."""
+    """How a `while` counts: carry `place` is start, start + step, ... in each of a known number of trips."""
 
     place: int
     start: int
@@ -30,15 +30,15 @@ class Counting:
 
 
 def trip_count(loop: ir.Operation) -> int | None:
-    """How often a `while` runs that counts up by a constant to a constant; None for any other."""
+    """The trip count of a `while` that counts up by a constant to a constant; None for any other."""
     found = counting(loop)
     return None if found is None else found.trips
 
 
 def counting(loop: ir.Operation) -> Counting | None:
-    """What a `while` counts that runs until a number that grows by a constant reaches one; None for any other.
+    """The counting of a `while` that runs until a number that grows by a constant reaches a constant; None for others.
 
-    Nor does it count where the type of the number cannot hold what it ends with.
+    None also if the type of the number cannot hold its final value.
     """
     condition, body = (region.blocks[0] for region in loop.regions)
     test = defining_op(terminator(condition).operands[0], "stablehlo.compare")
@@ -61,7 +61,7 @@ def _holds(counter: ir.Value, number: int) -> bool:
 
 
 def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:
-    """What is added to the counter in a trip, where that is one number."""
+    """The number added to the counter in a trip, if it is one number."""
     addition = defining_op(following, "stablehlo.add")
     if addition is None or counter not in (operands := list(addition.operands)):
         return None
@@ -69,9 +69,9 @@ def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:
 
 
 def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:
-    """Put a loop in the place of the while `loop` that does not carry the values with these numbers.
+    """Replace the while `loop` by one without these carries.
 
-    What they start with is used for them everywhere. At least one carry must be left.
+    Their initial values are used instead. At least one carry must be left.
     """
     condition, body = (region.blocks[0] for region in loop.regions)
     for index in dropped:
@@ -112,10 +112,9 @@ def _moved(loop: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
 def add_carries(
     loop: ir.Operation, initial: Sequence[ir.Value], step: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
 ) -> ir.Operation:
-    """Put a loop in the place of the while `loop` that carries more, behind the carries that it has; returns it.
+    """Replace the while `loop` by one with more carries after the existing ones; return it.
 
-    initial: what the new carries start with. step: builds at the end of the body, out of the new carries, what they are
-    after a trip.
+    initial: of the new carries. step: builds, at the end of the body, their next values from the current ones.
     """
     condition, body = (region.blocks[0] for region in loop.regions)
     last = terminator(body)
@@ -133,9 +132,9 @@ def add_carries(
 
 
 def dead_carries(loop: ir.Operation, acts: Callable[[ir.Operation], bool]) -> list[int]:
-    """The carries of a `while` on which nothing depends but carries that are as dead as they are.
+    """The carries of a `while` on which only other dead carries depend.
 
-    acts: whether an op does more than compute its results, so that what it reads is needed.
+    acts: whether an op has side effects, so that its operands are needed.
     """
     condition, body = (region.blocks[0] for region in loop.regions)
     last = terminator(body)
@@ -165,10 +164,10 @@ def _read_by(op: ir.Operation) -> list[ir.Value]:
 
 
 def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Value:
-    """The same tensor, made when `after` is: zeros, or one number everywhere. size: its bytes.
+    """The same tensor, zeros or one number everywhere, made to depend on `after`. size: its bytes.
 
-    XLA:CPU runs what is ready first, and a constant is ready at once: the buffers of all loops of a program would be
-    filled at its beginning, and stay alive until their loop comes.
+    XLA:CPU runs ready ops first, and a constant is always ready: the buffers of all loops of a program would be filled
+    at its start, and stay alive until their loops run.
     """
     op = defining_op(initial)
     if after is None or size < _BIG or op is None:
@@ -180,7 +179,7 @@ def after_input(initial: ir.Value, after: ir.Value | None, size: int) -> ir.Valu
 
 
 def starts_with_zeros(initial: ir.Value) -> bool:
-    """Whether a tensor is zero everywhere, be it as `after_input` has it."""
+    """Whether a tensor is zero everywhere, possibly through `after_input`."""
     if splat_value(initial) == 0:
         return True
     spread = defining_op(initial, "stablehlo.broadcast_in_dim")
@@ -189,7 +188,7 @@ def starts_with_zeros(initial: ir.Value) -> bool:
 
 
 def _is_never(value: ir.Value) -> bool:
-    """Whether a value is what `_never` makes."""
+    """Whether `_never` computes the value."""
     both = defining_op(value, "stablehlo.and")
     tests = [] if both is None else [defining_op(operand, "stablehlo.compare") for operand in both.operands]
     known = [test for test in tests if test is not None]
@@ -200,7 +199,7 @@ def _is_never(value: ir.Value) -> bool:
 
 
 def _never(value: ir.Value) -> ir.Value:
-    """False, but only known when `value` is: its first element is at once below and above zero."""
+    """False, but known only once `value` is: its first element is both below and above zero."""
     rank = len(build.shape_of(value))
     first = stablehlo.slice(value, [0] * rank, [1] * rank, [1] * rank) if rank else value
     element = stablehlo.reshape(build.with_shape(build.tensor_of(value), []), first) if rank else first
@@ -208,16 +207,16 @@ def _never(value: ir.Value) -> ir.Value:
         element = stablehlo.real(element)
     kind = build.tensor_of(element).element_type
     if isinstance(kind, ir.IntegerType) and (kind.is_unsigned or kind.width == 1):
-        element = build.convert(element, ir.F32Type.get())  # XLA knows that nothing of its own type is below zero
+        element = build.convert(element, ir.F32Type.get())  # XLA knows that no number of this type is below zero
     zero = build.zeros(element.type)
     below, above = (stablehlo.ComparisonDirectionAttr.get(name) for name in ("LT", "GT"))
     return stablehlo.and_(stablehlo.compare(element, zero, below), stablehlo.compare(element, zero, above))
 
 
 def keep_separate_kernels(loop: ir.Operation, is_pointwise: Callable[[ir.Operation], bool]) -> None:
-    """Let a loop of tiles, whose counter is carried first and in i32, compute one offset from the sorted counter.
+    """Let a loop of tiles, whose first carry is the counter, an i32, compute one offset from the sorted counter.
 
-    is_pointwise: whether an op computes each element from those at its place. Why: see `memory.loop_kernels`.
+    is_pointwise: whether an op is elementwise. For the reason see `memory.loop_kernels`.
     """
     body = loop.regions[1].blocks[0]
     counter = body.arguments[0]
@@ -232,7 +231,7 @@ def keep_separate_kernels(loop: ir.Operation, is_pointwise: Callable[[ir.Operati
 def _last_reader(
     body: ir.Block, counter: ir.Value, is_pointwise: Callable[[ir.Operation], bool]
 ) -> tuple[ir.Operation, int] | None:
-    """The last op, and its operand, that reads the counter or a number computed from it, and is no such number."""
+    """The last op, with the operand, that reads the counter or a number computed from it, and is no such number."""
     *_, terminator = body.operations
     increment = terminator.operands[0].owner
     numbers = {counter}
@@ -249,7 +248,7 @@ def _last_reader(
 
 
 def _recomputed(number: ir.Value, counter: ir.Value, other: ir.Value) -> ir.Value:
-    """What a number computed from the counter would be with the other value in its place."""
+    """A number computed from the counter, recomputed from another value instead."""
     if number == counter:
         return other
     if not isinstance(number.owner, ir.Operation | ir.OpView):

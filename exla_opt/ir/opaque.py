@@ -1,4 +1,4 @@
-"""A truth value of which XLA does not know that it is true: what stands under it is not fused with what reads it."""
+"""A true boolean that XLA cannot fold: ops in a branch on it are not fused with their readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exla_opt.ir import build
 
 
 def bits_of(value: ir.Value) -> int:
-    """The bits of an element that is a number; 0 for others."""
+    """The bits of a numeric element type; 0 for others."""
     if not isinstance(value.type, ir.RankedTensorType):
         return 0
     element = build.tensor_of(value).element_type
@@ -23,7 +23,7 @@ def bits_of(value: ir.Value) -> int:
 
 
 def always(value: ir.Value) -> ir.Value:
-    """A 0-d truth value that is true, as only a look at the bits of a tensor of numbers says; see `bits_of`."""
+    """A 0-d boolean that is always true, computed from the bits of a tensor of numbers; see `bits_of`."""
     shape = build.shape_of(value)
     kind = build.with_shape(build.tensor_of(value), [1] * len(shape))
     first = stablehlo.slice(value, [0] * len(shape), [1] * len(shape), [1] * len(shape)) if shape else value

@@ -1,4 +1,4 @@
-"""Puts a block back in order after loops were inserted: every op behind what it reads, else as it stood."""
+"""Restores the order of a block after loops were inserted: every op after its operands, otherwise as before."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from exla_opt.ir.walk import captured_values
 
 
 class CannotOrder(Exception):
-    """Two ops each need what the other one computes."""
+    """Two ops depend on each other."""
 
 
 def restore_order(block: ir.Block, has_order: Callable[[ir.Operation], bool]) -> None:
     """Move ops so that all operands are defined before use: a stable depth-first topological order.
 
-    has_order: whether an op must keep its place among its like. Linear in the size of the block. Raises CannotOrder.
+    has_order: whether an op must keep its order among such ops. Linear in the size of the block. Raises CannotOrder.
     """
     ops = [view.operation for view in block.operations]
     definer = {result: index for index, op in enumerate(ops) for result in op.results}

@@ -1,4 +1,4 @@
-"""What MLIR's parser says of a damaged or foreign file, in words for somebody who never saw an MLIR flag."""
+"""Errors of MLIR's parser on a damaged or foreign file, reworded for users who know no MLIR flags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEX_SIZE = "the constant's hex data does not have the size of its type"
 
 
 def explain(error: ir.MLIRError, data: bytes) -> InputError:
-    """The parser's first error. data: what it was to read."""
+    """Reword the parser's first error. data: its input."""
     if not error.error_diagnostics:
         return InputError("MLIR cannot read it, and does not say why", help="the file may be damaged; export it again")
     first = error.error_diagnostics[0]
@@ -61,7 +61,7 @@ def _explain_hex(error: InputError) -> None:
 
 
 def _is_at_end(error: InputError, data: bytes) -> bool:
-    """Whether the parser wanted more after the last token, of which it quotes the start or the end."""
+    """Whether the parser expected more after the last token, of which it quotes the start or the end."""
     if error.line is None or error.col is None or not error.message.startswith("expected"):
         return False
     rows = data.rstrip().split(b"\n", error.line)

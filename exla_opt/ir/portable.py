@@ -1,4 +1,4 @@
-"""Portable artifacts: what a reader of some version of StableHLO understands."""
+"""Portable artifacts: serialised for readers of a given StableHLO version."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def check_version(version: str) -> None:
 
 
 def portable_artifact(module: ir.Module, version: str | None = None) -> bytes:
-    """The module for readers of this version of StableHLO and newer ones; None is the newest. The module stays.
+    """The module for readers of this StableHLO version and newer ones; None is the newest. The module is unchanged.
 
-    Ops of chlo and sdy stay as they are. Raises InputError for what that version does not know, ValueError like
+    Ops of chlo and sdy stay as they are. Raises InputError for ops that the version lacks, ValueError like
     `check_version`.
     """
     if version is not None:
         check_version(version)
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
-    # Serialising turns a module into VHLO in place, so it works on a copy.
+    # Serialising converts a module to VHLO in place, so it works on a copy.
     copy = ir.Module.parse(buffer.getvalue(), module.context)
     said: list[tuple[ir.Location, str]] = []
 

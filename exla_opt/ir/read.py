@@ -24,15 +24,15 @@ from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 _GZIP = b"\x1f\x8b"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
 
-# MLIR itself ends with a stack overflow at a few times this.
+# MLIR itself overflows its stack at a few times this depth.
 _DEEPEST = 1000
 
 
 @dataclass(frozen=True)
 class Source:
-    """A module and where it came from: its name for diagnostics, its bytes (unzipped), and the parsed module.
+    """A module and its origin: its name for diagnostics, its bytes (unzipped), and the parsed module.
 
-    exported: the file of jax.export that the bytes were taken from; b"" where they were the file.
+    exported: the jax.export file that contained the bytes; b"" if they were the file.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Source:
 def read_module(source: str, context: ir.Context) -> Source:
     """Read and check the module in file `source`; `-` is standard input.
 
-    Raises InputError when the file cannot be read, is no module, or is one that exla-opt cannot take:
-    without a public function, with dynamic shapes, or with constants that were elided in printing.
+    Raises InputError when the file cannot be read, is not a module, or is one that exla-opt does not support: without a
+    public function, with dynamic shapes, or with constants that were elided in printing.
     """
     return parse_module(*read_file(source), context)
 
@@ -64,7 +64,7 @@ def read_file(source: str) -> tuple[str, bytes]:
 
 
 def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
-    """Parse and check a module that is at hand as bytes, in any of the forms; `name` is for diagnostics.
+    """Parse and check a module given as bytes, in any of the forms; `name` is for diagnostics.
 
     Raises InputError like `read_module`.
     """
@@ -79,7 +79,7 @@ def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
 
 
 def is_exported(data: bytes) -> bool:
-    """Whether this is a file that `jax.export.Exported.serialize` wrote: a module stands in it, with much around it."""
+    """Whether this is a file from `jax.export.Exported.serialize`: it contains a module and much else."""
     return b"\0" in data[:16] and not data.startswith((BYTECODE, _GZIP)) and data.find(BYTECODE) > 0
 
 
@@ -118,7 +118,7 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
     try:
         if (version := _portable_version(data)) is not None:
             return _parse_portable(data, version, context)
-        with _captured_stderr():  # what C++ prints before it crashes is of no use to anybody
+        with _captured_stderr():  # C++ messages before a crash help nobody
             return _spread(ir.Module.parse(program, context), partitions)
     except ir.MLIRError as error:
         raise explain(error, data) from None
@@ -127,7 +127,7 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
 
 
 def _spread(module: ir.Module, partitions: int) -> ir.Module:
-    """The module, which says over how many devices it is spread: jaxlib's converter leaves that out."""
+    """Add the number of devices to the module, which jaxlib's converter leaves out."""
     if partitions > 1:
         number = ir.IntegerType.get_signless(32, module.context)
         module.operation.attributes[PARTITIONS] = ir.IntegerAttr.get(number, partitions)
@@ -176,7 +176,7 @@ def _parse_portable(data: bytes, version: tuple[int, ...], context: ir.Context) 
 
 @contextmanager
 def _captured_stderr() -> Iterator[list[str]]:
-    """Catch what C++ writes to file descriptor 2: the deserialiser prints its errors instead of raising them."""
+    """Capture C++ output on file descriptor 2: the deserialiser prints its errors instead of raising them."""
     printed: list[str] = []
     try:
         saved = os.dup(2)
@@ -224,13 +224,13 @@ def _check(module: ir.Module, data: bytes) -> None:
 
 
 def is_private(function: ir.Operation) -> bool:
-    """Whether a func.func can only be reached by calls from its own module."""
+    """Whether only its own module can call a func.func."""
     attributes = function.attributes
     return "sym_visibility" in attributes and str(attributes["sym_visibility"]) == '"private"'
 
 
 def _check_function(function: ir.Operation) -> None:
-    """Raise InputError at the first value of a dynamic or impossible shape, or where regions are nested too deep."""
+    """Raise InputError for the first value of a dynamic or impossible shape, and for regions nested too deep."""
     static: set[ir.Type] = set()
 
     def check(value: ir.Value, op: ir.Operation) -> None:

@@ -9,7 +9,7 @@ from math import prod
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Dimensions that a reshape makes into others of the same number of elements."""
+    """Dimensions that a reshape turns into others with the same number of elements."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]

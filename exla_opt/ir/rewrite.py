@@ -1,4 +1,4 @@
-"""Rewriting: small patterns, each of which turns one op's result into an equal value; copies of ops and modules."""
+"""Rewriting: small patterns, each of which replaces one op's result by an equal value; copies of ops and modules."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from exla_opt.ir import build
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import all_blocks
 
-# A pattern makes ops at the current insertion point and location and returns the equal value, or None and makes none.
+# A pattern builds ops at the current insertion point and location and returns the equal value, or None and builds none.
 Pattern = Callable[[ir.Operation], ir.Value | None]
 
 
 def apply_patterns(module: ir.Module, patterns: Mapping[str, Sequence[Pattern]]) -> bool:
-    """Rewrite every op for whose name a pattern fits, in program order; whether anything was changed.
+    """Rewrite every op for whose name a pattern matches, in program order; return whether anything changed.
 
-    Ops that carry attributes which StableHLO does not know, a sharding say, are left alone. What was replaced stays,
-    unused, for the caller to clean up.
+    Ops with attributes that StableHLO does not know, such as a sharding, are skipped. Replaced ops stay, unused, for
+    the caller to clean up.
     """
     changed = False
     for block in list(all_blocks(module)):
@@ -41,7 +41,7 @@ def apply_patterns(module: ir.Module, patterns: Mapping[str, Sequence[Pattern]])
 def clone_on(
     op: ir.Operation, operands: Sequence[ir.Value], shape: Sequence[int], numbers: dict[str, list[int]]
 ) -> ir.Value:
-    """The op on other operands, with a result of another shape, and with other lists of numbers as attributes."""
+    """Clone the op on other operands, with another result shape, and other integer lists as attributes."""
     made = op.clone(ip=ir.InsertionPoint.current).operation
     for index, value in enumerate(operands):
         made.operands[index] = value
@@ -53,7 +53,7 @@ def clone_on(
 
 
 def remap(op: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> None:
-    """Let an op, and what is in its regions, read the values of its new place."""
+    """Replace an op's operands, also in its regions, by the given values."""
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         for index, value in enumerate(inner.operands):
@@ -65,7 +65,7 @@ def remap(op: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def copy_of(module: ir.Module) -> ir.Module:
-    """A module with the same attributes, functions and locations."""
+    """A copy of a module: the same attributes, functions and locations."""
     made = ir.Module.create(module.operation.location)
     attributes = module.operation.attributes
     for place in range(len(attributes)):
@@ -77,7 +77,7 @@ def copy_of(module: ir.Module) -> ir.Module:
 
 
 def restore(module: ir.Module, original: ir.Module) -> None:
-    """Let the module be as it came. original: a copy of before, which is empty afterwards."""
+    """Restore the module. original: a copy made before, which is empty afterwards."""
     for view in list(module.body.operations):
         view.operation.erase()
     for view in list(original.body.operations):

@@ -31,14 +31,14 @@ class TensorType:
 
 
 class Types:
-    """Tensor types by MLIR type, each read once; and what the regions of ops capture, while no op changes."""
+    """Tensor types by MLIR type, each read once; and captures of ops' regions, valid while no op changes."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Type, TensorType] = {}
         self._captured: dict[ir.Block, list[ir.Value]] = {}
 
     def of(self, value: ir.Value) -> TensorType:
-        """The tensor type of a value; a shape of () and 0 bytes for what is no static tensor."""
+        """The tensor type of a value; a shape of () and 0 bytes for anything but a static tensor."""
         key = value.type
         found = self._known.get(key)
         if found is None:
@@ -46,7 +46,7 @@ class Types:
         return found
 
     def captured(self, op: ir.Operation) -> list[ir.Value]:
-        """As `captured_values` of an op with regions; every reader of a block asks for it, and of the blocks around."""
+        """As `captured_values` of an op with regions; cached, as all readers of a block and of outer blocks ask."""
         key = op.regions[0].blocks[0]
         found = self._captured.get(key)
         if found is None:

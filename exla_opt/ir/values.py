@@ -1,4 +1,4 @@
-"""Looking at what makes a value."""
+"""The ops that define values, and splat values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Number = int | float
 
 
 def defining_op(value: ir.Value, name: str | None = None) -> ir.Operation | None:
-    """The op whose result the value is, if it has this name; None for an argument of a block."""
+    """The op that defines the value, if it has this name; None for a block argument."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         return None
@@ -17,18 +17,18 @@ def defining_op(value: ir.Value, name: str | None = None) -> ir.Operation | None
 
 
 def has_discardable_attributes(op: ir.Operation) -> bool:
-    """Whether the op carries an attribute of another dialect: a sharding, say, which is lost when the op goes."""
+    """Whether the op carries an attribute of another dialect, such as a sharding, which would be lost with the op."""
     return any("." in op.attributes[place].name for place in range(len(op.attributes)))
 
 
 def plain_defining_op(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op of this name that makes the value; None when another does, or when it carries notes."""
+    """The op of this name that defines the value; None for another op, or one with discardable attributes."""
     op = defining_op(value, name)
     return op if op is not None and not has_discardable_attributes(op) else None
 
 
 def splat_value(value: ir.Value) -> Number | None:
-    """The number that the tensor is everywhere: a constant, repeated or not; exact for integers, 0 or 1 for booleans.
+    """The value of a constant tensor, broadcast or not, that is the same everywhere; exact for integers, 0 or 1 for i1.
 
     None for every other tensor, and for complex numbers, which the bindings cannot read.
     """

@@ -29,7 +29,7 @@ def walk(block: ir.Block, inside: Container[str] = CONTROL_FLOW) -> Iterator[ir.
 
 
 def walk_regions(block: ir.Block) -> Iterator[ir.Operation]:
-    """All ops of a block and of all regions in it, the scalar code of reduce, sort, ... as well."""
+    """All ops of a block and of all regions in it, including the scalar code of reduce, sort, ..."""
     for view in block.operations:
         op = view.operation
         yield op
@@ -63,9 +63,9 @@ def all_blocks(module: ir.Module) -> Iterator[ir.Block]:
 
 
 def inside_out(module: ir.Module, *names: str) -> list[ir.Operation]:
-    """The ops of these names (with none given, all below the module), in program order, inner ones before outer ones.
+    """The ops of these names (by default all in the module), in program order, inner ones before outer ones.
 
-    Whoever replaces or erases ops in this order never meets a handle whose op went with another one.
+    Replacing or erasing ops in this order never meets a handle whose op was erased with another.
     """
     found: list[ir.Operation] = []
 
@@ -79,7 +79,7 @@ def inside_out(module: ir.Module, *names: str) -> list[ir.Operation]:
 
 
 def main_function(module: ir.Module) -> ir.Operation:
-    """The function that a program starts with: @main, else the first public one."""
+    """The entry function of a program: @main, else the first public one."""
     functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
     named = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions}
     public = [op for op in functions if "sym_visibility" not in op.attributes]
@@ -87,12 +87,12 @@ def main_function(module: ir.Module) -> ir.Operation:
 
 
 def operations_of(block: ir.Block) -> list[ir.Operation]:
-    """The ops of a block as they are now: changing the block does not change the list."""
+    """A list of the current ops of a block, which later changes to the block do not affect."""
     return [view.operation for view in block.operations]
 
 
 def terminator(block: ir.Block) -> ir.Operation:
-    """The op that ends the block."""
+    """The block's terminator."""
     return block.operations[-1].operation
 
 
@@ -112,10 +112,10 @@ def captured_values(op: ir.Operation) -> list[ir.Value]:
             inside.update(inner.results)
             for region in inner.regions:
                 stack.extend(region.blocks)
-    # A block deeper in the stack may be visited after its uses were seen: drop what turned out to be inside.
+    # A block deeper in the stack may be visited after its uses were seen: drop values that turn out to be inside.
     return [value for value in found if value not in inside]
 
 
 def operands_of(op: ir.Operation) -> list[ir.Value]:
-    """The operands of an op, and of control flow what its blocks capture behind them."""
+    """The operands of an op; for control flow, followed by the captures of its blocks."""
     return [*op.operands, *(captured_values(op) if op.name in CONTROL_FLOW else ())]

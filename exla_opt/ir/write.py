@@ -1,4 +1,4 @@
-"""Writing a module: whole or not at all."""
+"""Writing a module: completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARSER_POSITION = re.compile(rf'"{PARSER_FILE}":\d+:\d+')
 def write_data(data: bytes, destination: str) -> None:
     """Write to the file `destination`, which appears complete or stays as it was, or to standard output for `-`.
 
-    Raises InputError when it cannot be written and BrokenPipeError when the reader of standard output has gone.
+    Raises InputError when it cannot be written, and BrokenPipeError when the reader of standard output is gone.
     """
     if destination == "-":
         if sys.stdout is None:
@@ -42,7 +42,7 @@ def write_data(data: bytes, destination: str) -> None:
 
 
 def check_writable(destination: str) -> None:
-    """Raise the InputError of `write_file` where it is plain beforehand that it would, so that no work is lost."""
+    """Raise the InputError of `write_file` if it is predictable, so that no work is lost."""
     if destination == "-":
         return
     _check_name(destination)
@@ -54,7 +54,7 @@ def check_writable(destination: str) -> None:
     number = 0
     if mode is not None and stat.S_ISDIR(mode):
         number = errno.EISDIR
-    elif mode is not None and not stat.S_ISREG(mode):  # a device or a pipe, which is opened itself
+    elif mode is not None and not stat.S_ISREG(mode):  # a device or a pipe is opened directly
         number = 0 if os.access(destination, os.W_OK) else errno.EACCES
     elif not os.path.isdir(folder):
         number = errno.ENOENT
@@ -83,8 +83,8 @@ def write_file(data: bytes, destination: str) -> None:
 def serialise(module: ir.Module, emit: Emit, version: str | None = None) -> bytes:
     """The module as bytes. Text carries locations exactly if the input had any of its own.
 
-    version: of StableHLO, that a portable artifact is to be read by; None is the newest. Raises InputError for what
-    that version does not know.
+    version: the StableHLO version that a portable artifact is written for; None is the newest. Raises InputError for
+    ops that the version lacks.
     """
     operation = module.operation
     if emit == "text":
@@ -98,7 +98,7 @@ def serialise(module: ir.Module, emit: Emit, version: str | None = None) -> byte
 
 
 def has_own_locations(module: ir.Module) -> bool:
-    """Whether any op or block argument has a location that the parser did not make up from its input's lines."""
+    """Whether any op or block argument has a location that the parser did not derive from its input's lines."""
     known: set[str] = set()
 
     def is_own(location: ir.Location) -> bool:
@@ -147,7 +147,7 @@ def _mode(path: str) -> int | None:
 
 
 def _default_mode() -> int:
-    """The mode of a file that `open` would make; mkstemp's is for secrets."""
+    """The mode of a file created by `open`; mkstemp's is for secrets."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

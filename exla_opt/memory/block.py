@@ -1,6 +1,6 @@
 """A block as the memory model sees it: numbered tensors and ops.
 
-`reading` makes one of IR; the splitter makes one of a loop that it only plans.
+`reading` builds one from IR; the splitter builds one for a loop that is only planned.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _FUSED = Trait.POINTWISE | Trait.MOVES | Trait.FREE
 class Operation:
     """One op.
 
-    name: without the dialect; "splat" for a constant that is one number, "loop" for one that is only planned.
-    traits: of the op that XLA makes of it. operands, captures, results: tensor numbers.
-    lengths: the sizes of the dimensions that a reduce reduces, of the matrix that a triangular_solve solves, or of the
-    rows that a concatenate makes of shorter ones.
-    together: how many elements that lie side by side a reduce or a transpose leaves so.
-    copied: the operands that a dot or a library wants in another order of dimensions. bodies: of control flow.
-    outside: for each body the numbers that tensors from around it have there, by the number in the body.
-    narrow: the floats of less than 32 bits of which some machines make wider ones for this op.
-    scratch: bytes that the op needs while it runs, as far as they are known beforehand. seconds: those of bodies that
-    are only planned.
-    is_library: whether a custom call is one of those whose memory is in its operands and results, or a reduce one that
-    a library's kernel computes.
-    shared: the dimensions of a product's result that both operands have: those of a dot's batch, or the one of a
-    convolution's result features. trips: how often a loop runs; 1 where that is not known.
-    order: the dimensions of a convolution's result, from the outermost on, as its library writes them; those of one
-    element count for nothing, the others from 0.
+    name: without the dialect; "splat" for a constant with one value everywhere, "loop" for a planned loop.
+    traits: of the op that XLA turns it into. operands, captures, results: tensor numbers.
+    lengths: of the reduced dimensions of a reduce, of the matrix of a triangular_solve, or of the rows that a
+    concatenate builds from shorter ones.
+    together: how many contiguous elements stay contiguous in a reduce or a transpose.
+    copied: the operands that a dot or a library needs in another dimension order. bodies: of control flow.
+    outside: for each body, the outer numbers of captured tensors, by their numbers in the body.
+    narrow: the floats of less than 32 bits that some machines widen for this op.
+    scratch: bytes that the op needs while it runs, as far as known in advance. seconds: of bodies that are only
+    planned.
+    is_library: whether a custom call needs no memory but its operands and results, or a library's kernel computes a
+    reduce.
+    shared: the dimensions of a product's result that both operands have: the batch of a dot, or the result features of
+    a convolution. trips: the trip count of a loop; 1 if unknown.
+    order: the dimensions of a convolution's result as its library writes them, outermost first, counted from 0 without
+    those of one element.
     is_bare: whether a convolution's library neither scales its result nor adds to it.
     """
 
@@ -66,16 +66,16 @@ class Operation:
 class Block:
     """ops in program order. shapes, sizes (bytes): of every tensor. arguments, returned: in order.
 
-    dtypes: the element type of every tensor. values: those that are in IR.
-    viewed: the tensors that are read in another shape only: the kernel that makes one ends with a bitcast.
+    dtypes: the element type of every tensor. values: those of the IR.
+    viewed: the tensors that are only read in another shape: the kernel that writes one ends with a bitcast.
     merged: the tensors that are written in another shape, and read through a bitcast.
-    donated: the tensors returned that are written over an argument, and that argument.
-    kept: the tensors that are written although all that reads them could compute them.
-    widened: the copy of 32-bit numbers that stands for a tensor of narrower ones, or from which that is rounded.
-    wider: the tensors in wider floats or integers than the program's own, and the element type that those have.
-    held: what is made of what comes out of an optimization barrier, and all that goes into it, on any machine.
-    rounded: the tensors of narrow numbers that are rounded from wider ones, and those.
-    behind: what is made of what comes out of an optimization barrier that the machine keeps, and all that goes into it.
+    donated: the returned tensors that overwrite an argument, and that argument.
+    kept: the tensors that are written although all their readers could recompute them.
+    widened: the 32-bit copy of a tensor of narrower numbers, or the 32-bit tensor that it is rounded from.
+    wider: the tensors in wider floats or integers than the program's own, and that element type.
+    held: each result of an optimization barrier's outputs, and all inputs of that barrier, on any machine.
+    rounded: the tensors of narrow numbers that are rounded from wider ones, and the wider ones.
+    behind: as `held`, for the optimization barriers that the machine keeps.
     """
 
     ops: list[Operation] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Block:
         return len(self.shapes) - 1
 
     def copied(self) -> Block:
-        """A block of its own with the same ops and tensors."""
+        """A separate block with the same ops and tensors."""
         return Block(
             list(self.ops),
             list(self.shapes),
@@ -125,18 +125,18 @@ class Block:
 
 
 def is_short(op: Operation, machine: Machine) -> bool:
-    """Whether the machine keeps a reduce as one op, which fuses."""
+    """Whether the machine keeps a reduce as one op, which it can fuse."""
     longest = machine.longest_fused_reduction
     return longest is None or len(op.results) > 1 or all(length <= longest for length in op.lengths)
 
 
 def sums_apart(op: Operation, machine: Machine) -> bool:
-    """Whether a library computes a reduce, of any length, in a kernel of its own."""
+    """Whether a library computes a reduce of any length in a separate kernel."""
     return machine.sums_apart and op.name == "reduce" and op.is_library
 
 
 def fuses(op: Operation) -> bool:
-    """Whether the op, which is no reduce, is fused with its readers and with what it reads."""
+    """Whether the op, other than a reduce, is fused with its readers and with its operands."""
     return _fuses(op.traits)
 
 

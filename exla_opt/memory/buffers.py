@@ -1,4 +1,4 @@
-"""Which results of ops take over the buffer of an operand. Fitted to XLA's own buffer assignment."""
+"""Which results reuse the buffer of an operand. Fitted to XLA's own buffer assignment."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from exla_opt.ops.traits import Trait
 from .block import Operation
 from .fusion import Fusion
 
-# What is written into the program, and not while it runs.
+# Ops whose results are part of the program, and not computed at run time.
 STORED = ("constant", "splat")
-# A product of matrices has two; what comes behind them is added.
+# The operands of a product of matrices; further operands are added to it.
 FACTORS = 2
 
 
 class Buffers:
-    """What is known of the buffers of a block once the order of its kernels is.
+    """The buffers of a block whose kernels are ordered.
 
-    order: the kernels as they run, as places in the block's ops; a step is a place in it.
-    last: the step in which each tensor is read last; that of what is returned comes behind all of them.
-    others: for each op that is written by a kernel with several results, those that write the others.
-    step_of: the step of each kernel; of those that run as one, that of the last.
+    order: the kernels as they run, as positions in the block's ops; a step is an index in it.
+    last: the last step that reads each tensor; for returned tensors, the step after all of them.
+    others: for each op that a kernel with several results writes, the ops that write the other results.
+    step_of: the step of each kernel; for kernels that run as one, the step of the last.
     """
 
     def __init__(self, fusion: Fusion, order: list[int]):
@@ -37,7 +37,7 @@ class Buffers:
         self.others = {
             kernel: [each for each in group if each != kernel] for group in fusion.joined for kernel in group
         }
-        for group in fusion.joined:  # one kernel, which reads and writes all at once
+        for group in fusion.joined:  # one kernel, which reads and writes everything at once
             steps = {self.step_of[kernel] for kernel in group}
             self.step_of.update(dict.fromkeys(group, max(steps)))
             for kernel in group:
@@ -46,9 +46,9 @@ class Buffers:
         self.last.update(dict.fromkeys(self.block.returned, len(order)))
 
     def with_updated(self, held: Collection[int]) -> set[int]:
-        """These tensors, those that became one of them by updates in place, and those that were there before.
+        """These tensors, and those before and after them in chains of in-place updates.
 
-        What is written over a donated argument lies in its buffer from where that is not read any more.
+        A tensor that overwrites a donated argument uses its buffer from the last read of the argument on.
         """
         arguments = dict(self.block.donated)
         found = {value for value in held if self.is_free_for(arguments.get(value), value)}
@@ -63,7 +63,7 @@ class Buffers:
         return found
 
     def is_free_for(self, argument: int | None, value: int) -> bool:
-        """Whether the buffer of a donated argument, if any, can be that of a tensor from where it is first written."""
+        """Whether a tensor may use the buffer of a donated argument, if any, from its first write on."""
         position = self.fusion.producer.get(value)
         if argument is None or position is None or argument not in self.last:
             return True
@@ -74,7 +74,7 @@ class Buffers:
         return updated or argument in self.reusable(position, value, is_lent=True, is_donated=True)
 
     def in_place(self, op: Operation) -> list[tuple[int, int]]:
-        """The results of an op with the operands whose buffers they take, if nobody reads those later."""
+        """The results of an op with the operands whose buffers they reuse, if nothing reads those later."""
         pairs = list(zip(op.results, op.operands, strict=False))
         if op.name == "while":
             return pairs
@@ -87,30 +87,30 @@ class Buffers:
         return []
 
     def sorts_in_place(self, op: Operation) -> bool:
-        """Whether the op is a sort that writes over what it sorts."""
+        """Whether the op is a sort that overwrites its operand."""
         return op.name == "sort" and self.machine.sorts_in_place
 
     def dies(self, value: int, step: int) -> bool:
-        """Whether a tensor of this block is last read in this step, so that its buffer is free for another."""
+        """Whether this step is the last to read a tensor of this block, so that its buffer is free."""
         producer = self.producer(value)
         return producer is not None and producer.name not in STORED and self.last.get(value) == step
 
     def producer(self, value: int) -> Operation | None:
-        """The op of this block that makes a tensor."""
+        """The op of this block that computes a tensor."""
         position = self.fusion.producer.get(value)
         return None if position is None else self.block.ops[position]
 
     def is_made_by(self, value: int, name: str) -> bool:
-        """Whether an op of this name, in this block, makes the tensor."""
+        """Whether an op of this name, in this block, computes the tensor."""
         producer = self.producer(value)
         return producer is not None and producer.name == name
 
     def reusable(self, kernel: int, result: int, is_lent: bool = False, is_donated: bool = False) -> Collection[int]:
-        """The tensors that a kernel reads and whose buffer its result may take, once nobody reads them later.
+        """The tensors that a kernel reads and whose buffer its result may reuse, once nothing reads them later.
 
-        is_lent: whether both lie in the buffer of a function's result, which is planned before those of temporaries:
-        there a GPU writes over parts of tuples too. is_donated: whether a result must lie where an argument does: what
-        a kernel with several results reads element by element it may write over.
+        is_lent: whether both are in the buffer of a function's result, which is planned before those of temporaries:
+        there a GPU also overwrites parts of tuples. is_donated: whether the result must use an argument's buffer: then
+        a kernel with several results may overwrite what it reads element by element.
         """
         op = self.block.ops[kernel]
         if op.name == "while":
@@ -123,12 +123,12 @@ class Buffers:
         elif op.name == "triangular_solve" and not self.machine.breadth_first:
             found = op.operands[1:2]
         elif op.name == "cholesky" or self.sorts_in_place(op):
-            # A GPU sorts matrices: what has more dimensions is one only through a bitcast.
+            # A GPU sorts matrices: a tensor with more dimensions becomes one only through a bitcast.
             found = [value for value in op.operands if is_lent or not self.is_scattered(value)]
             if not self.machine.breadth_first:
                 known = () if result in self.block.viewed else op.operands
                 found = [value for value in known if self.has_type_of(value, result)]
-        elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over what it is added to
+        elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over its addend
             found = [value for value in op.operands[FACTORS:] if self.has_type_of(value, result)]
         elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
             read = self.fusion.inputs[kernel].items()
@@ -141,14 +141,14 @@ class Buffers:
         else:
             return ()
         if (is_lent or Trait.IN_PLACE in op.traits) and not self.machine.breadth_first:
-            return found  # what an op must write over, it does
+            return found  # an op that must overwrite its operand does so
         return [value for value in found if not self.is_column_major(value) and not self.is_part_of_tuple(value)]
 
     def is_for_one_result(self, kernel: int, value: int, result: int) -> bool:
-        """Whether of a kernel with several results only one, and one more that is reduced, needs a tensor or that one.
+        """Whether at most one other result of a kernel, and only a reduced one, needs the tensor or the result.
 
-        A kernel that reduces may go on with what it writes over the tensor, into the reduce by which it goes through
-        elements: the first. XLA looks at no other.
+        A reducing kernel may continue from its write over the tensor into the reduce that determines its loop: the
+        first. XLA looks at no other.
         """
         inputs = self.fusion.inputs
         others = self.others.get(kernel, ())
@@ -156,10 +156,10 @@ class Buffers:
         return not readers or (len(readers) == 1 and self.block.ops[readers[0]].name == "reduce")
 
     def is_kept(self, value: int) -> bool:
-        """Whether no kernel takes over the buffer of a temporary although it dies there.
+        """Whether no kernel reuses the buffer of a temporary although the temporary dies there.
 
-        What an op makes together with others only the kernel that picks it out may write over. What a scatter of
-        XLA:CPU has written only what updates it in place may.
+        Only the kernel that picks out one of several results of an op may overwrite it. Only an in-place update may
+        overwrite the result of a scatter on XLA:CPU.
         """
         producer = self.producer(value)
         if not self.machine.breadth_first or producer is None:
@@ -167,7 +167,7 @@ class Buffers:
         return producer.name == "while" or len(producer.results) > 1 or self.is_scattered(value)
 
     def is_scattered(self, value: int) -> bool:
-        """Whether a scatter of XLA:CPU, and then at most what updates in place, has written the tensor."""
+        """Whether a scatter of XLA:CPU, followed at most by in-place updates, has written the tensor."""
         producer = self.producer(value) if self.machine.breadth_first else None
         while producer is not None and producer.name == "dynamic_update_slice":
             producer = self.producer(producer.operands[0])
@@ -180,10 +180,10 @@ class Buffers:
         return same and one not in self.block.merged
 
     def is_part_of_tuple(self, value: int) -> bool:
-        """Whether the tensor came out of a tuple: a library wrote it and its workspace, a kernel several results."""
+        """Whether the tensor comes from a tuple: of a library call with workspace, or a kernel with several results."""
         producer = self.producer(value)
         while producer is not None and Trait.IN_PLACE in producer.traits and not self.machine.breadth_first:
-            value = producer.operands[0]  # which it wrote over
+            value = producer.operands[0]  # which it overwrites
             producer = self.producer(value)
         if value in self.fusion.tuples:
             return True
@@ -194,5 +194,5 @@ class Buffers:
         return self.machine.workspace > 0 and self.is_made_by(value, "dot_general")
 
     def is_column_major(self, value: int) -> bool:
-        """Whether LAPACK wrote the tensor, in an order of elements that others do not have."""
+        """Whether LAPACK wrote the tensor, in column-major order, which other tensors do not have."""
         return self.is_made_by(value, "custom_call")

@@ -1,4 +1,4 @@
-"""Builds a `Block`: numbers tensors, those of IR and those that only XLA makes, and appends ops."""
+"""Builds a `Block`: numbers the tensors of the IR and those that only XLA creates, and appends ops."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _INDEX_BYTES = 4
 
 
 class Builder:
-    """A block that grows. number: that of every tensor of IR met so far.
+    """A block under construction. number: of every IR tensor met so far.
 
-    plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another one.
-    wide: those that are kept as float32 although IR has them narrower. by_columns: the matrices that are so in memory.
+    plain: the tensors that some op reads in their own shape. viewed: those that some op reads in another shape.
+    wide: those kept as float32 although they are narrower in the IR. by_columns: the column-major matrices.
     """
 
     def __init__(self, types: Types) -> None:
@@ -36,7 +36,7 @@ class Builder:
         self._in_rows: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
-        """The tensor's number; what was not met before comes from outside the block."""
+        """The tensor's number; a tensor not met before comes from outside the block."""
         known = self.number.get(value)
         if known is None:
             kind = self.types.of(value)
@@ -49,9 +49,9 @@ class Builder:
         return tuple(map(self.of, values))
 
     def fresh(self, origin: ir.Value, shape: Shape, like: int = -1) -> int:
-        """The number of a tensor that XLA makes for `origin`: of i32, or of another's element type.
+        """The number of a new tensor that XLA creates for `origin`: of i32, or of the element type of `like`.
 
-        One with as many elements as the other has its bytes.
+        With as many elements as `like`, it has the same bytes.
         """
         block = self.block
         size, dtype = _INDEX_BYTES * prod(shape), "i32"
@@ -67,11 +67,11 @@ class Builder:
         self.block.ops.append(op)
 
     def add_plain(self, name: str, operands: tuple[int, ...], results: tuple[int, ...], lengths: Shape = ()) -> None:
-        """Append an op of StableHLO that has nothing but operands and results, and windows of these lengths."""
+        """Append a StableHLO op with operands and results only, and windows of these lengths."""
         self.add(Operation(name, traits_of(f"stablehlo.{name}"), operands, results, lengths=lengths))
 
     def add_splat(self, value: ir.Value) -> None:
-        """Append the ops that make a tensor that is one number everywhere: a constant, or one that is repeated."""
+        """Append the ops for a tensor with one value everywhere: a constant, or a broadcast."""
         number = self.of(value)
         if defining_op(value, "stablehlo.constant") is not None or not self.block.shapes[number]:
             self.block.sizes[number] = 0
@@ -82,7 +82,7 @@ class Builder:
         self.add_plain("broadcast_in_dim", (scalar,), (number,))
 
     def fresh_wide(self, like: int, origin: ir.Value, dtype: str = "") -> int:
-        """The number of a tensor of 32-bit floats or integers, or of `dtype`, of the shape of a narrower one."""
+        """The number of a new tensor of 32-bit floats or integers, or of `dtype`, with the shape of a narrower one."""
         block = self.block
         made = self.fresh(origin, block.shapes[like])
         block.wider[made] = block.dtypes[like]
@@ -92,14 +92,14 @@ class Builder:
         return made
 
     def make_wide(self, number: int) -> None:
-        """Keep a tensor of narrow floats as float32, as all its readers want it."""
+        """Keep a tensor of narrow floats as float32, which all its readers need."""
         self.wide.add(number)
         self.block.wider[number] = self.block.dtypes[number]
         self.block.dtypes[number] = "f32"
         self.block.sizes[number] = 4 * prod(self.block.shapes[number])
 
     def widened(self, value: int, origin: ir.Value, dtype: str = "") -> int:
-        """The number of a tensor converted to 32-bit floats or integers, or to `dtype`; one copy serves all readers."""
+        """The number of a tensor converted to 32-bit floats or integers, or to `dtype`; all readers share one copy."""
         known = self.block.widened
         if value not in known or (dtype and self.block.dtypes[known[value]] != dtype):
             known[value] = self.fresh_wide(value, origin, dtype)
@@ -107,14 +107,14 @@ class Builder:
         return known[value]
 
     def in_rows(self, value: int, origin: ir.Value) -> int:
-        """The number of a copy of a tensor row by row; one copy serves all its readers."""
+        """The number of a row-major copy of a tensor; all readers share one copy."""
         if value not in self._in_rows:
             self._in_rows[value] = self.fresh(origin, self.block.shapes[value], value)
             self.add(Operation("copy", Trait(0), (value,), (self._in_rows[value],)))
         return self._in_rows[value]
 
     def transposed(self, origin: ir.Value, value: ir.Value, order: Sequence[int]) -> int:
-        """The number of a copy of a tensor with its dimensions in this order; one copy serves all its readers."""
+        """The number of a copy of a tensor with its dimensions in this order; all readers share one copy."""
         number, shape = self.of(value), self.types.of(value).shape
         key = (number, tuple(order))
         if key not in self._transposed:
@@ -123,7 +123,7 @@ class Builder:
         return self._transposed[key]
 
     def padded(self, value: int, origin: ir.Value, shape: Shape) -> int:
-        """The number of a copy of a tensor with padding, of this shape; one copy serves all its readers."""
+        """The number of a copy of a tensor padded to this shape; all readers share one copy."""
         key = (value, shape)
         if key not in self._padded:
             self._padded[key] = self.fresh(origin, shape, value)

@@ -1,4 +1,4 @@
-"""What of a loop's carry XLA keeps: it drops what only leads to itself and is read by nobody else."""
+"""The positions of a loop's carry that XLA keeps: it drops those that nothing but their own next value reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from exla_opt.ir.walk import captured_values
 
 
 def live_places(loop: ir.Operation) -> list[int]:
-    """The places in a while's carry that XLA keeps; it drops others one by one, and never two that lead to each other.
+    """The positions of a while's carry that XLA keeps; it drops others one by one, and never two that need each other.
 
-    A place is dropped where nobody reads the last value and where, of those left, it only decides about itself.
+    A position is dropped if its final value is unread and, of the rest, only its own next value needs it.
     """
     condition = loop.regions[0].blocks[0]
     places = range(len(loop.results))
@@ -29,9 +29,9 @@ def live_places(loop: ir.Operation) -> list[int]:
 
 
 def _sources(body: ir.Block) -> list[int]:
-    """For each place in a carry the places that its next value is computed from, as bits of a number.
+    """For each position of a carry, the positions that its next value is computed from, as bits of a number.
 
-    Linear in the number of ops. What an op with regions reads is all that it captures.
+    Linear in the number of ops. An op with regions reads everything that it captures.
     """
     bits: dict[ir.Value, int] = {argument: 1 << place for place, argument in enumerate(body.arguments)}
     *ops, last = (view.operation for view in body.operations)

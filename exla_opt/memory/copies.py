@@ -1,7 +1,7 @@
-"""The copies that XLA makes of what a loop carries: of what it starts from, and in each of its trips.
+"""The copies that XLA makes of loop-carried tensors: of initial values, and in each trip.
 
-What a body returns lies in the buffer of the argument that it replaces. A kernel that writes there must come after all
-that read the argument; where the order of the ops does not say so, the argument is copied first.
+A body's result is written to the buffer of the argument that it replaces. A kernel that writes there must run after all
+readers of the argument; if the order of the ops does not ensure that, the argument is copied first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BROADCAST = traits_of("stablehlo.broadcast_in_dim")
 
 
 def changed_places(loop: Operation) -> list[int]:
-    """What of a loop's carry its body returns otherwise than it got it, as places in the carry."""
+    """The positions of a loop's carry whose value its body changes."""
     if not loop.bodies:
         return list(range(len(loop.results)))
     body = loop.bodies[0]
@@ -28,10 +28,10 @@ def changed_places(loop: Operation) -> list[int]:
 
 
 def with_copies(block: Block, owned: frozenset[int]) -> Block:
-    """The block with an op for each copy, where the first loop stands; the block itself where there is none.
+    """The block with an op for each copy, at the first loop; the block itself if there is none.
 
-    owned: arguments that may be written over. A constant that is one number everywhere is filled in once, and copied
-    where several loops start from it.
+    owned: arguments that may be overwritten. A constant with one value everywhere is filled in once, and copied if
+    several loops start from it.
     """
     loops = [place for place, op in enumerate(block.ops) if op.name == "while" and op.bodies]
     if not loops:
@@ -62,7 +62,7 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
                 made.ops.append(Operation("broadcast_in_dim", _BROADCAST, (), (filled[value],)))
             source = filled[value]
         others = [other for other in readers[value] if other != position]
-        # The last of several places takes the tensor itself.
+        # The last of several positions gets the tensor itself.
         again = value in loop.operands[place + 1 :]
         shared = (
             again
@@ -91,7 +91,7 @@ def _carried_anew(loop: Operation) -> set[int]:
 
 
 def place_carry(fusion: Fusion) -> set[int]:
-    """The tensors of a body that lie in the loop's own buffers; adds the copies that this takes as kernels."""
+    """The tensors of a body in the loop's own buffers; adds the copies that this needs as kernels."""
     block = fusion.block
     readers: dict[int, list[int]] = {value: [] for value in block.arguments}
     for kernel, written in enumerate(fusion.written):
@@ -104,7 +104,7 @@ def place_carry(fusion: Fusion) -> set[int]:
         if old == new:
             continue
         if new in readers:
-            _copy(fusion, new, ())  # one argument in the place of another
+            _copy(fusion, new, ())  # one argument in the position of another
             continue
         if new not in fusion.producer or new in resident:
             continue
@@ -117,9 +117,9 @@ def place_carry(fusion: Fusion) -> set[int]:
         if fusion.machine.breadth_first:
             _copy(fusion, old, readers[old])
         elif may_write and not _needs(fusion, others, kernel):
-            fusion.waits.setdefault(kernel, []).extend(others)  # XLA:GPU lets it run behind them
+            fusion.waits.setdefault(kernel, []).extend(others)  # XLA:GPU lets it run after them
         else:
-            resident.discard(new)  # copied into the loop's buffer at the end of the trip
+            resident.discard(new)  # copied to the loop's buffer at the end of the trip
     return resident
 
 
@@ -130,13 +130,13 @@ def _writes_over(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
         return False
     if Trait.IN_PLACE in op.traits or op.name in ("while", "sort"):
         return True
-    if op.name == "dot_general" and old in op.operands[FACTORS:]:  # what a library adds to what there is
+    if op.name == "dot_general" and old in op.operands[FACTORS:]:  # a library adds to an existing tensor
         return old not in op.operands[:FACTORS]
     return fusion.inputs[kernel].get(old, True)
 
 
 def _begins_beside(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
-    """Whether a result lies where a loop has begun to write that reads the old tensor until it ends."""
+    """Whether a result is in the buffer of a loop that still reads the old tensor when it starts writing."""
     value, op = new, fusion.block.ops[kernel]
     while op.name == "while" or Trait.IN_PLACE in op.traits:
         if op.name == "while" and old in op.captures:
@@ -149,7 +149,7 @@ def _begins_beside(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
 
 
 def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
-    """Whether every one of some kernels has to run before `last` by what they read."""
+    """Whether all of these kernels must run before `last` because of their data flow."""
     missing = set(kernels)
     seen = {last}
     stack = [last]
@@ -164,7 +164,7 @@ def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
 
 
 def _needs(fusion: Fusion, kernels: Sequence[int], first: int) -> bool:
-    """Whether one of some kernels has to run behind `first`, by what it reads or else waits for."""
+    """Whether one of these kernels must run after `first`, because of its operands or other dependences."""
     together = {kernel: group for group in fusion.joined for kernel in group}
     goal = {first, *together.get(first, ())}
     stack = [kernel for kernel in kernels if kernel not in goal]
@@ -181,7 +181,7 @@ def _needs(fusion: Fusion, kernels: Sequence[int], first: int) -> bool:
 
 
 def _copy(fusion: Fusion, value: int, readers: Sequence[int]) -> None:
-    """Add a copy of an argument, which these kernels read in its place."""
+    """Add a copy of an argument, which these kernels read instead."""
     block = fusion.block
     origin = block.values.get(value)
     copied = block.add_tensor(block.shapes[value], block.sizes[value], block.dtypes[value])

@@ -1,4 +1,4 @@
-"""Products of matrices as XLA wants them: in which orders it reads dimensions, and what it copies if not."""
+"""Products of matrices in XLA: the dimension orders that it can read, and the copies of other operands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from exla_opt.ir.values import defining_op
 
 from .machine import CPU, Machine
 
-# XLA:CPU turns a matrix before it multiplies it with a vector of so many bytes.
+# XLA:CPU transposes a matrix of this many bytes before it multiplies it with a vector.
 _LONG_VECTOR = 2**14
 _BYTE_BITS, _MATRIX_RANK = 8, 2
 
 
 def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
-    """Whether an op is a transpose that its readers, dots and sums, read past, with their dimensions renumbered."""
+    """Whether an op is a transpose that its readers, dots and sums, absorb by renumbering dimensions."""
     if op.name != "stablehlo.transpose":
         return False
     uses = list(op.results[0].uses)
@@ -38,7 +38,7 @@ def _reads_past(reader: ir.Operation, operand: int, transpose: ir.Operation, typ
 
 
 def copied_sides(op: ir.Operation, types: Types, machine: Machine = CPU) -> tuple[int, ...]:
-    """The operands that a dot reads in another order of dimensions than they have."""
+    """The operands that a dot reads in another dimension order than they have."""
     found = []
     for side in (0, 1):
         inner = defining_op(op.operands[side])
@@ -49,14 +49,14 @@ def copied_sides(op: ir.Operation, types: Types, machine: Machine = CPU) -> tupl
 
 
 def is_read_in(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int]) -> bool:
-    """Whether a dot reads an operand as it is. order: its dimensions as those of what lies in memory in their order."""
+    """Whether a dot reads an operand without a copy. order: its dimensions, as those of the tensor in memory."""
     return not _is_copied(op, side, types, machine, order)
 
 
 def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int] = ()) -> bool:
-    """Whether an operand's dimensions are not batch, free and contracted, or batch, contracted and free, in order.
+    """Whether an operand's dimensions are neither batch, free, contracted nor batch, contracted, free, in order.
 
-    order: the operand's dimensions as those of what is read in its place.
+    order: the operand's dimensions, as those of the tensor that is read instead.
     """
     batches, sums = dot_dims(op, side)
     shape = types.of(op.operands[side]).shape
@@ -71,19 +71,19 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
             return runs != [kind for kind in (0, 2, 1) if kind in kinds] or mixed
         if 0 in kinds and (kinds.count(1) > 1 or kinds.count(2) > 1):
             return not _is_canonical(op, side, sizes, order)
-        # cuBLAS takes each kind in any place, but for the batch in the last.
+        # cuBLAS accepts any order of the kinds, except the batch last.
         return mixed or len(set(runs)) != len(runs) or (len(runs) > 1 and runs[-1] == 0)
     if mixed or len(set(runs)) != len(runs) or 0 in runs[1:]:
         return True
     if side == 1 and not _is_paired_in_order(op, sizes, order):
         return True
-    # Where several dimensions become one, they must stand as the dot wants them.
+    # If several dimensions are merged, they must be in the dot's order.
     several = any(kinds.count(kind) > 1 for kind in (1, 2))
     return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
 
 
 def _wants_rows(op: ir.Operation, types: Types) -> bool:
-    """Whether a library reads both operands along what it sums up: bytes that make a matrix of int32, and float8."""
+    """Whether a library reads both operands along the contraction: int8 matrices with an int32 result, and float8."""
     if all(float_bits(element_type(value)) == _BYTE_BITS for value in op.operands):
         return True
     kinds = [str(element_type(value)) for value in (*op.operands, *op.results)]
@@ -91,23 +91,23 @@ def _wants_rows(op: ir.Operation, types: Types) -> bool:
 
 
 def _is_canonical(op: ir.Operation, side: int, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
-    """Whether an operand's dimensions are batch, free and contracted, on the right batch, contracted and free.
+    """Whether an operand's dimensions are batch, free, contracted, or for the right one batch, contracted, free.
 
-    XLA:GPU reshapes batches of matrices only from there, with the contracted dimensions as the left operand has them.
+    XLA:GPU reshapes batches of matrices only from this order, with contracted dimensions as in the left operand.
     """
     own = [order[dim] for dim in copied_order(op, side) if sizes[order[dim]] != 1]
     return own == sorted(own)
 
 
 def _is_paired_in_order(op: ir.Operation, sizes: Mapping[int, int], order: Sequence[int]) -> bool:
-    """Whether the right operand's contracted dimensions stand in the order of those of the left one."""
+    """Whether the right operand's contracted dimensions are in the order of the left one's."""
     pairs = sorted(zip(dot_dims(op, 0)[1], dot_dims(op, 1)[1], strict=True))
     own = [order[dim] for _, dim in pairs if sizes[order[dim]] != 1]
     return own == sorted(own)
 
 
 def is_outer_product(op: ir.Operation, types: Types) -> bool:
-    """Whether a dot adds nothing up: each element of its result is one product."""
+    """Whether a dot sums nothing: each element of its result is one product."""
     shape = types.of(op.operands[0]).shape
     return all(shape[dim] == 1 for dim in dot_dims(op, 0)[1])
 
@@ -121,9 +121,9 @@ def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
 
 
 def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[int, ...]:
-    """The operands of a dot of which XLA makes matrices: several dimensions of one kind become one.
+    """The operands of a dot that XLA turns into matrices by merging several dimensions of one kind.
 
-    summed: whether the dimensions that are contracted count as well.
+    summed: whether contracted dimensions count as well.
     """
     found = []
     for side in (0, 1):
@@ -140,9 +140,9 @@ def _real(shape: Sequence[int]) -> list[int]:
 
 
 def copied_order(op: ir.Operation, side: int) -> list[int]:
-    """The dimensions of a dot's operand in the order in which the dot reads a copy of it.
+    """A dot's operand dimensions in the order in which the dot reads a copy of it.
 
-    What is summed up stands in the order of the left operand.
+    Contracted dimensions are in the order of the left operand.
     """
     batch, contracted = dot_dims(op, side)
     summed = [dim for _, dim in sorted(zip(dot_dims(op, 0)[1], contracted, strict=True))]

@@ -1,4 +1,4 @@
-"""The ops of which XLA:CPU makes several: what each becomes, as ops of a `Block`."""
+"""The ops that XLA:CPU expands to several: the expansion of each, as ops of a `Block`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce
 from .scatters import is_one_window, scatter_of_windows, update_window
 from .widening import Append, add_widened, is_widened
 
-# A sort of which so small a part is read is a top-k to XLA.
+# XLA turns a sort of which at most this fraction is read into a top-k.
 _TOP_PART = 4
-# Longer cumulative sums are made in blocks of so many elements.
+# Longer cumulative sums are computed in blocks of this many elements.
 SCANNED_AT_ONCE = 16
 
 
 def expand(builder: Builder, op: ir.Operation, made: Operation, machine: Machine, is_function: bool) -> bool:
-    """Append what XLA makes of an op; False, and nothing is appended, if that is the op itself.
+    """Append XLA's expansion of an op; return False, and append nothing, if there is none.
 
-    made: the op as it stands. is_function: whether it stands in a function, not in a body of control flow.
+    made: the op without expansion. is_function: whether it is in a function, not in a body of control flow.
     """
     found = _expansion(op, made, builder.types, machine, is_function)
     if is_widened(builder, made, machine) and found is not update_window:
@@ -56,12 +56,12 @@ def _product(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _add(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """The op as it is."""
+    """Append the op unchanged."""
     builder.add(made)
 
 
 def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine, is_function: bool) -> Append | None:
-    """The function that appends what XLA makes of an op."""
+    """The function that appends XLA's expansion of an op."""
     is_cpu = machine.kind == "cpu"
     if made.name == "top_k" and (not any(True for _ in op.results[1].uses) or (is_cpu and not _has_top_k(op, types))):
         return _sort_all
@@ -71,7 +71,7 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return partial(_scatter_windows, machine)
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
         return update_window
-    # In bodies of control flow XLA:CPU convolves in whatever order the dimensions are.
+    # In bodies of control flow, XLA:CPU convolves in any dimension order.
     if made.name == "convolution":
         return _convolve if is_function or not is_cpu else _convolve_as_it_is
     if made.name == "reduce_window" and is_long_scan(op, types):
@@ -86,12 +86,12 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
 
 
 def _has_top_k(op: ir.Operation, types: Types) -> bool:
-    """Whether XLA:CPU has a library for the largest elements: of float32."""
+    """Whether XLA:CPU has a library for the largest elements: for float32."""
     return types.of(op.operands[0]).dtype == "f32"
 
 
 def _scatter_windows(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """The scatter at the places that windows choose, into wider floats where XLA:CPU wants those."""
+    """The scatter to the positions selected by windows, in wider floats if XLA:CPU needs them."""
     scatter_of_windows(builder, op, made)
     scatter = builder.block.ops.pop()
     if is_widened(builder, scatter, machine):
@@ -101,7 +101,7 @@ def _scatter_windows(machine: Machine, builder: Builder, op: ir.Operation, made:
 
 
 def is_top_k(op: ir.Operation, types: Types) -> bool:
-    """Whether a sort also sorts the places of its elements, and only a small part of both is read."""
+    """Whether a sort also sorts the indices of its elements, and only a small part of both is read."""
     if len(op.operands) != 2 or not _counts(op.operands[1]):
         return False
     readers = [(use.owner.operation, result) for result in op.results for use in result.uses]
@@ -112,7 +112,7 @@ def is_top_k(op: ir.Operation, types: Types) -> bool:
 
 
 def is_long_scan(op: ir.Operation, types: Types) -> bool:
-    """Whether windows that each begin at the first element, or end at the last, make a cumulative sum."""
+    """Whether windows that all begin at the first element, or end at the last, form a cumulative sum."""
     if len(op.results) != 1:
         return False
     shape, windows = types.of(op.operands[0]).shape, integers(op, "window_dimensions", [])
@@ -121,7 +121,7 @@ def is_long_scan(op: ir.Operation, types: Types) -> bool:
 
 
 def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA makes a sort of a top_k only whose values are read, and, with their places, of one it has no library for."""
+    """XLA sorts for a top_k of which only values are read, or values and indices in a type without a library."""
     [operand] = made.operands
     shape = builder.block.shapes[operand]
     found = builder.fresh(op.results[0], shape, operand)
@@ -136,7 +136,7 @@ def _sort_all(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """Of a sort with its places, of which only the first few are read, XLA makes a top_k."""
+    """XLA turns a sort with indices, of which only the first few are read, into a top_k."""
     for value, number in zip(op.results, made.results, strict=True):
         read = [builder.types.of(use.owner.operation.results[0]).bytes for use in value.uses]
         wider = builder.block.sizes[number] // max(builder.types.of(value).bytes, 1)
@@ -146,7 +146,7 @@ def _take_top(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _is_sum_of_parts(op: ir.Operation) -> bool:
-    """Whether one tensor is reduced along the dimension in which it was put together."""
+    """Whether a tensor is reduced along the dimension in which it was concatenated."""
     joined = defining_op(op.operands[0], "stablehlo.concatenate")
     if len(op.results) != 1 or joined is None:
         return False
@@ -154,7 +154,7 @@ def _is_sum_of_parts(op: ir.Operation) -> bool:
 
 
 def _sum_parts(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA reduces the parts of a concatenation, and combines what comes out."""
+    """XLA reduces the operands of a concatenation, and combines the results."""
     joined = defining_op(op.operands[0])
     assert joined is not None
     origin, [result] = op.results[0], made.results
@@ -201,7 +201,7 @@ def scan_in_blocks(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _overwritten(op: ir.Operation) -> int | None:
-    """The operand that a library writes its first result over although others read it too."""
+    """The operand that a library overwrites with its first result although others read it too."""
     if "output_operand_aliases" not in op.attributes:
         return None
     for alias in map(stablehlo.OutputOperandAlias, ir.ArrayAttr(op.attributes["output_operand_aliases"])):
@@ -213,7 +213,7 @@ def _overwritten(op: ir.Operation) -> int | None:
 
 
 def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A library is given a copy of what others still read."""
+    """A library gets a copy of an operand that others still read."""
     side = _overwritten(op)
     assert side is not None
     operands = list(made.operands)
@@ -224,12 +224,12 @@ def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> No
 
 
 def _convolve_as_it_is(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A convolution in whatever order its dimensions are."""
+    """A convolution in its own dimension order."""
     add_wide(builder, made, op.results[0])
 
 
 def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA convolves in one order of dimensions only, and copies what is in another."""
+    """XLA convolves in one dimension order only, and copies operands in other orders."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
     rhs = [
@@ -258,13 +258,13 @@ def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def is_in_order(order: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether dimensions stand in this order, those of one element aside."""
+    """Whether dimensions are in this order, not counting those of one element."""
     longer = [dim for dim in order if shape[dim] != 1]
     return longer == sorted(longer)
 
 
 def is_dot(op: ir.Operation, types: Types) -> bool:
-    """Whether a convolution looks at one place at a time: XLA makes a product of matrices of it."""
+    """Whether a convolution reads one position at a time: XLA turns it into a product of matrices."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     kernel = types.of(op.operands[1]).shape
     spans = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
@@ -273,7 +273,7 @@ def is_dot(op: ir.Operation, types: Types) -> bool:
 
 
 def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A dot reads copies of the operands whose dimensions it cannot read in their order."""
+    """A dot reads copies of the operands whose dimension order it cannot read."""
     if merged_sides(op, builder.types, summed=False):
         builder.block.merged.add(made.results[0])
     operands, narrow = list(made.operands), set(made.narrow)
@@ -286,7 +286,7 @@ def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _counts(value: ir.Value) -> bool:
-    """Whether a tensor counts along a dimension, repeated along the others or not."""
+    """Whether a tensor is an iota along a dimension, broadcast along others or not."""
     while True:
         for name in ("broadcast_in_dim", "reshape", "convert"):
             inner = defining_op(value, f"stablehlo.{name}")

@@ -1,6 +1,6 @@
-"""What a machine fuses into its readers, and what it writes to memory.
+"""Which ops a machine fuses into their readers, and which tensors it writes to memory.
 
-Rules fitted to XLA's own buffer assignment; pure functions over `Block`: nothing here touches IR.
+Rules fitted to XLA's own buffer assignment; pure functions over `Block`: nothing here uses the IR.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .gpu.priority_fusion import PriorityFusion
 from .greedy import Greedy
 from .machine import Machine
 
-# A kernel reads no more tensors than so many: what would add to them is written instead.
+# The maximum number of tensors that a kernel reads: an op that would exceed it is written instead.
 _MOST_INPUTS = 64
-# How many kernels an op becomes a part of: none, the one of this number, or several.
+# The number of kernels that contain an op: none, the one of this number, or several.
 _NO_ROOT, _MANY_ROOTS = -1, -2
 
 
@@ -27,11 +27,11 @@ class Fusion:
     """For every op of a block: whether it is written to memory, and the ops that it is fused into.
 
     producer: the op of each tensor. An op that is neither written nor fused is dead.
-    inputs: for every op the tensors that its kernel reads, through what is fused into it; True for those that are read
-    element by element all the way, and in no other way.
-    joined: the ops whose kernels are one kernel with several results.
-    tuples: the tensors that are written together with others, so that nothing else takes their place.
-    waits: the kernels that one has to wait for although it reads nothing of them.
+    inputs: for every op, the tensors that its kernel reads, through the ops fused into it; True for those that are only
+    read element by element all the way.
+    joined: the groups of ops whose kernels are one kernel with several results.
+    tuples: the tensors that are written together with others, so that nothing else may use their buffers.
+    waits: the kernels that one must wait for although it reads nothing of them.
     """
 
     block: Block
@@ -51,7 +51,7 @@ class Fusion:
 
 
 def fuse(block: Block, machine: Machine) -> Fusion:
-    """Decide for every op of a block, readers first; then look what each kernel reads."""
+    """Decide for every op of a block, readers first; then find the tensors that each kernel reads."""
     decision = _Decision(block, machine)
     if machine.repeats_cheap:
         fusion = decision.fusion
@@ -80,9 +80,9 @@ def fuse(block: Block, machine: Machine) -> Fusion:
 
 
 def _left(fusion: Fusion, after: list[dict[int, None]], group: list[int]) -> list[int]:
-    """Of kernels that became one those that still write: what only the others read stays in it.
+    """Of joined kernels, those that still write: a tensor that only the others read stays inside.
 
-    after: the kernels that need what each writes.
+    after: the readers of each kernel's results.
     """
     kept = []
     for position in sorted(group):
@@ -156,7 +156,7 @@ class _Decision:
             self.root[position] = _united(self.root[position], position)
 
     def absorbs(self, user: int, index: int) -> bool:
-        """Whether the producer of this operand may become a part of its reader."""
+        """Whether the producer of this operand may be fused into its reader."""
         op = self.block.ops[user]
         if index < 0:
             return False
@@ -172,7 +172,7 @@ class _Decision:
         return fuses(op)
 
     def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:
-        """Whether the op is cheap enough to be computed once for every kernel and element that reads it."""
+        """Whether the op is cheap enough to be recomputed in every kernel and for every element that reads it."""
         if op.name == "reduce" and op.name in self.machine.cheap:
             return root == _NO_ROOT or (root != _MANY_ROOTS and self.block.ops[root].name != "reduce")
         if Trait.EXPENSIVE not in op.traits or op.name in self.machine.cheap:

@@ -1,13 +1,13 @@
-"""Fusion as XLA:CPU does it: kernel by kernel, last first, each takes in one producer after another.
+"""Fusion in XLA:CPU: kernel by kernel, last first, each absorbs one producer after another.
 
 The rules are those of XLA's InstructionFusion (with duplication allowed) and of its bound on duplicated code,
 FusionNodeIndexingEvaluation, found by comparing with what it compiles:
 
-- An op with several readers is computed once more in each kernel that takes it in, and written if some reader is left.
-- What is expensive is never computed twice, neither for two kernels nor for two elements.
-- What reads two or more tensors of its own rank is computed twice only if every way to every reader can be fused.
-- A kernel that updates a tensor in place takes in nothing that moves elements of that tensor.
-- What would be written out as code more than fifteen times in one kernel is not taken in.
+- An op with several readers is recomputed in each kernel that absorbs it, and written if some reader remains.
+- Expensive ops are never recomputed, neither for two kernels nor for two elements.
+- An op that reads two or more tensors of its own rank is recomputed only if every path to every reader can be fused.
+- A kernel that updates a tensor in place absorbs no op that moves elements of that tensor.
+- An op whose code would be emitted more than fifteen times in one kernel is not absorbed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .machine import Machine
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
-# A kernel of so many ops takes in nothing that others read as well, which keeps the whole linear.
+# A kernel of this many ops absorbs nothing that others also read, which keeps the total time linear.
 _LARGE_KERNEL = 64
-# Ways from an op to its readers that are longer than so many ops lead through something that is not fused.
+# Paths from an op to its readers with more ops than this are taken to contain an op that is not fused.
 _LONGEST_WAY = 300
-# Longer rows, and more tensors, are put together in a kernel of its own.
+# A concatenation with longer rows, or more tensors, is a separate kernel.
 _LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
-# What the library that adds up and chooses computes in its own kernels.
+# The ops that the library of sums and extrema computes in its own kernels.
 _LIBRARY = frozenset(
     "abs add broadcast_in_dim ceil convert divide erf exponential exponential_minus_one floor iota log log_plus_one "
     "logistic maximum minimum multiply negate pad power reshape rsqrt sign splat sqrt subtract tanh".split()
 )
-# How a reader uses the elements of an operand: each once at its own place, each at most once, some more than once.
+# How a reader uses the elements of an operand: each once at its own index, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
-# Which operands an op takes in.
+# Which operands an op absorbs.
 _NONE, _ALL, _WRITTEN = 0, 1, 2
 
 Uses = list[tuple[int, int]]
@@ -44,9 +44,9 @@ Uses = list[tuple[int, int]]
 class Greedy:
     """Decides which ops of a block are written, and what each kernel reads.
 
-    takes: which operands each op takes in: none, all, or what it writes in place. fusible, light, expensive, pointwise:
-    the ops that are taken in, that may be computed twice, that may not, and that go element by element. uses: how each
-    op uses the elements of its first operand and of the others. is_shared: whether several ops read it.
+    takes: which operands each op absorbs: none, all, or those that it writes in place. fusible, light, expensive,
+    pointwise: the ops that can be absorbed, that may be recomputed, that may not, and that are elementwise. uses: how
+    each op uses the elements of its first operand and of the others. is_shared: whether several ops read it.
     """
 
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], fusible: Sequence[bool]):
@@ -82,18 +82,18 @@ class Greedy:
                 self.drop(position)
 
     def drop(self, position: int) -> None:
-        """An op that nobody reads reads nothing."""
+        """Remove the reads of an op that nothing reads."""
         for value in (*self.ops[position].operands, *self.ops[position].captures):
             if value in self.producer:
                 self.readers[self.producer[value]].discard(position)
 
     def absorbs(self, position: int, index: int) -> bool:
-        """Whether the producer of this operand may become a part of its reader."""
+        """Whether the producer of this operand may be fused into its reader."""
         takes = self.takes[position]
         return takes == _ALL or (takes == _WRITTEN and index == 1)
 
     def grow(self, root: int) -> None:
-        """Take producers into the kernel of `root`, the one that stands last first."""
+        """Absorb producers into the kernel of `root`, last in program order first."""
         ops, producer = self.ops, self.producer
         members = {root}
         last = root
@@ -160,9 +160,9 @@ class Greedy:
         self.inputs[root] = read
 
     def indexers(self, position: int, index: int, own: set[int]) -> set[int]:
-        """The ops that compute where in an operand a member of the kernel reads. own: those of the member itself.
+        """The ops that compute where a member of the kernel reads an operand. own: those of the member itself.
 
-        Each op that reads at other places than it is read computes an index, and so does each reshape on the way.
+        Each op whose operand index differs from its result index computes one, and so does each reshape on the way.
         """
         op, shapes = self.ops[position], self.block.shapes
         if not op.results:
@@ -174,7 +174,7 @@ class Greedy:
         return {-1 - position * _MOST_JOINED - index if is_reshaped else position}
 
     def is_too_much_code(self, op: Operation, number: int, copies: Mapping[int, int]) -> bool:
-        """Whether the op would be written out too often. number: how often."""
+        """Whether the op's code would be emitted too often. number: how often."""
         if op.name == "broadcast_in_dim":
             return False
         if Trait.NEW_BLOCK in op.traits and (number > 1 or max(copies.values()) > _MOST_COPIES):
@@ -189,15 +189,15 @@ class Greedy:
         return not (op.name == "dynamic_slice" and op.operands[1:] == root.operands[2:])
 
     def absorbed_everywhere(self, root: int, value: int) -> bool:
-        """Whether each op of a kernel, whose last is `root`, can take in the producer of a tensor that it reads."""
-        # Only the root itself may be an op that does not take in all that it reads.
+        """Whether each op of a kernel, whose last is `root`, can absorb the producer of a tensor that it reads."""
+        # Only the root itself may be an op that does not absorb all its operands.
         op = self.ops[root]
         return value not in op.captures and all(
             self.absorbs(root, index) for index, operand in enumerate(op.operands) if operand == value
         )
 
     def find_alone(self) -> list[bool]:
-        """The ops that no reader takes in: computing them twice would read more, and some way cannot be fused."""
+        """The ops that no reader absorbs: recomputing them would read more, and some path cannot be fused."""
         alone = [False] * len(self.ops)
         for position, op in enumerate(self.ops):
             for value in dict.fromkeys((*op.operands, *op.captures)):
@@ -209,7 +209,7 @@ class Greedy:
         return [own or (stays and able and not light) for own, (stays, able, light) in zip(alone, kept, strict=True)]
 
     def is_light(self, op: Operation) -> bool:
-        """Whether computing the op twice reads hardly more than reading it: one tensor of its rank, or small ones."""
+        """Whether recomputing the op reads hardly more than its result: one tensor of its rank, or small ones."""
         shapes, sizes = self.block.shapes, self.block.sizes
         rank = _rank(shapes[op.results[0]])
         big = 0
@@ -225,7 +225,7 @@ class Greedy:
         return big <= 1 or sum(sizes[value] for value in set(op.operands)) <= sizes[op.results[0]]
 
     def can_fuse(self, source: int, reader: int) -> bool:
-        """Whether the one may be taken into the other, taken by themselves."""
+        """Whether one op may be fused into the other, considered alone."""
         op = self.ops[reader]
         indices = [index for index, value in enumerate(op.operands) if self.producer.get(value) == source]
         if not self.fusible[source] or not indices or not all(self.absorbs(reader, index) for index in indices):
@@ -237,7 +237,7 @@ class Greedy:
         return True
 
     def fuses_on_all_ways(self, source: int, reader: int, alone: Sequence[bool]) -> bool:
-        """Whether every op on a way from `source` to `reader` can be fused with the next."""
+        """Whether every op on a path from `source` to `reader` can be fused with the next."""
         if not self.can_fuse(source, reader):
             return False
         if len(self.readers[source]) == 1:
@@ -265,14 +265,14 @@ class Greedy:
 
 
 def joins_alone(op: Operation) -> bool:
-    """Whether an op puts tensors together in a kernel of its own, which copies runs of memory."""
+    """Whether an op concatenates tensors in a separate kernel, which copies runs of memory."""
     if op.name != "concatenate":
         return False
     return len(op.operands) > _MOST_JOINED or max(op.lengths, default=0) > _LONGEST_JOINED_ROW
 
 
 def is_expensive(op: Operation) -> bool:
-    """Whether XLA:CPU computes the op once where it can."""
+    """Whether XLA:CPU avoids recomputing the op."""
     return Trait.EXPENSIVE in op.traits
 
 
@@ -285,7 +285,7 @@ def _is_tensor_constant(op: Operation) -> bool:
 
 
 def _uses(op: Operation, straight: bool) -> tuple[int, int]:
-    """How the op uses the elements of its first operand and of the others; of several uses the larger one counts."""
+    """How the op uses the elements of its first operand and of the others; of several uses, the larger one."""
     if straight:
         return _IN_PLACE, _IN_PLACE
     if op.name == "broadcast_in_dim":
@@ -294,7 +294,7 @@ def _uses(op: Operation, straight: bool) -> tuple[int, int]:
 
 
 def _takes(op: Operation, machine: Machine) -> int:
-    """Which producers of its operands may become a part of an op."""
+    """Which producers of its operands may be fused into an op."""
     if op.name == "dynamic_update_slice":
         return _WRITTEN
     if joins_alone(op):

@@ -1,8 +1,8 @@
-"""What a compiler computes before a loop because every trip would compute the same.
+"""Loop-invariant code, which a compiler computes before the loop.
 
-XLA's rule: an op that reads nothing that changes moves out of the loop, however large its result is; one that only
-moves or repeats elements moves with an op that reads it, not on its own. What comes out of an optimization barrier
-changes where anything does that goes into it. A loop that keeps nothing but constants as it is, is not looked at.
+XLA's rule: an op with invariant operands moves out of the loop, however large its result; one that only moves or
+repeats elements moves with an op that reads it, not alone. The outputs of an optimization barrier vary if any of its
+inputs does. Loops that carry no invariants but constants are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STAYS = Trait.CONTROL_FLOW | Trait.ORDERED | Trait.RANDOM | Trait.COLLECTIVE
 
 
 def with_hoisted(block: Block) -> Block:
-    """The block with what its loops need not repeat before them; the block itself where there is nothing."""
+    """The block with the invariants of its loops before them; the block itself if there are none."""
     if not any(op.name == "while" and op.bodies for op in block.ops):
         return block
     made = block.copied()
@@ -35,14 +35,14 @@ def with_hoisted(block: Block) -> Block:
 
 
 def _key(op: Operation, block: Block) -> Hashable:
-    """What equal ops have in common, of those that their name, operands and element type say all of."""
+    """A key for equal ops, of those that are determined by name, operands and element type."""
     if Trait.POINTWISE not in op.traits or op.name == "compare" or op.captures:
         return op.results
     return op.name, op.operands, block.dtypes[op.results[0]]
 
 
 def _without_invariants(around: Block, loop: Operation, known: dict[Hashable, tuple[int, ...]]) -> Operation:
-    """The loop with what it need not repeat moved behind the ops of `around`. known: ops there, to be taken again."""
+    """The loop with its invariants moved to the end of `around`. known: ops there that can be reused."""
     body = with_hoisted(loop.bodies[0])
     outer = dict(loop.outside[0]) if loop.outside else {}
     kept = {

@@ -1,4 +1,4 @@
-"""The kernels of a block as XLA's memory schedulers see them: what each reads, and what an order of them needs."""
+"""The kernels of a block as XLA's memory schedulers see them: their operands, and the memory of an order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .fusion import Fusion
 
 
 class KernelGraph:
-    """The kernels of a block and what each reads of the others.
+    """The kernels of a block and their dependences.
 
-    nodes: the kernels; one stands for all that are joined to it. members: those, with what may be written in place of
-    what it reads last. node_of: the node of each kernel.
-    read: for each node the tensors made by others that it reads. readers: the nodes that read a tensor.
-    after: for each node the others that it waits for and reads nothing of.
+    nodes: the kernels; one stands for all that are joined to it. members: those, with the results that may overwrite
+    what a node reads last. node_of: the node of each kernel.
+    read: for each node, the tensors of other nodes that it reads. readers: the nodes that read a tensor.
+    after: for each node, the others that it waits for without reading their results.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class KernelGraph:
         self.returned = frozenset(fusion.block.returned)
 
     def read_by(self, node: int) -> list[int]:
-        """The tensors that a node reads, each once, in the order in which it reads them."""
+        """The tensors that a node reads, each once, in the order of the reads."""
         found = dict.fromkeys(value for kernel in self.members[node] for value in self.fusion.inputs[kernel])
         return [value for value in found if self.defining_node(value) not in (None, node)]
 
     def find_after(self) -> dict[int, list[int]]:
-        """For each node those that it waits for and reads nothing of: barriers, and what it writes over in a carry."""
+        """For each node, those it waits for without reading them: barriers, and readers of an overwritten carry."""
         awaited = dict(self.fusion.block.behind)
         found: dict[int, list[int]] = {}
         for kernel, others in self.fusion.waits.items():
@@ -63,7 +63,7 @@ class KernelGraph:
                 awaited[value] for value in op.operands if value in awaited and self.defining_node(value) is None
             ]
             waits = frozenset().union(*inherited, *(awaited.get(value, ()) for value in op.results))
-            if position not in self.node_of:  # a part of the kernels that read it
+            if position not in self.node_of:  # fused into the kernels that read it
                 awaited.update(dict.fromkeys(op.results, waits))
                 continue
             node = self.node_of[position]
@@ -72,47 +72,47 @@ class KernelGraph:
         return found
 
     def defining_node(self, value: int) -> int | None:
-        """The node that makes a tensor."""
+        """The node that computes a tensor."""
         return self.node_of.get(self.fusion.producer.get(value, -1))
 
     def results(self, node: int) -> list[int]:
-        """What a node makes."""
+        """The results of a node."""
         return [value for kernel in self.members[node] for value in self.ops[kernel].results]
 
     def written(self, node: int) -> int:
-        """The bytes of what a node makes."""
+        """The bytes of a node's results."""
         return sum(self.sizes[value] for value in self.results(node))
 
     def producers(self, values: Iterable[int]) -> list[int]:
-        """The nodes that make tensors, each once."""
+        """The nodes that compute these tensors, each once."""
         found = (node for value in values if (node := self.defining_node(value)) is not None)
         return list(dict.fromkeys(found))
 
     def ends(self) -> list[int]:
-        """The tensors made here that the block returns."""
+        """The returned tensors that this block computes."""
         return [value for value in self.fusion.block.returned if self.defining_node(value) is not None]
 
     def unread_nodes(self) -> list[int]:
-        """The nodes of which nobody reads what they make."""
+        """The nodes whose results nothing reads."""
         return [node for node in self.nodes if not any(value in self.readers for value in self.results(node))]
 
     def uses(self, value: int) -> int:
-        """How many read a tensor, what is returned included."""
+        """The number of reads of a tensor, the return included."""
         return len(self.readers.get(value, ())) + (value in self.returned)
 
     def unread(self) -> dict[int, int]:
-        """How many read each tensor."""
+        """The number of reads of each tensor."""
         found = {value: len(readers) for value, readers in self.readers.items()}
         for value in self.fusion.block.returned:
             found[value] = found.get(value, 0) + 1
         return found
 
     def users(self, node: int) -> int:
-        """How many read what a node makes."""
+        """The number of reads of a node's results."""
         return sum(len(self.readers.get(value, ())) for value in self.results(node))
 
     def peak(self, order: list[int]) -> int:
-        """The most bytes alive at once in an order, beyond those that are there before."""
+        """The peak in bytes of an order, without the tensors that exist before."""
         unread = self.unread()
         before = {node: self.read_before(node) for node in order} if self.given else {}
         for values in before.values():
@@ -131,11 +131,11 @@ class KernelGraph:
         return peak
 
     def read_before(self, node: int) -> set[int]:
-        """What a node reads of what the block is given."""
+        """The tensors given to the block that a node reads."""
         return {value for kernel in self.members[node] for value in self.fusion.inputs[kernel] if value in self.given}
 
     def taken(self, node: int, dying: list[int]) -> int:
-        """The bytes of what a node writes over, about; dying: the tensors that are read last here."""
+        """The bytes that a node overwrites, approximately; dying: the tensors that are read last here."""
         op = self.ops[self.members[node][-1]]
         if op.name == "while":
             return sum(self.sizes[value] for value in dying if value in op.operands)

@@ -1,7 +1,7 @@
-"""Which temporaries lie in the buffer of a result that is not yet written; they take no memory of their own.
+"""Temporaries in the buffer of a result that is not yet written; they need no memory of their own.
 
-XLA assigns buffers by decreasing size, those of results first: a temporary goes into one of them where it fits and
-where nobody else is alive in it, whether it stands in the function itself or in the body of one of its loops.
+XLA assigns buffers by decreasing size, those of results first: a temporary goes into one of them if it fits and nothing
+else is alive there, whether it is in the function itself or in the body of one of its loops.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from .buffers import STORED
 from .live_ranges import Run
 
-# So many results, the largest, lend their buffers to so many tensors.
+# This many results, the largest, lend their buffers to this many tensors.
 _MOST_BUFFERS, _MOST_LENT = 8, 2000
 
 
 @dataclass(slots=True)
 class _Tenant:
-    """Tensors that share a buffer. first, last: the points between which it is theirs, those of inner runs counted.
+    """Tensors that share a buffer. first, last: the points between which they use it, including those of inner runs.
 
-    run: where they stand. tensors: in the order in which they are made. kernel: the one that first writes the buffer.
+    run: where they are computed. tensors: in program order. kernel: the first to write the buffer.
     """
 
     size: int
@@ -38,7 +38,7 @@ class _Buffer:
 
 
 def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
-    """The temporaries of a run, and of those inside it, that lie in the buffers of the function's results `held`."""
+    """The temporaries of a run, and of runs inside it, in the buffers of the function's results `held`."""
     found: dict[Run, set[int]] = {}
     buffers = _buffers(run, held, _starts(run, 0))
     if not buffers:
@@ -54,12 +54,12 @@ def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
 
 
 def _length(run: Run) -> int:
-    """The number of points of a run: one a step, and those of the runs inside it."""
+    """The number of points of a run: one per step, and those of the runs inside it."""
     return len(run.order) + sum(_length(inner) for inners in run.inner.values() for inner in inners)
 
 
 def _starts(run: Run, start: int) -> list[int]:
-    """The point of every step, and the one behind the last."""
+    """The point of every step, and the one after the last."""
     points = [start]
     for step in range(len(run.order)):
         points.append(points[-1] + 1 + sum(map(_length, run.inner[step])))
@@ -67,7 +67,7 @@ def _starts(run: Run, start: int) -> list[int]:
 
 
 def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer]:
-    """The buffers of the largest results, each with the result in it from the step in which it is first needed."""
+    """The buffers of the largest results, each occupied by its result from the step in which it is first needed."""
     step_of = {kernel: step for step, kernel in enumerate(run.order)}
     first = {
         value: step_of[position]
@@ -92,9 +92,9 @@ def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer
 
 
 def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
-    """The temporaries of a run and of those inside it; those that must share a buffer are one."""
+    """The temporaries of a run and of runs inside it; those that must share a buffer are one."""
     points = _starts(run, start)
-    returned = set() if run.block.arguments else set(run.block.returned)  # a branch's lie in the buffers of its op
+    returned = set() if run.block.arguments else set(run.block.returned)  # those of a branch are in its op's buffers
     for chain in run.chains():
         if not returned.isdisjoint(chain) or chain[0] in run.placed:
             continue
@@ -110,7 +110,7 @@ def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
 
 
 def _are_apart(one: _Tenant, other: _Tenant) -> bool:
-    """Whether one buffer serves both: one is dead before the other is made, or is written over by it."""
+    """Whether both can share a buffer: one dies before the other is written, or is overwritten by it."""
     if one.last < other.first or other.last < one.first:
         return True
     if one.run is not other.run:

@@ -1,4 +1,4 @@
-"""The live ranges of a block's tensors: its kernels in order, what is alive at each, and the most of it."""
+"""The live ranges of a block's tensors: its kernels in order, the tensors alive at each, and the peak."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .scratch import scratch_of, widened_before
 
 
 class Run:
-    """One block, kernel by kernel. What somebody else holds (a function's results) counts for nothing.
+    """One block, kernel by kernel. Tensors in memory of others (a function's results) do not count.
 
-    order: the kernels as they run, as places in the block's ops; a step is a place in it.
-    inputs: what the kernel of each op reads, as in `Fusion`.
-    lives, scratches: for each step the bytes alive, and those that the kernel needs on top of them while it runs.
-    born, died: the first and the last step of each tensor made here; what does not die is not in the latter.
+    order: the kernels as they run, as positions in the block's ops; a step is an index in it.
+    inputs: the tensors that the kernel of each op reads, as in `Fusion`.
+    lives, scratches: for each step, the bytes alive, and the scratch bytes of its kernel on top of them.
+    born, died: the first and the last step of each tensor computed here; a tensor that does not die is not in `died`.
     inner: the runs of the bodies of control flow, by step.
-    updated: the tensors that have to take over the buffer of another, and that one.
-    placed: the first tensor of each chain of updates that lies in the buffer of a loop's carry while that is free.
-    peak: the most bytes alive at once, beyond those that the block was given.
+    updated: the tensors that must reuse the buffer of another, and that one.
+    placed: the first tensor of each chain of updates in the buffer of a loop's carry while that is free.
+    peak: the most bytes alive at once, without those given to the block.
     """
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int] = ()):
@@ -38,7 +38,7 @@ class Run:
         self.block = block
         self.machine = machine
         self.fusion = fuse(block, machine)
-        # A loop's body leaves what it carries in the buffers of the loop.
+        # A loop's body leaves the tensors that it carries in the buffers of the loop.
         resident: Collection[int] = outside
         if held is None and block.arguments:
             resident = place_carry(self.fusion)
@@ -59,7 +59,7 @@ class Run:
         self.updated: dict[int, int] = {}
 
     def simulate(self) -> None:
-        """Fill what is known step by step."""
+        """Fill in the results step by step."""
         dying: dict[int, list[int]] = {}
         for value, step in self.buffers.last.items():
             dying.setdefault(step, []).append(value)
@@ -86,7 +86,7 @@ class Run:
             self.free_carries()
 
     def free_carries(self) -> None:
-        """Let others have the buffers of a loop's carry between what reads the old tensor and what writes the new."""
+        """Let other tensors use a loop carry's buffers between the last read of the old value and the new one."""
         gaps = []
         for old, new in zip(self.block.arguments, self.block.returned, strict=False):
             if new in self.resident and old != new:
@@ -107,7 +107,7 @@ class Run:
         self.peak = max(map(add, self.lives, self.scratches), default=0)
 
     def first_written(self, value: int) -> int:
-        """The step that first writes the buffer of a tensor, through updates in place; 0 if that is an argument's."""
+        """The step that first writes the buffer of a tensor, through in-place updates; 0 for an argument's buffer."""
         step_of = {kernel: step for step, kernel in enumerate(self.order)}
         step = len(self.order)
         while value in self.fusion.producer:
@@ -131,7 +131,7 @@ class Run:
         return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
 
     def run_loops(self) -> dict[int, Run]:
-        """The runs of the bodies of loops, which do not depend on the order of what is around them."""
+        """The runs of loop bodies, which do not depend on the order of the ops around them."""
         found: dict[int, Run] = {}
         for position, op in enumerate(self.block.ops):
             if op.name == "while" and op.bodies and self.fusion.written[position]:
@@ -140,7 +140,7 @@ class Run:
         return found
 
     def needed_inside(self) -> dict[int, int]:
-        """The bytes that the bodies of loops need, by the place of the loop."""
+        """The bytes that loop bodies need, by the position of the loop."""
         return {kernel: run.peak for kernel, run in self.loops.items()}
 
     def run_body(self, op: Operation, body: Block) -> Run:
@@ -151,14 +151,14 @@ class Run:
         return run
 
     def results_made(self, op: Operation) -> list[int]:
-        """The op's results that take memory of this block."""
+        """The op's results that use memory of this block."""
         results = list(op.results)
         if op.name == "while" and op.bodies:
             results = [op.results[place] for place in changed_places(op)]
         return [value for value in results if value not in self.elsewhere and value not in self.mine]
 
     def take_buffer(self, kernel: int, result: int, step: int) -> None:
-        """Give the result the buffer of an operand that dies, where XLA does so."""
+        """Give the result the buffer of an operand that dies, if XLA does so."""
         sizes, op = self.block.sizes, self.block.ops[kernel]
         for value in self.buffers.reusable(kernel, result):
             if value in self.mine and self.buffers.last.get(value) == step and sizes[value] == sizes[result]:
@@ -170,7 +170,7 @@ class Run:
                 return
 
     def chains(self) -> list[list[int]]:
-        """The tensors made here, by the buffer that they must share, in the order in which they are made."""
+        """The tensors computed here, grouped by the buffer that they must share, in program order."""
         chain_of: dict[int, list[int]] = {}
         chains = []
         for value in self.born:
@@ -183,7 +183,7 @@ class Run:
         return chains
 
     def without(self, lent: Mapping[Run, Collection[int]]) -> None:
-        """Count these tensors, of this run and of those inside it, no more."""
+        """Stop counting these tensors of this run and of the runs inside it."""
         change = [0] * (len(self.order) + 1)
         for value in lent.get(self, ()):
             change[self.born.pop(value)] -= self.block.sizes[value]
@@ -197,10 +197,10 @@ class Run:
         self.peak = max(map(add, self.lives, self.scratches), default=0)
 
     def widened_before(self, op: Operation) -> dict[int, int]:
-        """What is made wider before a loop that reads slices of it, with the bytes of the copies."""
+        """The tensors that are widened before a loop that reads slices of them, with the bytes of the copies."""
         return widened_before(self.buffers, op)
 
 
 def is_branch(op: Operation) -> bool:
-    """Whether one of the op's bodies runs, and makes the op's results."""
+    """Whether only one of the op's bodies runs, and computes the op's results."""
     return bool(op.bodies) and op.name != "while"

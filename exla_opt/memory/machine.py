@@ -1,7 +1,7 @@
-"""Machines: what each does with ops, as data. The rest of `memory` asks a machine and knows none by name.
+"""Machines: how each compiles ops, as data. The rest of `memory` queries a machine and knows none by name.
 
-The rules are facts of XLA's compilers as they come with jaxlib 0.10, but for one that later releases have changed; the
-speeds are those that the vendors publish, and the shares of them that programs reach.
+The rules are facts of XLA's compilers in jaxlib 0.10, except one that later releases have changed; the speeds are those
+that the vendors publish, and the fractions of them that programs reach.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ _MIB = 2**20
 class Machine:
     """One device and its compiler.
 
-    name: as in `cuda:h200`. fitted: whether the rules of memory were compared with its compiler; a figure for a
-    machine that is not is said to be unknown.
+    name: as in `cuda:h200`. fitted: whether the memory rules were compared with its compiler; if not, figures for the
+    machine are marked as unknown.
 
-    What it fuses and writes:
+    Fusion and memory:
     longest_fused_reduction: the longest reduced dimension with which a reduce is fused with its operand; None for any.
-    repeats_cheap: whether a cheap op that some reader needs in memory is computed once more by each other reader.
-    cheap: ops that others compute once and that this one computes for each reader.
-    breadth_first: whether kernels run in the order in which they become ready; in program order if not.
-    sums_apart: whether a library adds up floats in kernels of its own, however many, with what these alone read.
+    repeats_cheap: whether a cheap op that some reader needs in memory is recomputed by each other reader.
+    cheap: ops that other machines compute once and that this one computes for each reader.
+    breadth_first: whether kernels run in the order in which they become ready; otherwise in program order.
+    sums_apart: whether a library sums floats in separate kernels, of any length, with ops that only these read.
     widens: whether it multiplies narrow floats as float32, and sums bfloat16 so.
-    moves: the narrow floats that it sorts, scatters, joins, and slices in loops as they are, not as wider ones, each
-    with the first jaxlib in which it does.
-    workspace: bytes that a product of matrices is given for its own use; a GPU without it multiplies with Triton.
-    sorts_in_place: whether a sort writes over what it sorts.
-    unknown: ops, without the dialect, whose own memory is not known: a figure with one of them is "at least". What has
-    no traits is not known either, on any machine, but for a few (`peak.py`).
+    moves: the narrow floats that it sorts, scatters, joins, and slices in loops unwidened, each with the first jaxlib
+    in which it does.
+    workspace: bytes that a product of matrices gets for its own use; a GPU without it multiplies with Triton.
+    sorts_in_place: whether a sort overwrites its operand.
+    unknown: ops, without the dialect, whose own memory is not known: figures with one of them are lower bounds. The
+    same holds, on any machine, for ops without traits, except a few (`peak.py`).
 
     Speeds:
-    flops: operations a second in products of matrices, by element type; the first stands for those not named.
-    flops_elementwise: operations a second in everything else. bytes_per_second: to and from memory.
-    cache_bytes, cache_bytes_per_second: what of the last kernels is still in the cache, and how fast it is read.
-    seconds_per_kernel, seconds_per_trip: what a kernel, and a trip of a loop, cost whatever they do.
-    seconds_per_comparison: what a sort of n elements takes, over n log2 n.
+    flops: operations per second in products of matrices, by element type; the first is for all types not listed.
+    flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
+    cache_bytes, cache_bytes_per_second: how much of the last results is still in the cache, and its read speed.
+    seconds_per_kernel, seconds_per_trip: the fixed costs of a kernel and of a loop trip.
+    seconds_per_comparison: the time of a sort of n elements, divided by n log2 n.
     doubles: whether it adds and multiplies float64 at no less than half the speed of float32. A GPU stands for all of
     its kind, and most of them are 32 or 64 times slower.
-    accumulates: whether a product of matrices is added to what there is by the kernel that makes it.
-    full_speed_rows: with fewer rows, columns or terms products of matrices do not reach their speed; 0 where it is
-    not known.
+    accumulates: whether the kernel of a product of matrices also adds it to the sum so far.
+    full_speed_rows: products of matrices with fewer rows, columns or terms do not reach full speed; 0 if not known.
     slices: the smallest and the largest bytes of a slice with which loops run well.
     """
 
@@ -110,7 +109,7 @@ CPU = Machine(
 # TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger.
 TENSORFLOW_CPU = replace(CPU, slices=(2**18, 32 * 10**6))
 
-# 0.65 of the peak of the tensor cores and 0.85 of the bandwidth are reached by kernels that do little else.
+# Kernels that do little else reach 0.65 of the tensor cores' peak and 0.85 of the bandwidth.
 _H200 = Machine(
     name="cuda:h200",
     kind="gpu",
@@ -147,7 +146,7 @@ _H200 = Machine(
 )
 _H100 = replace(_H200, name="cuda:h100", bytes_per_second=0.85 * 3.352e12)
 
-# What is published of a TPU: products of bfloat16 a second, and bytes a second. Its compiler's rules were not compared.
+# Published figures of TPUs: bfloat16 product operations and bytes per second. Their compilers' rules were not compared.
 _TPUS = {
     "v3": (123e12, 0.9e12),
     "v4": (275e12, 1.228e12),
@@ -178,9 +177,9 @@ GPU = _H200
 
 
 def machine_of(name: str) -> Machine:
-    """The machine of a name: cpu, gpu (an H200), cuda:h100, cuda:h200, tpu, tpu:v5e and the like.
+    """The machine of a name: cpu, gpu (an H200), cuda:h100, cuda:h200, tpu, tpu:v5e and so on.
 
-    Any other GPU, as in `cuda:PATH`, is taken for an H200. Raises ValueError for any other name.
+    Any other GPU, as in `cuda:PATH`, is treated as an H200. Raises ValueError for any other name.
     """
     known = {"cpu": CPU, "gpu": GPU, _H200.name: _H200, _H100.name: _H100}
     if name in known:
@@ -195,5 +194,5 @@ def machine_of(name: str) -> Machine:
 
 
 def compiles_of(machine: Machine) -> tuple[Machine, ...]:
-    """The machine as each of the compiles sees it whose larger memory counts: on a CPU there are two."""
+    """The machine as configured in each of its compiles, whose larger memory counts: on a CPU there are two."""
     return (machine, replace(machine, sums_apart=True)) if machine.kind == "cpu" else (machine,)

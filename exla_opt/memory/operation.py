@@ -1,4 +1,4 @@
-"""One op of IR as XLA simplifies it, whatever reads it: squares and divisions by one number are multiplications."""
+"""One op of the IR as XLA simplifies it, whatever reads it: squares and divisions by one number are multiplications."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .machine import CPU, Machine
 
 _JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
 _MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
-# Real numbers only: of complex ones they are expensive.
+# For real numbers only: complex ones are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
-# What a library adds up or chooses from for XLA:CPU (its YNN fusions).
+# The operands of sums and extrema that a library computes for XLA:CPU (its YNN fusions).
 _KERNELS = frozenset(("add", "minimum", "maximum"))
-# XLA drops these where one operand is their identity.
+# XLA drops these if one operand is their identity.
 _DROPPED = frozenset("stablehlo." + name for name in ("add", "and", "multiply", "or"))
 
 
@@ -91,7 +91,7 @@ def read_operation(
 
 
 def _pointwise_traits(op: ir.Operation, traits: Trait) -> Trait:
-    """XLA:CPU rounds to bfloat16 in software after each op, and takes sines of real numbers for cheap."""
+    """XLA:CPU rounds to bfloat16 in software after each op, and computes sines of real numbers cheaply."""
     if op.name.rpartition(".")[2] in _CHEAP_IF_REAL and not isinstance(element_type(op.results[0]), ir.ComplexType):
         traits &= ~Trait.EXPENSIVE
     if _is_bfloat16(op.results[0]) and Trait.BITS not in traits:
@@ -100,7 +100,7 @@ def _pointwise_traits(op: ir.Operation, traits: Trait) -> Trait:
 
 
 def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
-    """The operands and results whose numbers have less than 32 bits; none of integers that stay as narrow."""
+    """The operands and results with numbers of less than 32 bits, except integers that stay narrow."""
     made_of = element_type(op.results[0])
     if isinstance(made_of, ir.IntegerType) and made_of.width < 32:
         return frozenset()
@@ -109,36 +109,36 @@ def _narrow(op: ir.Operation, made: Operation) -> frozenset[int]:
 
 
 def widened_type(dtype: str) -> str:
-    """The element type in which XLA:CPU has floats that it has no arithmetic for; "" for all others."""
+    """The element type that replaces floats for which XLA:CPU has no arithmetic; "" for all others."""
     if dtype == "bf16":
         return "f32"
     return "f16" if dtype.startswith("f8") else ""
 
 
 def moved_type(dtype: str, machine: Machine) -> str:
-    """The element type in which a machine has floats that it only moves; "" for those that it moves as they are."""
+    """The element type in which a machine keeps floats that it only moves; "" for those that it moves unchanged."""
     moved = any(dtype == narrow and since <= _JAXLIB for narrow, since in machine.moves)
     return "" if moved or not machine.widens else widened_type(dtype)
 
 
 def _computes(op: ir.Operation) -> bool:
-    """Whether a reduce does more than to choose elements."""
+    """Whether a reduce does more than select elements."""
     return any(Trait.SELECTS not in traits_of(inner.operation.name) for inner in list(op.regions[0].blocks[0])[:-1])
 
 
 def _has_kernel(op: ir.Operation, lengths: Sequence[int]) -> bool:
-    """Whether XLA:CPU computes a reduce by a library's kernel, which writes what it makes."""
+    """Whether a library's kernel computes a reduce on XLA:CPU, and writes its result."""
     is_float = isinstance(element_type(op.results[0]), ir.FloatType)
     return is_float and prod(lengths) > 1 and monoid_of(op) in _KERNELS
 
 
 def has_own_buffer(op: ir.Operation, types: Types) -> bool:
-    """Whether the op makes tensors of its own, for all that this block knows."""
+    """Whether the op allocates its results, as far as this block knows."""
     return not (is_view(op, types) or is_folded(op, types))
 
 
 def identity_side(op: ir.Operation) -> int | None:
-    """The operand that the result equals: the other is the op's identity everywhere, or is that one too."""
+    """The operand that the result equals: the other is the op's identity everywhere, or the same value."""
     if op.name == "stablehlo.select" and op.operands[1] == op.operands[2]:
         return 1
     if op.name not in _DROPPED:
@@ -148,7 +148,7 @@ def identity_side(op: ir.Operation) -> int | None:
 
 
 def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
-    """What two equal ops have in common. The bindings cannot read the value of a complex constant."""
+    """A key for equal ops. The bindings cannot read the value of a complex constant."""
     kinds = tuple(result.type for result in op.results)
     if name == "constant" and isinstance(ir.RankedTensorType(kinds[0]).element_type, ir.ComplexType):
         return None
@@ -157,7 +157,7 @@ def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: 
 
 
 def widened_before(loop: ir.Operation, types: Types, machine: Machine) -> set[ir.Value]:
-    """What a loop captures and reads slices of, in a type that XLA:CPU cannot slice: it widens all of it beforehand."""
+    """Captures that a loop slices, in a type that XLA:CPU cannot slice: it widens them completely before the loop."""
     narrow = {value for value in types.captured(loop) if moved_type(types.of(value).dtype, machine)}
     read: set[ir.Value] = set()
     stack = [block for region in loop.regions for block in region.blocks] if narrow else []
@@ -171,9 +171,9 @@ def widened_before(loop: ir.Operation, types: Types, machine: Machine) -> set[ir
 
 
 def collapses(op: ir.Operation) -> bool:
-    """Whether a gather or a scatter moves slices of which some dimensions of one element are left out.
+    """Whether a gather or a scatter moves slices from which some dimensions of one element are dropped.
 
-    Batching dimensions are: XLA writes a component that counts for each.
+    Batching dimensions are: XLA writes an iota component for each.
     """
     if op.name == "stablehlo.gather":
         gather = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
@@ -183,7 +183,7 @@ def collapses(op: ir.Operation) -> bool:
 
 
 def part_sliced(op: ir.Operation) -> ir.Value | None:
-    """The only one of the tensors put together in an op's operand from which a slice takes elements."""
+    """The only operand of a concatenation from which a slice takes elements."""
     joined = defining_op(op.operands[0], "stablehlo.concatenate")
     if joined is None:
         return None
@@ -198,7 +198,7 @@ def part_sliced(op: ir.Operation) -> ir.Value | None:
 
 
 def is_window_padding(op: ir.Operation) -> bool:
-    """Whether an op pads with what windows over it start from: the windows themselves reach beyond the tensor."""
+    """Whether an op pads with the initial value of the windows over it: then the windows overlap the edge instead."""
     number = splat_value(op.operands[1]) if op.name == "stablehlo.pad" else None
     readers = [use.owner.operation for use in op.results[0].uses] if number is not None else []
     return bool(readers) and all(
@@ -210,7 +210,7 @@ def is_window_padding(op: ir.Operation) -> bool:
 
 
 def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
-    """Whether a division is a multiplication by what is computed once: a number, or a smaller tensor repeated."""
+    """Whether a division is a multiplication by a value computed once: a number, or a smaller tensor broadcast."""
     spread = defining_op(op.operands[1], "stablehlo.broadcast_in_dim")
     if spread is None:
         return splat_value(op.operands[1]) is not None
@@ -219,7 +219,7 @@ def _is_cheap_divisor(op: ir.Operation, types: Types) -> bool:
 
 
 def is_constant_everywhere(value: ir.Value) -> bool:
-    """Whether a tensor is a constant that is one number, or such a number repeated."""
+    """Whether a tensor is a constant with one value everywhere, or the broadcast of such a number."""
     op = defining_op(value)
     if op is not None and op.name == "stablehlo.broadcast_in_dim":
         op = defining_op(op.operands[0], "stablehlo.constant")
@@ -227,7 +227,7 @@ def is_constant_everywhere(value: ir.Value) -> bool:
 
 
 def _is_constant(value: ir.Value, depth: int = 8) -> bool:
-    """Whether a number is computed from constants alone, so that XLA computes it beforehand."""
+    """Whether a number is computed from constants alone, so that XLA folds it."""
     op = defining_op(value)
     if op is None or not depth or len(op.regions):
         return False

@@ -1,7 +1,7 @@
-"""The order in which a block's kernels run: breadth first on XLA:CPU, elsewhere the best of three.
+"""The order of a block's kernels: breadth first on XLA:CPU, elsewhere the best of three.
 
-The best is the one that needs least memory. The three are those of XLA's memory scheduler: a greedy list that frees
-most first, depth first with the largest operands first, and post-order.
+The best needs the least memory. The three are those of XLA's memory scheduler: a greedy list that frees the most first,
+depth first with the largest operands first, and post-order.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from .kernel_graph import KernelGraph
 
 
 def order_kernels(fusion: Fusion, inside: Mapping[int, int], given: Collection[int] = ()) -> list[int]:
-    """The kernels in the order in which they run, as places in the block's ops.
+    """The kernels in execution order, as positions in the block's ops.
 
-    inside: the bytes that the bodies of an op need, by its place. given: what a loop's body is given, whose
-    memory XLA's schedulers see as free from where it is not read any more.
+    inside: the bytes that the bodies of an op need, by its position. given: the arguments of a loop's body, whose
+    memory XLA's schedulers consider free after their last read.
     """
     kernels = [position for position, written in enumerate(fusion.written) if written]
     if fusion.machine.breadth_first:
         return _breadth_first(fusion, kernels)
     graph = KernelGraph(fusion, kernels, inside, fusion.joined, given)
     greedy = _greedy(graph)
-    if len(greedy) < len(graph.nodes):  # two of the kernels joined need one another through a third
+    if len(greedy) < len(graph.nodes):  # two joined kernels depend on each other through a third
         fusion.joined, fusion.tuples = [], set()
         graph = KernelGraph(fusion, kernels, inside, [], given)
         greedy = _greedy(graph)
-    if len(greedy) < len(graph.nodes):  # products merged over a barrier
+    if len(greedy) < len(graph.nodes):  # products merged across a barrier
         graph.after = {}
         greedy = _greedy(graph)
     orders = (greedy, _depth_first(graph), _post_order(graph))
@@ -60,7 +60,7 @@ def _breadth_first(fusion: Fusion, kernels: list[int]) -> list[int]:
 
 
 def _greedy(graph: KernelGraph) -> list[int]:
-    """Of what is ready what frees most, less what it makes; of equal ones what has most readers."""
+    """Of the ready nodes, the one that frees the most, net of its results; of equal ones, the most read."""
     unread = graph.unread()
     waiting = {node: len(graph.read[node]) + len(graph.after.get(node, ())) for node in graph.nodes}
     followers: dict[int, list[int]] = {}
@@ -105,10 +105,10 @@ def _greedy(graph: KernelGraph) -> list[int]:
 
 
 def _depth_first(graph: KernelGraph) -> list[int]:
-    """From the ends to what they read, first what has most other readers and what takes most memory behind it.
+    """From the ends to their operands: first those with the most other readers and the most memory before them.
 
-    Both are summed over all that is read, so that what is read on several ways counts several times, and are no
-    more than the number of instructions and the bytes of all that comes before.
+    Both are summed over all operands, counted once per path, but are at most the number of instructions and the bytes
+    of all that comes before.
     """
     most = len(graph.nodes) + sum(len(op.results) for op in graph.ops)
     others: dict[int, int] = {}
@@ -131,12 +131,12 @@ def _depth_first(graph: KernelGraph) -> list[int]:
 
 
 def _post_order(graph: KernelGraph) -> list[int]:
-    """From the ends to what they read, in the order in which they read it."""
+    """From the ends to their operands, in the order of the reads."""
     return _visit(graph, lambda before: before)
 
 
 def _visit(graph: KernelGraph, arranged: Callable[[list[int]], list[int]]) -> list[int]:
-    """Nodes behind all that they read, in the order of a depth-first search; arranged: puts tensors in order."""
+    """Nodes after all their operands, in depth-first order; arranged: orders the operands."""
     order: list[int] = []
     seen: set[int] = set()
     stack = [(node, False) for node in reversed(graph.producers(arranged(graph.ends())))]

@@ -1,7 +1,7 @@
-"""How much memory temporaries take when they are laid out: no tensor moves once it has its place, so gaps stay.
+"""The memory of temporaries in a layout: no tensor moves once it is placed, so gaps remain.
 
-XLA lays them out offline, each in the smallest gap that is free as long as it lives: the largest first, or those that
-live longest first, whichever takes less.
+XLA lays them out offline, each in the smallest gap that is free for its lifetime: the largest first, or the
+longest-lived first, whichever takes less.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from .live_ranges import Run
 
-# Only so many tensors, the largest, are laid out; smaller ones than this part of the peak fill gaps.
+# Only this many tensors, the largest, are laid out; tensors below this fraction of the peak fill gaps.
 _MOST_PLACED, _LEAST_PART = 300, 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """A tensor to lay out, with the first and the last point of its life."""
+    """A tensor to lay out, with the first and the last point of its lifetime."""
 
     size: int
     first: int
@@ -25,9 +25,9 @@ class _Range:
 
 
 def packed(run: Run, lent: Mapping[Run, Collection[int]]) -> int:
-    """The bytes that the temporaries of a run and of those inside it take, laid out; at least the run's peak.
+    """The bytes of the layout of the temporaries of a run and of runs inside it; at least the run's peak.
 
-    lent: those that lie elsewhere.
+    lent: temporaries in other buffers.
     """
     least = run.peak // _LEAST_PART
     ranges = [each for each in _ranges(run, lent) if each.size > least]
@@ -39,11 +39,11 @@ def packed(run: Run, lent: Mapping[Run, Collection[int]]) -> int:
 
 
 def _ranges(run: Run, lent: Mapping[Run, Collection[int]], start: int = 0) -> Iterator[_Range]:
-    """What a run and those inside it take, scratch included; start: the first point of the run."""
+    """The tensors of a run and of runs inside it, scratch included; start: the first point of the run."""
     points = [start]
     for step in range(len(run.order)):
         points.append(points[-1] + 1 + sum(map(_length, run.inner[step])))
-    # What a branch returns lies in the buffers of its op.
+    # Results of a branch are in the buffers of its op.
     away = {*lent.get(run, ()), *(() if run.block.arguments else run.block.returned)} if start else lent.get(run, ())
     for chain in run.chains():
         if chain[0] not in away:
@@ -60,7 +60,7 @@ def _ranges(run: Run, lent: Mapping[Run, Collection[int]], start: int = 0) -> It
 
 
 def _length(run: Run) -> int:
-    """The number of points of a run: one a step, and those of the runs inside it."""
+    """The number of points of a run: one per step, and those of the runs inside it."""
     return len(run.order) + sum(_length(inner) for inners in run.inner.values() for inner in inners)
 
 

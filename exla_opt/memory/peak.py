@@ -1,6 +1,6 @@
 """The memory that a machine will need for a module, predicted from the module alone.
 
-A prediction orders candidates and is no promise.
+A prediction orders candidates and promises nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .machine import CPU, Machine
 from .reading import read_block
 from .schedule import run_block
 
-# Several results are found through a table of addresses.
+# Several results are reached through a table of addresses.
 _POINTER = 8
-# Ops without traits that need no memory for themselves, or whose need the model knows.
+# Ops without traits that need no memory of their own, or whose need the model knows.
 _MODELLED = frozenset(
     (
         "after_all broadcast cholesky copy create_token fft get_dimension_size get_tuple_element partition_id "
@@ -34,10 +34,10 @@ _MODELLED = frozenset(
 class Memory:
     """Bytes of one run.
 
-    arguments, results: what goes in and what comes out.
-    aliased: the results that are written into donated arguments.
-    temp: what exists only while the program runs.
-    unknown: ops, by their full names, whose own memory is not known: where there are any, temp is "at least".
+    arguments, results: of the main function.
+    aliased: the results that overwrite donated arguments.
+    temp: the tensors that exist only during the run.
+    unknown: ops, by their full names, whose own memory is not known: if there are any, temp is a lower bound.
     gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
     """
 
@@ -50,7 +50,7 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """The most that is alive at once; XLA's own figure leaves out temp on CPU."""
+        """The most bytes alive at once; XLA's own figure leaves out temp on CPU."""
         return self.arguments + self.results - self.aliased + self.temp
 
 
@@ -64,7 +64,7 @@ def predict(module: ir.Module, machine: Machine = CPU) -> Memory:
 
 
 def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
-    """The bytes of a function whose block has run."""
+    """The bytes of a function, from the finished run of its block."""
     made = run.block
     arguments = [types.of(value).bytes for value in function.regions[0].blocks[0].arguments]
     results = [made.sizes[value] or types.of(made.values[value]).bytes for value in made.returned]
@@ -74,7 +74,7 @@ def memory_of(function: ir.Operation, run: Run, types: Types) -> Memory:
 
 
 def signature_bytes(module: ir.Module) -> int:
-    """The bytes of the main function's arguments and results, as they are without padding."""
+    """The bytes of the main function's arguments and results, without padding."""
     function, types = main_function(module), Types()
     block = function.regions[0].blocks[0]
     returned = list(block.operations)[-1].operation.operands
@@ -82,7 +82,7 @@ def signature_bytes(module: ir.Module) -> int:
 
 
 def _unknown(run: Run) -> frozenset[str]:
-    """The ops of a run, and of those inside it, whose own memory is not known."""
+    """The ops of a run, and of runs inside it, whose own memory is not known."""
     machine = run.machine
     found = {f"stablehlo.{op.name}" for op in run.block.ops if _is_unknown(op, machine)}
     if not machine.fitted:
@@ -91,7 +91,7 @@ def _unknown(run: Run) -> frozenset[str]:
 
 
 def _is_unknown(op: Operation, machine: Machine) -> bool:
-    """Whether the op needs memory for itself that the model does not know."""
+    """Whether the op needs memory of its own that the model does not know."""
     if op.is_library:
         return False
     return op.name in machine.unknown or not (op.traits or op.bodies or op.name in _MODELLED)

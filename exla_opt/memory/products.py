@@ -1,4 +1,4 @@
-"""Products of matrices that XLA:CPU writes otherwise: of narrow numbers, and those that need no product at all."""
+"""Products of matrices that XLA:CPU rewrites: of narrow numbers, and those that need no product at all."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _REDUCE = traits_of("stablehlo.reduce")
 
 
 def add_wide(builder: Builder, product: Operation, origin: ir.Value) -> None:
-    """Append a product that reads float32 or int32 made of its narrower numbers, and makes such.
+    """Append a product in float32 or int32, with its narrower operands widened.
 
-    origin: its result in IR. Where that is only read as float32, nothing is rounded in between.
+    origin: its result in the IR. If that is only read as float32, nothing is rounded in between.
     """
     operands = tuple(builder.widened(value, origin) if value in product.narrow else value for value in product.operands)
     [result] = product.results
@@ -57,13 +57,13 @@ def is_read_wide(value: ir.Value) -> bool:
 
 
 def in_rows(builder: Builder, op: ir.Operation, operands: tuple[int, ...]) -> tuple[int, ...]:
-    """The operands of a product, with copies of those that LAPACK has left column by column or is to get so."""
+    """The operands of a product, with copies of those that LAPACK leaves or needs in column-major order."""
     pairs = zip(op.operands, operands, strict=True)
     return tuple(builder.in_rows(number, value) if _is_in_columns(value) else number for value, number in pairs)
 
 
 def _is_in_columns(value: ir.Value) -> bool:
-    """Whether LAPACK makes the tensor, or reads it and a kernel that could write in any order makes it."""
+    """Whether LAPACK computes the tensor, or reads it from a kernel that could write any order."""
     if defining_op(value, "stablehlo.custom_call") is not None:
         return True
     source = defining_op(value)
@@ -78,7 +78,7 @@ def is_outer(op: ir.Operation, builder: Builder) -> bool:
 
 
 def is_inner(op: ir.Operation, builder: Builder) -> bool:
-    """Whether a dot, with a batch, has no dimension that only one operand has, and both in one order."""
+    """Whether a batched dot has no dimension of a single operand, and both operands in one order."""
     dims = [dot_dims(op, side) for side in (0, 1)]
     shapes = [builder.types.of(value).shape for value in op.operands]
     batch, summed = dims[0]
@@ -88,7 +88,7 @@ def is_inner(op: ir.Operation, builder: Builder) -> bool:
 
 
 def spread_and_multiply(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A dot that sums nothing is a multiplication of repeated operands."""
+    """A dot that sums nothing is a multiplication of broadcast operands."""
     [result] = made.results
     shape, repeated = builder.block.shapes[result], []
     for value in made.operands:
@@ -101,7 +101,7 @@ def spread_and_multiply(builder: Builder, op: ir.Operation, made: Operation) -> 
 
 
 def multiply_and_reduce(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A dot without dimensions of one operand alone is a multiplication and a sum."""
+    """A dot without dimensions of a single operand is a multiplication and a sum."""
     shape = builder.types.of(op.operands[0]).shape  # the block may hold the operand as a matrix or a row
     lengths = tuple(shape[dim] for dim in dot_dims(op, 0)[1])
     factors = builder.fresh(op.results[0], shape, made.operands[0])

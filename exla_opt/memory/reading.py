@@ -1,7 +1,7 @@
-"""Reads a block of IR for the memory model, with views and repeated ops merged.
+"""Reads a block of the IR for the memory model, with views and equal ops merged.
 
-What XLA simplifies or expands before it plans memory is simplified and expanded here too: by `operation` what concerns
-one op alone, by `expansions` what becomes several.
+Simplifications and expansions that XLA applies before it plans memory are applied here too: those of single ops by
+`operation`, those into several ops by `expansions`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def read_numbered(
 ) -> tuple[Block, dict[ir.Value, int]]:
     """As `read_block`, and the number of every tensor in the block itself.
 
-    sunk: what the block makes for itself. orders: the dimensions of what it is given, where they are in another order.
-    constants: what is known of the tensors around it. is_deep: False where only a CPU's fusion is asked for.
+    sunk: the tensors that the block computes for itself. orders: the dimensions of its arguments in another memory
+    order. constants: the known tensors around it. is_deep: False if only a CPU's fusion is needed.
     """
     reader = _Reader(types, machine, isinstance(block.owner.opview, func.FuncOp), orders or {}, constants)
     reader.is_deep = is_deep or not reader.is_cpu
@@ -80,9 +80,9 @@ def read_numbered(
 class _Reader:
     """Reads one block. Two ops of the same name, operands and attributes are one, as XLA merges them.
 
-    behind: a number for each tensor that comes out of an optimization barrier, and for nothing else. The buffer is the
-    one that went in; yet an op on it is not the op on what went in. barriers: by that number, all that goes in.
-    repeated: the tensors that are one number everywhere, with the numbers of IR from which that one is computed.
+    behind: a number for each output of an optimization barrier, and for nothing else. The buffer is that of the input;
+    but an op on the output does not equal the same op on the input. barriers: by that number, all inputs.
+    repeated: the tensors with one value everywhere, with the numbers in the IR from which it is computed.
     """
 
     def __init__(self, types: Types, machine: Machine, is_function: bool, orders: Orders, constants: Constants | None):
@@ -106,7 +106,7 @@ class _Reader:
     def read(self, block: ir.Block) -> Block:
         builder, number = self.builder, self.builder.number
         made = builder.block
-        if self.is_cpu and not self.is_function:  # XLA repeats a number where a loop inside of this block reads it
+        if self.is_cpu and not self.is_function:  # XLA broadcasts a number where a loop inside of this block reads it
             outside = self.types.captured(block.owner.operation)
             self.repeated.update((builder.of(value), ()) for value in outside if is_constant_everywhere(value))
         made.arguments = list(builder.all_of(block.arguments))
@@ -119,7 +119,7 @@ class _Reader:
             elif op.name == "stablehlo.optimization_barrier":
                 self.add_barrier(op)
             elif self.is_gpu and op.name == "stablehlo.transpose" and op.results[0] in number:
-                self.read_as_it_is(op.operands)  # the product that it turns writes it so
+                self.read_as_it_is(op.operands)  # the product that it transposes writes this order
             elif is_number and op.name != "stablehlo.broadcast_in_dim":
                 builder.add_splat(op.results[0])
             elif is_view(op, self.types) or is_folded(op, self.types, self.machine) or self.is_written_so(op):
@@ -141,7 +141,7 @@ class _Reader:
         return made
 
     def is_written_so(self, op: ir.Operation) -> bool:
-        """Whether what an op reads is already in the order in memory that the op brings about on a GPU."""
+        """Whether an op's operand is already in the memory order that the op produces on a GPU."""
         if not self.is_gpu:
             return False
         is_written = undoes_order(op, self.types) or is_view_inside(op, self.orders, self.types)
@@ -155,11 +155,11 @@ class _Reader:
         return known_side(op) if side is None and self.is_gpu else side
 
     def read_as_it_is(self, values: Sequence[ir.Value]) -> None:
-        """Note what is read in its own shape; the rest of what is read is read in another one only."""
+        """Record tensors that are read in their own shape; all others are read in another one only."""
         self.builder.plain.update(self.builder.number[value] for value in values if value not in self.views)
 
     def add_view(self, operand: ir.Value, result: ir.Value) -> None:
-        """The result is the operand's own buffer."""
+        """Let the result be the operand's buffer."""
         self.builder.number[result] = self.builder.of(operand)
         if operand in self.views or self.types.of(operand) != self.types.of(result):
             self.views.add(result)
@@ -167,7 +167,7 @@ class _Reader:
             self.behind[result] = self.behind[operand]
 
     def add_barrier(self, op: ir.Operation) -> None:
-        """What comes out of a barrier is what goes in, as soon as all of it is there."""
+        """Let the outputs of a barrier be its inputs, once all of them are computed."""
         whole = frozenset(self.builder.all_of(op.operands))
         for result, operand in zip(op.results, op.operands, strict=True):
             self.builder.number[result] = self.builder.of(operand)
@@ -175,7 +175,7 @@ class _Reader:
             self.barriers[self.behind[result]] = whole
 
     def add(self, op: ir.Operation) -> None:
-        """An op that is not a view."""
+        """Add an op that is not a view."""
         builder, name = self.builder, op.name.rpartition(".")[2]
         operands = builder.all_of(op.operands)
         self.note_shapes(op, name, operands)
@@ -202,7 +202,7 @@ class _Reader:
             made = replace(made, operands=builder.all_of([part]))
         if name == "reduce" and len(results) == 1:
             inner = defining_op(op.operands[0], "stablehlo.negate")
-            if inner is not None and monoid_of(op) == "add":  # negated behind the sum
+            if inner is not None and monoid_of(op) == "add":  # negated after the sum
                 made = replace(made, operands=(builder.of(inner.operands[0]), *operands[1:]))
         if self.is_gpu:
             if expand_for_gpu(builder, op, made):
@@ -224,7 +224,7 @@ class _Reader:
         if made.name == "splat":
             if self.is_cpu:
                 self.repeated[results[0]] = ()
-            # A splat is never in memory; what a loop starts from is the loop's own buffer.
+            # A splat is never in memory; a loop's initial value is in the loop's own buffer.
             builder.block.sizes[results[0]] = 0
         builder.add(made)
         if name == "reduce":
@@ -233,7 +233,7 @@ class _Reader:
             builder.by_columns.update(made.results)
 
     def add_control_flow(self, op: ir.Operation, made: Operation) -> None:
-        """A loop or a branch; of a loop's results some may be one."""
+        """Add a loop or a branch; some results of a loop may be equal."""
         number = self.builder.number
         if self.is_gpu and made.name == "while":
             made, merged = without_repeated(made)
@@ -241,7 +241,7 @@ class _Reader:
         self.builder.add(made)
 
     def uniform(self, made: Operation) -> tuple[int, ...] | None:
-        """The numbers from which one number is computed that an elementwise result consists of, if it does."""
+        """The numbers from which the value of an elementwise result is computed, if it has one value everywhere."""
         if Trait.POINTWISE not in made.traits or not made.operands or len(made.results) != 1:
             return None
         if any(value not in self.repeated for value in made.operands):
@@ -249,7 +249,7 @@ class _Reader:
         return tuple(dict.fromkeys(number for value in made.operands for number in self.repeated[value]))
 
     def note_shapes(self, op: ir.Operation, name: str, operands: tuple[int, ...]) -> None:
-        """Which operands the op reads in their own shape, and which it reads in another."""
+        """Record the operands that the op reads in their own shape, and those that it reads in another."""
         other: Sequence[int] = merged_sides(op, self.types) if name == "dot_general" else ()
         if self.is_cpu and name == "gather" and collapses(op):
             self.builder.block.merged.update(self.builder.all_of(op.results))
@@ -262,11 +262,11 @@ class _Reader:
             self.builder.plain.discard(operands[0])
 
     def with_bodies(self, op: ir.Operation, operands: tuple[int, ...], results: tuple[int, ...]) -> Operation:
-        """A loop, whose condition needs nothing, or a branch."""
+        """A loop, whose condition needs no memory, or a branch."""
         builder, is_loop = self.builder, op.name == "stablehlo.while"
         places = live_places(op) if is_loop and (self.is_cpu or self.is_gpu) else range(len(operands))
         blocks = [block for region in op.regions for block in region.blocks][is_loop:]
-        # A loop writes what is one constant everywhere where it reads it; on a GPU each body has an op for it.
+        # A loop writes a splat constant where it reads it; on a GPU each body has an op for it.
         captured = dict.fromkeys(self.types.captured(op))
         sunk = [value for value in captured if is_loop and value in self.constants.number]
         for value in sunk:

@@ -1,4 +1,4 @@
-"""Scatters that XLA writes otherwise: at one place, and of windows."""
+"""Scatters that XLA rewrites: at one position, and of windows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .builder import Builder
 
 
 def is_one_window(op: ir.Operation, types: Types) -> bool:
-    """Whether a scatter writes at one place only."""
+    """Whether a scatter writes at one position only."""
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     shape = types.of(op.operands[1]).shape
     return prod(size for dim, size in enumerate(shape) if dim != numbers.index_vector_dim) == 1
 
 
 def update_window(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A scatter at one place is an update of a slice to XLA."""
+    """XLA turns a scatter at one position into an update of a slice."""
     operand, indices, updates = made.operands
     builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
 
 
 def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA finds where each window's element is, with a counter for each dimension, and scatters there."""
+    """XLA computes the index of each window's element, with an iota for each dimension, and scatters there."""
     origin, block = op.results[0], builder.block
     operand, updates, *init = made.operands
     shape, source = block.shapes[operand], block.shapes[updates]

@@ -1,4 +1,4 @@
-"""Runs a block in the mind: its kernels in order, what is alive at each, and the most of it."""
+"""Simulates a block: its kernels in order, the tensors alive at each, and the peak."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def run_block(
 ) -> Run:
     """The finished run of a block.
 
-    held: those of the tensors that the block returns which lie in somebody else's memory, as all results of a function
-    do; None for a body of control flow, whose arguments and results lie in the buffers of its op.
-    outside: those that a branch returns into such memory.
+    held: the returned tensors in memory of others, such as all results of a function; None for a body of control flow,
+    whose arguments and results are in the buffers of its op.
+    outside: the tensors that a branch returns into such memory.
     """
     if machine.kind == "gpu" and machine.workspace and held is not None:
-        # Products of matrices by the one library and by the other: what a GPU would choose should lie between.
+        # Products of matrices by both libraries: the choice of a GPU should lie between them.
         other = _finished(with_parts(block), replace(machine, workspace=0), held, outside)
         run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run

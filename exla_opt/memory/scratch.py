@@ -1,4 +1,4 @@
-"""The bytes that an op needs only while it runs: partial sums, copies in another order, floats made wider."""
+"""The bytes that an op needs only while it runs: partial sums, copies in another order, widened floats."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from math import prod
 from .block import Operation, is_short, sums_apart
 from .buffers import Buffers
 
-# A matrix of at most so many rows is solved at once; a larger one block by block, into a second buffer.
+# A matrix of up to this many rows is solved at once; a larger one block by block, into a second buffer.
 _SOLVED_AT_ONCE = 128
-# The bytes of a float32: the type in which narrower floats are multiplied, and bfloat16 summed, by some machines.
+# The bytes of a float32: the type in which some machines multiply narrower floats, and sum bfloat16.
 _WIDE = 4
 
 
 def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
     """The bytes that an op without bodies needs only while it runs, in this step.
 
-    mine: the tensors that lie in buffers of this block.
+    mine: the tensors in buffers of this block.
     """
     sizes, machine = buffers.block.sizes, buffers.machine
     if machine.kind != "cpu":
@@ -46,17 +46,17 @@ def scratch_of(buffers: Buffers, op: Operation, step: int, mine: Collection[int]
 
 
 def widened_before(buffers: Buffers, op: Operation) -> dict[int, int]:
-    """What XLA:CPU widens before a loop that reads slices of it, with the bytes of the copies: twice its own."""
+    """The tensors that XLA:CPU widens before a loop that slices them, with the bytes of the copies: twice their own."""
     if op.name != "while" or not buffers.machine.widens:
         return {}
-    # What an outer loop captures is widened before that one.
+    # Captures of an outer loop are widened before that one.
     block = buffers.block
     own = (value for value in sorted(op.narrow) if value in buffers.fusion.producer or value in block.arguments)
     return {value: 2 * block.sizes[value] for value in own}
 
 
 def _partial_sums(buffers: Buffers, op: Operation) -> int:
-    """The bytes of the sums over windows of which a long reduce is made."""
+    """The bytes of the sums over windows that make up a long reduce."""
     block, longest = buffers.block, buffers.machine.longest_fused_reduction
     first = op.operands[0]
     size = _WIDE * prod(block.shapes[first]) if first in op.narrow else block.sizes[first]
@@ -64,7 +64,7 @@ def _partial_sums(buffers: Buffers, op: Operation) -> int:
 
 
 def _widened(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
-    """The bytes of the float32 tensors that XLA:CPU makes of narrower ones for this op, if not in their place."""
+    """The bytes of the float32 tensors that XLA:CPU widens narrower ones to for this op, unless in their place."""
     block, needed = buffers.block, 0
     for value in op.narrow:
         in_place = value in mine and (value in op.results or buffers.last.get(value) == step)
@@ -73,9 +73,9 @@ def _widened(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) 
 
 
 def _scattered(buffers: Buffers, op: Operation, step: int, mine: Collection[int]) -> int:
-    """The bytes of the wider tensors that a scatter into narrow floats works on, which are twice as large.
+    """The bytes of the widened tensors of a scatter into narrow floats, which are twice as large.
 
-    Updates that it reads last are made wider where they are made.
+    Updates that it reads last are widened where they are computed.
     """
     sizes, updates = buffers.block.sizes, op.operands[len(op.results) + 1 :]
     dying = {value for value in updates if value in mine and buffers.last.get(value) == step}

@@ -1,7 +1,7 @@
-"""How long a machine takes for a block, whether it stands in a module or is only planned: kernel by kernel.
+"""The time of a block on a machine, whether it is in a module or only planned: kernel by kernel.
 
-A kernel takes as long as its arithmetic or its traffic, whichever is more, and its fixed cost (the roofline model of
-Williams, Waterman and Patterson, 2009). The figures order plans and are no promise.
+A kernel takes as long as its arithmetic or its traffic, whichever is more, plus a fixed cost (the roofline model of
+Williams, Waterman and Patterson, 2009). The figures order plans and promise nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .buffers import STORED
 from .fusion import Fusion, fuse
 from .machine import Machine
 
-# What is read was in the cache when one of so many kernels before wrote it.
+# An operand is in the cache if one of this many preceding kernels wrote it.
 LAST_KERNELS = 3
-# Operations that an element takes of a slow function, of any other op and, roughly, of a sort.
+# Operations per element of a slow function, of any other op and, roughly, of a sort.
 SLOW, QUICK, SORT = 10.0, 0.5, 20.0
 _SORTS = Trait.SELECTS | Trait.LIBRARY
-# A kernel's inputs are followed through what is fused so far, as the fusion does itself.
+# A kernel's inputs are traced through the ops fused so far, as the fusion itself does.
 _MOST_INPUTS = 64
 
 
 def seconds_of(block: Block, machine: Machine) -> float:
-    """The seconds that the block's kernels take, with those in its loops as often as they run.
+    """The seconds of the block's kernels, with those in its loops once per trip.
 
-    Of the bodies of a branch the slowest counts. Linear in the number of ops.
+    For a branch, the slowest body counts. Linear in the number of ops.
     """
     return sum(seconds_of_kernels(fuse(block, machine)))
 
@@ -63,9 +63,9 @@ def seconds_in_cache(block: Block, machine: Machine) -> float:
 
 
 def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> list[float]:
-    """The seconds of each op's arithmetic alone, those in its loops as often as they run.
+    """The seconds of each op's arithmetic alone, those in its loops once per trip.
 
-    any_shape: whether products of few rows count as if they reached their speed, as where slices are compared with all.
+    any_shape: whether products of few rows count as if at full speed, for comparing slices with the entire tensor.
     """
     rows = 0 if any_shape else machine.full_speed_rows
     free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=rows)
@@ -80,12 +80,12 @@ def _seconds_in_cache(block: Block, op: Operation, machine: Machine) -> float:
 
 
 def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
-    """What a trip takes to add a partial result of `size` bytes to the sum so far.
+    """The seconds in which a trip adds a partial result of `size` bytes to the sum so far.
 
     contracts: whether the partial result is a product of matrices.
     """
     if contracts and machine.accumulates:
-        return size / machine.bytes_per_second  # the product's kernel reads what it adds to
+        return size / machine.bytes_per_second  # the product's kernel reads its addend
     return 3 * size / machine.bytes_per_second + machine.seconds_per_kernel
 
 
@@ -107,7 +107,7 @@ def _seconds_of_kernel(traffic: float, work: float, machine: Machine) -> float:
 
 
 def _work(fusion: Fusion) -> list[float]:
-    """For each op the seconds of the arithmetic of its kernel; what several kernels repeat counts for the first."""
+    """For each op, the seconds of its kernel's arithmetic; recomputation in several kernels counts for the first."""
     block, machine = fusion.block, fusion.machine
     work = [0.0] * len(block.ops)
     kernel = list(range(len(block.ops)))
@@ -154,7 +154,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Traffic:
-    """For each op the bytes that its kernel reads of each tensor; what is cut from a tensor on the way counts alone."""
+    """For each op, the bytes that its kernel reads of each tensor; for a slice on the way only its own bytes count."""
 
     fusion: Fusion
     inputs: list[dict[int, int]]
@@ -167,7 +167,7 @@ class _Traffic:
 
     def read_by(self, position: int, op: Operation) -> dict[int, int]:
         block, fusion = self.fusion.block, self.fusion
-        if op.name == "dynamic_slice" and not op.operands:  # of a planned loop: cut from somewhere outside
+        if op.name == "dynamic_slice" and not op.operands:  # of a planned loop: a slice of some outer tensor
             return {op.results[0]: block.sizes[op.results[0]]}
         cut = sum(block.sizes[value] for value in op.results) if Trait.CUTS in op.traits else None
         read: dict[int, int] = {}
@@ -187,7 +187,7 @@ class _Traffic:
         return read
 
     def of(self, position: int, cached: set[int], machine: Machine) -> float:
-        """The seconds of what the kernel of an op reads and writes. cached: what was written just before."""
+        """The seconds of the reads and writes of an op's kernel. cached: the tensors written just before."""
         block, op = self.fusion.block, self.fusion.block.ops[position]
         far, near = self.written(op), 0
         for value, size in self.inputs[position].items():

@@ -1,4 +1,4 @@
-"""A body of control flow as it is in one tile: the block that was read of it, with its cut tensors smaller."""
+"""A body of control flow within one tile: the block that was read from it, with its split tensors smaller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .seconds import seconds_in_cache, seconds_of, seconds_of_ops
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What bodies take: bytes, and seconds of all trips."""
+    """The cost of bodies: bytes, and seconds of all trips."""
 
     bytes: int
     seconds: float
@@ -28,9 +28,9 @@ class _Cost:
 
 @dataclass(frozen=True)
 class Bodies:
-    """The bodies of control flow as they are.
+    """The unsplit bodies of control flow.
 
-    trips: how often they run. found: what `bytes_once_cut` has found.
+    trips: the trip count. found: the results of `bytes_once_cut`.
     """
 
     blocks: list[Block]
@@ -43,13 +43,13 @@ class Bodies:
         return self.cost_of(self.blocks)
 
     def bytes_once_cut(self, most: int) -> int:
-        """What the bodies take once their own big tensors are cut to this many bytes."""
+        """The bytes of the bodies once their own big tensors are split to this many bytes."""
         if most not in self.found:
             self.found[most] = max(run_block(once_cut(block, most), self.machine).peak for block in self.blocks)
         return self.found[most]
 
     def cost_of(self, blocks: list[Block]) -> _Cost:
-        """What the bodies take if they are these."""
+        """The cost of the bodies if they are these."""
         price = seconds_in_cache if self.machine.kind == "cpu" else seconds_of
         seconds = max(price(block, self.machine) for block in blocks) + self.machine.seconds_per_trip
         return _Cost(max(run_block(block, self.machine).peak for block in blocks), self.trips * seconds)
@@ -61,7 +61,7 @@ class Bodies:
 
     @cached_property
     def written(self) -> list[tuple[ir.Value, int]]:
-        """What the bodies, and those inside them, write to memory, and its bytes."""
+        """The tensors that the bodies, and those inside them, write to memory, with their bytes."""
         found = []
         stack = list(self.blocks)
         while stack:
@@ -74,9 +74,9 @@ class Bodies:
 
 @dataclass(frozen=True)
 class CutBodies:
-    """The bodies of control flow that is cut, in tiles of any length.
+    """The bodies of split control flow, in tiles of any length.
 
-    factor: how they are cut. scale: the indices of the factor of one index of a region.
+    factor: how they are split. scale: the indices of the factor per index of a region.
     """
 
     bodies: Bodies
@@ -85,19 +85,19 @@ class CutBodies:
 
     @property
     def length(self) -> int:
-        """Indices in all."""
+        """The total number of indices."""
         return self.factor.size
 
     @cached_property
     def dims(self) -> dict[ir.Value, int]:
-        """The dimension along which each of their values is cut."""
+        """The dimension along which each of their values is split."""
         return self.factor.cut_dims()
 
     def in_tile(self, op: Operation, tile: int) -> Operation:
-        """The op with what its bodies take in a tile of the region.
+        """The op with the cost of its bodies in a tile of the region.
 
-        Looked at for one index and for all: what is between is no more than in proportion, for the peak is the largest
-        of sums of tensors that grow with the tile or stay.
+        Computed for one index and for all, and interpolated: between them it is no more than in proportion, as the peak
+        is a maximum of sums of tensors that grow with the tile or stay.
         """
         part = self.part(tile)
         scratch = int(self.one.bytes + part * (self.entire.bytes - self.one.bytes))
@@ -105,17 +105,17 @@ class CutBodies:
         return replace(op, scratch=scratch, seconds=seconds)
 
     def bytes_once_cut(self, tile: int, most: int) -> int:
-        """What the bodies take in a tile of the region once their own big tensors are cut to this many bytes."""
+        """The bytes of the bodies in a tile of the region once their own big tensors are split to this many bytes."""
         indices = min(tile * self.scale, self.length)
         blocks = [once_cut(tile_of(block, self.dims, indices, self.length), most) for block in self.bodies.blocks]
         return max(run_block(block, self.bodies.machine).peak for block in blocks)
 
     def part(self, tile: int) -> float:
-        """Where a tile is between one index, 0, and all, 1."""
+        """The position of a tile between one index, 0, and all, 1."""
         return (min(tile * self.scale, self.length) - 1) / (self.length - 1)
 
     def repeats(self, tile: int) -> float:
-        """How many times all tiles of this length do the arithmetic of the bodies: each repeats what is not cut."""
+        """How many times all tiles of this length do the arithmetic of the bodies: each repeats the unsplit part."""
         entire = self.bodies.trips * self.bodies.arithmetic
         return self.work_in(tile) / self.share(tile) / entire if entire else 1.0
 
@@ -125,11 +125,11 @@ class CutBodies:
         return self.bodies.trips * (unsplit + self.share(tile) * cut)
 
     def share(self, tile: int) -> float:
-        """The part of all indices that a tile of this length has."""
+        """The fraction of all indices in a tile of this length."""
         return min(tile * self.scale, self.length) / self.length
 
     def bytes_per_index(self) -> int:
-        """The most that an index of the region takes of a tensor that the bodies write to memory."""
+        """The most bytes per index of the region in any tensor that the bodies write to memory."""
         most = max((size for value, size in self.bodies.written if value in self.dims), default=0)
         return -(-most * self.scale // self.length)
 
@@ -140,7 +140,7 @@ class CutBodies:
 
     @cached_property
     def arithmetic(self) -> tuple[float, float]:
-        """The seconds of one trip's arithmetic that is the same in every tile, and of what is cut, in all of them."""
+        """The seconds of one trip's arithmetic: of the part that each tile repeats, and of the split part in all."""
         blocks = zip(self.bodies.blocks, self.factor.flows, strict=True)
         found = [_arithmetic(block, flow, self.dims, self.bodies.machine) for block, flow in blocks]
         return sum(unsplit for unsplit, _ in found), sum(cut for _, cut in found)
@@ -155,16 +155,16 @@ class CutBodies:
 
 
 def _arithmetic(block: Block, flow: BlockFlow, dims: Mapping[ir.Value, int], machine: Machine) -> tuple[float, float]:
-    """The seconds of the arithmetic of a body that every tile repeats, and of what all tiles do in slices.
+    """The seconds of a body's arithmetic that every tile repeats, and of the slices in all tiles.
 
-    An op that is needed unsplit and in slices does both; what only the compiler makes goes with what it is made for.
-    dims: the dimension along which each value is cut that exists in tiles alone.
+    An op that is needed both unsplit and in slices counts in both; a compiler's op counts with the op that it is for.
+    dims: the split dimension of each value that exists only in tiles.
     """
     unsplit, cut = 0.0, 0.0
     for op, seconds in zip(block.ops, seconds_of_ops(block, machine, any_shape=True), strict=True):
         value = block.values.get(op.results[0]) if op.results else None
         place = None if value is None else flow.place.get(value)
-        if place is None:  # made for an argument, for what is captured, or moved out of a loop inside
+        if place is None:  # for an argument or a capture, or moved out of an inner loop
             is_cut = value in dims
             unsplit, cut = unsplit + seconds * (not is_cut), cut + seconds * is_cut
             continue
@@ -180,9 +180,9 @@ def _arithmetic(block: Block, flow: BlockFlow, dims: Mapping[ir.Value, int], mac
 
 
 def once_cut(block: Block, most: int) -> Block:
-    """The block as it is once its own big tensors are cut: each takes at most this many bytes.
+    """The block once its own big tensors are split: each takes at most this many bytes.
 
-    What it returns, what is written in place and what loops in it carry stays as it is.
+    Results, tensors written in place and carries of inner loops stay unsplit.
     """
     made = block.copied()
     kept = set(block.returned)
@@ -198,12 +198,12 @@ def once_cut(block: Block, most: int) -> Block:
 
 
 def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) -> Block:
-    """The block with `tile` of `length` indices of each cut tensor. dims: the dimension along which each is cut.
+    """The block with `tile` of `length` indices of each split tensor. dims: the split dimension of each.
 
-    What XLA makes of a cut tensor, a copy in another layout say, is smaller by as much.
+    XLA's own versions of a split tensor, such as copies in another layout, shrink in proportion.
     """
     made = block.copied()
-    cut: dict[int, int] = {}  # by tensor, where the cut dimension stands in it
+    cut: dict[int, int] = {}  # by tensor, the position of the split dimension
 
     def shrink(number: int, dim: int | None) -> None:
         made.sizes[number] = block.sizes[number] * tile // length
@@ -217,7 +217,7 @@ def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) 
         if value in dims:
             full = tuple(ir.RankedTensorType(value.type).shape)
             shrink(number, _place_of(block.shapes[number], full, dims[value], length))
-    for op in block.ops:  # what only the compiler makes
+    for op in block.ops:  # ops that only the compiler makes
         if op.name in ("convert", "transpose") and op.operands[0] in cut and op.results[0] not in cut:
             source, [result] = op.operands[0], op.results
             shrink(result, _place_of(block.shapes[result], block.shapes[source], cut[source], length))
@@ -229,7 +229,7 @@ def tile_of(block: Block, dims: Mapping[ir.Value, int], tile: int, length: int) 
 
 
 def _place_of(shape: Shape, full: Shape, dim: int, length: int) -> int | None:
-    """Where the cut dimension of a tensor of shape `full` stands in a copy, which may have another order or rank."""
+    """The position of the split dimension of a tensor of shape `full` in a copy, whose order or rank may differ."""
     if shape == full:
         return dim
     alike = [place for place, size in enumerate(shape) if size == full[dim]]

@@ -1,4 +1,4 @@
-"""How much memory the main function needs while it runs, and for which tensors, by the model of `peak.py`.
+"""The memory of the main function over its run, and the tensors that hold it, by the model of `peak.py`.
 
 The peak of a timeline is the temporary memory that `peak.predict` predicts.
 """
@@ -28,10 +28,10 @@ _LOOP = "while"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One kernel: an op with all that XLA computes together with it.
+    """One kernel: an op with everything that XLA computes together with it.
 
-    op: the op's full name. location: where it stands, as in `model.py:12:3`. depth: the number of loops around it.
-    bytes: the temporary memory that is taken while it runs, scratch memory of its own included.
+    op: the op's full name. location: of the op, as in `model.py:12:3`. depth: the number of loops around it. bytes: the
+    temporary memory while it runs, its own scratch memory included.
     """
 
     op: str
@@ -44,8 +44,8 @@ class Point:
 class LiveTensor:
     """One tensor in temporary memory.
 
-    type: as in `2x3xf32`. op, location: those of the op that makes it. first, last: the points from and to which it
-    is alive. copy_of: the type in the program, as in `2x3xbf16`, of a tensor that the compiler has in a wider one; None
+    type: as in `2x3xf32`. op, location: of the op that computes it. first, last: the points from and to which it is
+    alive. copy_of: the type in the program, as in `2x3xbf16`, of a tensor that the compiler keeps in a wider one; None
     for all others.
     """
 
@@ -59,7 +59,7 @@ class LiveTensor:
 
     @property
     def name(self) -> str:
-        """What it is: its type, or of what it is a wider copy."""
+        """Its type, or the type of which it is a wider copy."""
         return self.type if self.copy_of is None else f"a copy of {self.copy_of} in {self.type.rpartition('x')[2]}"
 
 
@@ -67,9 +67,9 @@ class LiveTensor:
 class Timeline:
     """The temporary memory of one function.
 
-    points: its kernels in the order in which they run; those of a loop or a branch stand once, behind the op that
-    holds them. tensors: what is alive at the points, in the order in which it is made. memory: the function's bytes.
-    seconds: what it takes, by the model of `seconds.py`.
+    points: its kernels in execution order; those of a loop or a branch appear once, after the op that holds them.
+    tensors: those alive at the points, in order of creation. memory: the function's bytes. seconds: of a run, by the
+    model of `seconds.py`.
     """
 
     points: tuple[Point, ...]
@@ -91,7 +91,7 @@ class Timeline:
 def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     """The timeline of the main function on a machine, in a time linear in the number of ops.
 
-    Calls are not followed, so a module whose calls are inlined shows more.
+    Calls are not followed, so a module with inlined calls shows more.
     """
     function = main_function(module)
     types = Types()
@@ -100,7 +100,7 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     collected = _Collected(types)
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)
-    # On a CPU the run has the compiler's copies among its ops; for a GPU to decide on fusion is most of the work.
+    # On a CPU the run has the compiler's copies among its ops; for a GPU, fusion decisions take most of the time.
     seconds = seconds_of(block, machine) if machine.breadth_first else sum(seconds_of_kernels(run.fusion))
     memory = memory_of(function, run, types)
     return Timeline(tuple(collected.points), tuple(tensors), memory, seconds)
@@ -120,7 +120,7 @@ class _Collected:
         self.tensors: list[LiveTensor] = []
 
     def add(self, run: Run, depth: int, around: int) -> None:
-        """Add a run. around: the bytes that are taken outside of it."""
+        """Add a run. around: the bytes in use outside of it."""
         spans: list[tuple[int, int]] = []
         for step, kernel in enumerate(run.order):
             op = run.block.ops[kernel]
@@ -137,7 +137,7 @@ class _Collected:
             died = run.died.get(value, len(spans) - 1)
             first, last = spans[born][0], spans[died][1] if died >= born else -1
             if is_branch(run.block.ops[run.order[born]]):
-                first = spans[born][1] + 1  # its bodies make it
+                first = spans[born][1] + 1  # its bodies compute it
             if run.block.sizes[value] and last >= first:
                 self.add_tensor(run, value, first, last)
 
@@ -150,7 +150,7 @@ class _Collected:
         self.tensors.append(LiveTensor(kind, block.sizes[value], *origin, first, last, copy_of))
 
     def add_widened(self, run: Run, loop: Operation, value: int, size: int, first: int, last: int) -> None:
-        """Add the wider copy of a tensor of which a loop reads slices; the loop's place is its own."""
+        """Add the widened copy of a tensor that a loop slices; its location is the loop's."""
         block = run.block
         lengths = [*map(str, block.shapes[value])]
         narrow = block.dtypes[value]
@@ -159,12 +159,12 @@ class _Collected:
 
 
 def _origin(run: Run, op: Operation) -> tuple[str, str]:
-    """The op's full name and its place; one without results is known by neither."""
+    """The op's full name and location; for an op without results, its short name twice."""
     return _place(run.block.values[op.results[0]], op.name) if op.results else (op.name, op.name)
 
 
 def _place(value: ir.Value, name: str) -> tuple[str, str]:
-    """The full name and the place of the op that makes a value, or that holds the block whose argument it is."""
+    """The full name and the location of the op that defines a value, or that holds the block whose argument it is."""
     op = defining_op(value)
     if op is None:
         assert isinstance(value.owner, ir.Block)

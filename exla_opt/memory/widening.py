@@ -1,4 +1,4 @@
-"""Ops on floats that XLA:CPU has no arithmetic for: it widens all that they read, and rounds what they make."""
+"""Ops on floats that XLA:CPU has no arithmetic for: it widens all operands, and rounds the results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .products import add_rounded, is_read_wide
 
 Append = Callable[[Builder, ir.Operation, Operation], None]
 
-# Written by kernels of their own, or by libraries; what is in one kernel with its readers and with what it reads is
-# widened there, an element at a time, and products and reductions are widened as their libraries want it.
+# Ops in kernels of their own, or of libraries. Ops fused with their readers and operands are widened there, element by
+# element, and products and reductions as their libraries need it.
 _COMPUTED = frozenset(("reduce_window",))
 _MOVED = frozenset("concatenate scatter sort top_k".split())
 
 
 def is_widened(builder: Builder, made: Operation, machine: Machine) -> bool:
-    """Whether the machine widens what an op reads before it, and rounds what it makes behind it."""
+    """Whether the machine widens an op's operands before it, and rounds its results after it."""
     dtypes = builder.block.dtypes
     return any(_wider(made, dtypes[value], machine) for value in (*made.operands, *made.results))
 
@@ -37,7 +37,7 @@ def _wider(made: Operation, dtype: str, machine: Machine) -> str:
 
 
 def add_widened(builder: Builder, op: ir.Operation, made: Operation, machine: Machine, append: Append) -> None:
-    """Append, with `append`, the op on wider floats, and what widens and rounds."""
+    """Append, with `append`, the op on wider floats, and the ops that widen and round."""
     block = builder.block
     operands, results = list(made.operands), list(made.results)
     for side, narrow in enumerate(operands):
@@ -45,7 +45,7 @@ def add_widened(builder: Builder, op: ir.Operation, made: Operation, machine: Ma
         if not dtype:
             continue
         operands[side] = builder.widened(narrow, op.results[0], dtype)
-        if narrow in builder.viewed:  # it is the copy that is read in another shape
+        if narrow in builder.viewed:  # the copy is the one read in another shape
             builder.viewed.add(operands[side])
             builder.plain.add(narrow)
     for side, (result, value) in enumerate(zip(made.results, op.results, strict=True)):

@@ -1,10 +1,10 @@
-"""Integers that are an affine function of their position in a tensor: `iota + 3`, a counting table, one number.
+"""Integers that are an affine function of their position in a tensor: `iota + 3`, a regular table, one number.
 
 A dimension's position is written in digits, the major one first, as a reshape splits it: position 7 of 24 = 8 x 3 is
-(2, 1). A value is an offset and a stride for every digit, so that `repeat(arange(8), 3)` is one too: (8, stride 1),
-(3, stride 0).
+(2, 1). A value is an offset and a stride for every digit, so that `repeat(arange(8), 3)` is one too: (8, stride 1), (3,
+stride 0).
 
-What is added to such a function may be known by its bounds alone, as labels that are clipped: that is its slack.
+Numbers added to such a function may be known by their bounds only, such as clipped labels: that is its slack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from exla_opt.ir.reassociation import reassociation_of
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One digit of a position. size: how many values it takes. stride: what the value grows by with each."""
+    """One digit of a position. size: the number of its values. stride: the growth of the integer with each step."""
 
     size: int
     stride: int
@@ -33,10 +33,10 @@ Digits = tuple[Digit, ...]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """The integers of a tensor, none of them wrapped round: offset + the sum of stride * digit over all digits.
+    """The integers of a tensor, without overflow: offset + the sum of stride * digit over all digits.
 
-    dims: the digits of every dimension. None has size 1, and none can be merged with its neighbour; a dimension of
-    size 1 has none. slack: what is added to that is between 0 and this, at each position anything.
+    dims: the digits of every dimension. None has size 1, and none can be merged with its neighbour; a dimension of size
+    1 has none. slack: at each position, any number between 0 and this may be added.
     """
 
     offset: int
@@ -45,7 +45,7 @@ class Affine:
 
     @property
     def lowest(self) -> int:
-        """The least of the integers."""
+        """The smallest of the integers."""
         return self.offset + sum(min(digit.stride, 0) * (digit.size - 1) for dim in self.dims for digit in dim)
 
     @property
@@ -56,11 +56,11 @@ class Affine:
 
     @property
     def number(self) -> int | None:
-        """The integer that the tensor is everywhere; None where it is not one."""
+        """The value of a tensor with one value everywhere; None for others."""
         return self.offset if self.lowest == self.highest else None
 
     def at(self, dim: int, place: int) -> Affine:
-        """The integers at one place of a dimension, which is of size 1 then."""
+        """The integers at one position of a dimension, which then has size 1."""
         offset = self.offset
         for digit in reversed(self.dims[dim]):
             offset += digit.stride * (place % digit.size)
@@ -90,7 +90,7 @@ def scaled(value: Affine, factor: int) -> Affine:
 
 
 def added(left: Affine, right: Affine) -> Affine | None:
-    """left + right, of one shape; None where the digits of the two do not fit each other."""
+    """left + right, of one shape; None if their digits are incompatible."""
     dims = []
     for one, other in zip(left.dims, right.dims, strict=True):
         sizes = common_sizes(one, other)
@@ -102,7 +102,7 @@ def added(left: Affine, right: Affine) -> Affine | None:
 
 
 def either(left: Affine, right: Affine) -> Affine:
-    """At each position a number of the one or of the other, of one shape."""
+    """At each position a number from either of two tensors of one shape."""
     if left.dims == right.dims:
         low = min(left.offset, right.offset)
         return Affine(low, left.dims, max(left.offset + left.slack, right.offset + right.slack) - low)
@@ -111,7 +111,7 @@ def either(left: Affine, right: Affine) -> Affine:
 
 
 def common_sizes(*dims: Digits) -> list[int] | None:
-    """The sizes of the fewest digits into which all of these, of one dimension, can be split; None without any."""
+    """The sizes of the fewest digits into which all of these, of one dimension, can be split; None if impossible."""
     ends = {1}
     for digits in dims:
         end = 1
@@ -125,7 +125,7 @@ def common_sizes(*dims: Digits) -> list[int] | None:
 
 
 def refined(digits: Digits, sizes: Sequence[int]) -> list[Digit]:
-    """The same digits in smaller ones of these sizes, which the digits' own are products of."""
+    """The same digits, split into digits of these sizes, whose products are the digits' own."""
     found: list[Digit] = []
     rest = list(reversed(sizes))
     for digit in reversed(digits):
@@ -149,7 +149,7 @@ def _merged(digits: Sequence[Digit]) -> Digits:
 
 
 def reshaped(value: Affine, before: Sequence[int], after: Sequence[int]) -> Affine | None:
-    """The same integers in another shape; None where a dimension would begin in the middle of a digit."""
+    """The same integers in another shape; None if a dimension would begin in the middle of a digit."""
     groups = reassociation_of(before, after)
     if groups is None:
         return None
@@ -170,7 +170,7 @@ def reshaped(value: Affine, before: Sequence[int], after: Sequence[int]) -> Affi
 
 
 def reversed_along(value: Affine, dims: Sequence[int]) -> Affine:
-    """The integers from the last to the first along some dimensions."""
+    """The integers reversed along some dimensions."""
     offset = value.offset + sum(digit.stride * (digit.size - 1) for dim in dims for digit in value.dims[dim])
     turned = [
         tuple(Digit(digit.size, -digit.stride) for digit in digits) if dim in dims else digits
@@ -180,7 +180,7 @@ def reversed_along(value: Affine, dims: Sequence[int]) -> Affine:
 
 
 def sliced(value: Affine, dim: int, start: int, length: int, stride: int) -> Affine | None:
-    """Every `stride`-th integer of a dimension from `start`; None where that is no count of digits."""
+    """Every `stride`-th integer of a dimension from `start`; None if that has no digits."""
     digits = value.dims[dim]
     if length == prod(digit.size for digit in digits):
         return value
@@ -195,9 +195,9 @@ def sliced(value: Affine, dim: int, start: int, length: int, stride: int) -> Aff
 
 
 def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
-    """The quotient and the remainder by a positive number of integers that are nowhere negative.
+    """The quotient and the remainder of non-negative integers by a positive number.
 
-    None where they are no affine functions, or where a value falls from one position to the next.
+    None if they are not affine functions, or if a value decreases from one position to the next.
     """
     if number < 1 or value.offset < 0 or any(digit.stride < 0 for dim in value.dims for digit in dim):
         return None
@@ -216,9 +216,9 @@ def divided(value: Affine, number: int) -> tuple[Affine, Affine] | None:
 
 
 def by_largest_step(value: Affine) -> tuple[int, Affine] | None:
-    """The largest step of integers that are nowhere negative, and their quotients by it, where one digit makes these.
+    """The largest step of non-negative integers, and their quotients by it, if one digit determines these.
 
-    None where the remainders, of the other digits and the slack, are not smaller than a step, or where nothing counts.
+    None if the remainders, from the other digits and the slack, are not smaller than a step, or if there is no step.
     """
     step = max((abs(digit.stride) for dim in value.dims for digit in dim), default=0)
     large = [digit for dim in value.dims for digit in dim if step and abs(digit.stride) == step]
@@ -234,7 +234,7 @@ def by_largest_step(value: Affine) -> tuple[int, Affine] | None:
 
 
 def _split_at(digit: Digit, number: int) -> list[Digit]:
-    """The digit in two, the major of which counts in multiples of `number`, where it can be split so."""
+    """The digit split in two, the major one in multiples of `number`, if that is possible."""
     steps = number // digit.stride if digit.stride and number % digit.stride == 0 else 0
     if 1 < steps < digit.size and digit.size % steps == 0:
         return [Digit(digit.size // steps, number), Digit(steps, digit.stride)]
@@ -242,7 +242,7 @@ def _split_at(digit: Digit, number: int) -> list[Digit]:
 
 
 def of_table(table: npt.NDArray[np.int64]) -> Affine | None:
-    """The digits by which a table counts, if it does: those of its lines through the first element."""
+    """The digits of an affine table: those of its lines through the first element; None for other tables."""
     first = int(table.flat[0])
     numbers = np.full((1,) * table.ndim, first)
     dims = []
@@ -257,7 +257,7 @@ def of_table(table: npt.NDArray[np.int64]) -> Affine | None:
 
 
 def _digits_of(line: npt.NDArray[np.int64]) -> tuple[Digit, ...] | None:
-    """The digits of numbers that begin with 0, from the minor one: it ends where the steps do. None for no count."""
+    """The digits of numbers from 0, found from the minor one on: it ends where the step changes. None if impossible."""
     digits: list[Digit] = []
     while line.size > 1:
         stride = int(line[1])

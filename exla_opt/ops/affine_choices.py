@@ -1,7 +1,7 @@
-"""What is known of integers that are chosen, one of two at each position, where the question bounds them (`affine`).
+"""Integers that are chosen between two at each position, if the predicate bounds them (`affine`).
 
 x < 0 ? x + n : x                            negative indices, and the sign of JAX's x % n
-sign(x) != sign(n) and x rem n != 0          JAX's x // n: never, where neither is negative
+sign(x) != sign(n) and x rem n != 0          JAX's x // n: always false if neither is negative
 reduce(x, places) by (a > b ? ...)           argmax: one of the places
 """
 
@@ -21,9 +21,9 @@ from .affine import Affine, between, constant, either
 from .affine_elementwise import ELEMENTWISE
 from .comparisons import direction_of
 
-# Reads a value in the shape of the op that is asked about.
+# Reads a value in the shape of the current op.
 Read = Callable[[ir.Value], Affine | None]
-# A choice in the body of a reduce is made of fewer choices than this.
+# A choice in the body of a reduce has fewer nested choices than this.
 _MOST_CHOICES = 16
 
 
@@ -38,7 +38,7 @@ def of_select(op: ir.Operation, read: Read) -> Affine | None:
 
 
 def of_and(op: ir.Operation, read: Read) -> Affine | None:
-    """The truth values of an `and`."""
+    """The booleans of an `and`."""
     one, other = op.operands
     for signs, rest in ((one, other), (other, one)):
         value = _differs_in_sign(signs, read)
@@ -48,7 +48,7 @@ def of_and(op: ir.Operation, read: Read) -> Affine | None:
 
 
 def of_reduce(op: ir.Operation, number: int, read_all: Read) -> Affine | None:
-    """The integers of one result of a reduce whose body chooses among the elements that it gets. read_all: unsplit."""
+    """The integers of one result of a reduce whose body selects an element. read_all: reads unsplit operands."""
     count = len(op.results)
     body = op.regions[0].blocks[0]
     if not _is_chosen(terminator(body).operands[number], {body.arguments[number], body.arguments[number + count]}):
@@ -75,7 +75,7 @@ def _is_chosen(value: ir.Value, among: set[ir.Value]) -> bool:
 
 
 def _without_negative(op: ir.Operation, read: Read) -> Affine | None:
-    """x + n where x is negative, and x elsewhere."""
+    """x + n where x is negative, otherwise x."""
     predicate, moved, kept = op.operands
     step = defining_op(moved, "stablehlo.add")
     if step is None or kept not in list(step.operands) or not _is_negative(predicate, kept, read):
@@ -99,7 +99,7 @@ def _is_negative(predicate: ir.Value, value: ir.Value, read: Read) -> bool:
         return False
     left, right = op.operands
     pairs = ((left, right), (right, left))
-    if op.name == "stablehlo.and":  # what is negative is not zero
+    if op.name == "stablehlo.and":  # a negative number is not zero
         return any(_is_negative(one, value, read) and _is_not(other, value, 0, read) for one, other in pairs)
     if op.name != "stablehlo.compare":
         return False
@@ -122,7 +122,7 @@ def _is_everywhere(value: ir.Value, number: int, read: Read) -> bool:
 
 
 def _differs_in_sign(predicate: ir.Value, read: Read) -> ir.Value | None:
-    """The value, nowhere negative, of which the predicate asks whether its sign is not 1."""
+    """The non-negative value whose sign the predicate compares with 1."""
     op = defining_op(predicate, "stablehlo.compare")
     sign = None if op is None else defining_op(op.operands[0], "stablehlo.sign")
     if op is None or sign is None or not _is_not(predicate, op.operands[0], 1, read):
@@ -132,7 +132,7 @@ def _differs_in_sign(predicate: ir.Value, read: Read) -> ir.Value | None:
 
 
 def _has_rest(predicate: ir.Value, value: ir.Value, read: Read) -> bool:
-    """Whether it asks if the value, divided by something, has a remainder, which zero has not."""
+    """Whether the predicate tests for a non-zero remainder of the value; zero has none."""
     op = defining_op(predicate, "stablehlo.compare")
     rest = None if op is None else defining_op(op.operands[0], "stablehlo.remainder")
     if op is None or rest is None or rest.operands[0] != value:

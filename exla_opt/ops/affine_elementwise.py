@@ -1,4 +1,4 @@
-"""What elementwise ops make of integers that are affine functions of the position (see `affine`)."""
+"""Elementwise ops on integers that are affine functions of the position (see `affine`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exla_opt.ir.types import element_type
 from .affine import Affine, added, between, constant, divided, scaled
 from .comparisons import direction_of
 
-# What is known of the operands of an op, each in the shape of its result.
+# The known operands of an op, each in the shape of its result.
 Operands = list[Affine | None]
 
 
@@ -26,7 +26,7 @@ def _difference(left: Affine, right: Affine) -> Affine:
 
 
 def _least(left: Affine, right: Affine) -> Affine:
-    """The smaller of two: one of them, where it is the same one everywhere, or what lies between bounds."""
+    """The smaller of two: one of them, if it is the same one everywhere, or a range between bounds."""
     difference = _difference(left, right)
     if difference.highest <= 0:
         return left
@@ -67,7 +67,7 @@ def _of_division(op: ir.Operation, operands: Operands) -> Affine | None:
         return found[op.name == "stablehlo.remainder"]
     if op.name != "stablehlo.remainder" or number < 1:
         return None
-    # It has the sign of what is divided.
+    # It has the sign of the dividend.
     low, high = max(left.lowest, 1 - number), min(left.highest, number - 1)
     return between(min(low, 0), max(high, 0), _shape(left))
 
@@ -77,11 +77,11 @@ def _element(op: ir.Operation) -> ir.Type:
 
 
 def _of_convert(op: ir.Operation, operands: Operands) -> Affine | None:
-    return operands[0]  # which the other type has too, or nothing is known of it
+    return operands[0]  # unchanged in the other type, or unknown
 
 
 def _of_compare(op: ir.Operation, operands: Operands) -> Affine | None:
-    """True or false, where it is the same everywhere."""
+    """True or false, if it is the same everywhere."""
     left, right = operands
     if left is None or right is None or not isinstance(element_type(op.operands[0]), ir.IntegerType):
         return None
@@ -103,7 +103,7 @@ def _everywhere(like: Affine, number: int) -> Affine:
 
 
 def _of_truth(op: ir.Operation, operands: Operands) -> Affine | None:
-    """`and` is false where an operand is, `or` true, whatever the other one is."""
+    """`and` is false if an operand is, `or` true, whatever the other one is."""
     if str(_element(op)) != "i1":
         return None
     decisive = int(op.name == "stablehlo.or")
@@ -122,7 +122,7 @@ def _of_not(op: ir.Operation, operands: Operands) -> Affine | None:
 
 
 def _when_known(compute: Callable[..., Affine | None]) -> Callable[[ir.Operation, Operands], Affine | None]:
-    """The rule of an op of which nothing is known where nothing is of an operand."""
+    """The rule of an op whose result is unknown if an operand is."""
 
     def rule(_: ir.Operation, operands: Operands) -> Affine | None:
         return compute(*operands) if all(operand is not None for operand in operands) else None

@@ -1,7 +1,7 @@
-"""Which integer tensors are affine functions of the position: followed through the ops that make them.
+"""Finds integer tensors that are affine functions of the position, by following the ops that define them.
 
-Programs write an index that counts in many ways: with a choice for negative ones, clamped, reshaped, as a table.
-Nothing is matched: every op is done to offsets and strides, and what a type would wrap round or round off is not known.
+Programs write a regular index in many ways: with a choice for negative ones, clamped, reshaped, as a table. No pattern
+is matched: every op is applied to offsets and strides, and the result is unknown if the type would wrap or round.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from .affine_choices import of_and, of_reduce, of_select
 from .affine_elementwise import ELEMENTWISE
 from .types import DIGITS
 
-# An index is a few ops on a count.
+# An index is a few ops on an iota.
 _DEEPEST = 64
-# The element types of constants that NumPy has arrays of.
+# The element types of constants that NumPy can represent.
 _READABLE = frozenset("i8 i16 i32 i64 ui8 ui16 ui32".split())
-# One place of one dimension, the only one that is asked about.
+# One position of one dimension, if only that is needed.
 Lane = tuple[int, int]
 
 
 class AffineReader:
-    """The affine tensors of a module, each worked out once. What the module is must not change meanwhile."""
+    """The affine tensors of a module, each computed once. The module must not change meanwhile."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[ir.Value, Lane | None], Affine | None] = {}
         self._depth = 0
 
     def of(self, value: ir.Value, lane: Lane | None = None) -> Affine | None:
-        """The integers of a tensor everywhere, or at one place of one dimension, which is of size 1 in the answer.
+        """The integers of a tensor everywhere, or at one position of one dimension, which then has size 1.
 
-        None where they are not known to be an affine function of the position.
+        None if they are not known to be an affine function of the position.
         """
         found = self.bounds_of(value, lane)
         return found if found is not None and not found.slack else None
 
     def bounds_of(self, value: ir.Value, lane: Lane | None = None) -> Affine | None:
-        """The same, with what is known by its bounds alone as slack; None of floats of which nothing is known."""
+        """The same, with numbers known only by their bounds as slack; None for unknown floats."""
         kind = value.type
         if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape or not prod(kind.shape):
             return None
@@ -79,7 +79,7 @@ class AffineReader:
         return None
 
     def _in_shape(self, operand: ir.Value, op: ir.Operation, lane: Lane | None) -> Affine | None:
-        """The operand of an elementwise op, repeated where it is a scalar: a bound or a predicate for all elements."""
+        """An operand of an elementwise op, with scalars broadcast: a bound or a predicate for all elements."""
         shape = build.shape_of(op.results[0])
         if build.shape_of(operand) == shape:
             return self.bounds_of(operand, lane)
@@ -88,12 +88,12 @@ class AffineReader:
 
 
 def _cut(shape: Sequence[int], lane: Lane | None) -> list[int]:
-    """The shape at one place of a dimension."""
+    """The shape at one position of a dimension."""
     return [1 if lane is not None and dim == lane[0] else size for dim, size in enumerate(shape)]
 
 
 def _fits(value: Affine, kind: ir.Type) -> bool:
-    """Whether the type has all of the integers: none wraps round, none is rounded."""
+    """Whether the type holds all of the integers: none wraps, none is rounded."""
     if not isinstance(kind, ir.IntegerType):
         most: int = 2 ** DIGITS.get(str(kind), 0)
         return most > 1 and -most <= value.lowest and value.highest <= most
@@ -148,7 +148,7 @@ def _of_broadcast(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> 
 
 
 def _of_reshape(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
-    """At one place of a dimension that stays what it is, only that place of the operand is read."""
+    """At one position of an unchanged dimension, only that position of the operand is read."""
     before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
     kept = None if lane is None else _same_dim(before, after, lane[0])
     inner = None if lane is None or kept is None else (kept, lane[1])
@@ -160,7 +160,7 @@ def _of_reshape(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Af
 
 
 def _same_dim(before: Sequence[int], after: Sequence[int], dim: int) -> int | None:
-    """The dimension of a reshape's operand that is its result's `dim`, which is longer than 1."""
+    """The dimension of a reshape's operand that becomes the result's `dim`, which is longer than 1."""
     for group in reassociation_of(before, after) or ():
         longer = [one for one in group.before if before[one] != 1]
         if [one for one in group.after if after[one] != 1] == [dim] and len(longer) == 1:
@@ -185,7 +185,7 @@ def _of_reverse(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Af
 def _of_slice(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
     before, after = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
-    if lane is None:  # what was joined and is taken apart again
+    if lane is None:  # concatenated tensors that are sliced again
         lane = next(((dim, 0) for dim, size in enumerate(after) if size == 1 < before[dim]), None)
     inner = None if lane is None else (lane[0], starts[lane[0]] + lane[1] * strides[lane[0]])
     found = reader.bounds_of(op.operands[0], inner)
@@ -196,7 +196,7 @@ def _of_slice(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affi
 
 
 def _of_concatenate(reader: AffineReader, op: ir.Operation, lane: Lane | None) -> Affine | None:
-    """At one place along which tensors are joined, one of them is read; elsewhere it is one of them."""
+    """At one position of the concatenated dimension, one operand is read; elsewhere the result is one of them."""
     dim = integer(op, "dimension")
     if lane is None or lane[0] != dim:
         known = [reader.bounds_of(operand, lane) for operand in op.operands]

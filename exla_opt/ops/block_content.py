@@ -1,4 +1,4 @@
-"""What control flow has in its blocks, read once for all searches for its factors."""
+"""The contents of the blocks of control flow, read once for all searches for its factors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .traits import Trait, traits_of
 
 
 class AsksFactor(Protocol):
-    """The rule of control flow, asked by a block around it."""
+    """The rule of control flow, as queried by a block around it."""
 
     @property
     def values(self) -> list[ir.Value]:
-        """The op's operands, and what its blocks capture behind them."""
+        """The op's operands, followed by the captures of its blocks."""
 
     def factor_from(
         self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
     ) -> ControlFactor:
-        """The factor with which operands, captured ones included, and results are in these states. Raises Refused."""
+        """The factor for operands, captured ones included, and results in these states. Raises Refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A block, read once for all searches through it: for every op what it reads and makes.
+    """A block, read once for all searches through it: the operands and results of every op.
 
-    numbers: which of the module's rules are those of its ops. operands: those captured by control flow behind its own.
-    read: those captured by scalar code as well. place: by result, the op that makes it.
+    numbers: of its ops' rules among the module's. operands: followed by the captures of control flow.
+    read: including the captures of scalar code. place: by result, the position of its op.
     """
 
     block: ir.Block
@@ -46,12 +46,12 @@ class Content:
 
 
 def count_ops(block: ir.Block) -> int:
-    """How many ops a block has, with those of the control flow in it."""
+    """The number of ops in a block, including those of nested control flow."""
     return sum(1 for _ in walk(block))
 
 
 def read_content(block: ir.Block, first: int, rules: Sequence[OpRule]) -> Content:
-    """The content of a block whose ops have the rules from number `first` on, in the order of `walk`."""
+    """The contents of a block whose ops have the rules from number `first` on, in the order of `walk`."""
     made = Content(block, operations_of(block), [], [], [], [], {})
     for place, op in enumerate(made.ops):
         operands, results = list(op.operands), list(op.results)
@@ -71,7 +71,7 @@ def read_content(block: ir.Block, first: int, rules: Sequence[OpRule]) -> Conten
 
 
 def captured_values_of(block: ir.Block) -> list[ir.Value]:
-    """What a block reads from outside."""
+    """The values that a block captures."""
     inside: set[ir.Value] = set(block.arguments)
     read: list[ir.Value] = []
     for op in operations_of(block):

@@ -1,4 +1,4 @@
-"""What of a block that is cut along a factor is needed, and in which form: how it becomes the block of one tile."""
+"""Selects the values of a cut block that are needed, and their forms: the block of one tile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .factor import DimMapping, LaidFactor
 
 
 def finish(search: BlockSearch, needed_outside: Collection[ir.Value]) -> tuple[BlockFlow, set[ir.Value]]:
-    """What the block becomes, and the values from outside and arguments that it needs unsplit.
+    """The block of one tile, and the outer values and arguments that it needs unsplit.
 
-    needed_outside: those that something else needs so. Raises Refused if one of all these exists in slices alone.
+    needed_outside: values that something else needs unsplit. Raises Refused if one of them exists in slices only.
     """
     content = search.content
     returned = tuple(
@@ -60,7 +60,7 @@ def finish(search: BlockSearch, needed_outside: Collection[ir.Value]) -> tuple[B
 
 
 def _has_form(search: BlockSearch, value: ir.Value, mapping: DimMapping) -> bool:
-    """Whether there is a tile of the value that nobody has to cut from it."""
+    """Whether a tile of the value exists without cutting a slice from it."""
     if search.states.get(value) == mapping or (value, mapping) in search.made:
         return True
     return (
@@ -71,7 +71,7 @@ def _has_form(search: BlockSearch, value: ir.Value, mapping: DimMapping) -> bool
 
 
 def only_added(body: ir.Block, index: int, search: BlockSearch) -> bool:
-    """Whether a carry is only ever added to: its start may be added at the end as well."""
+    """Whether a carry is only ever added to: its initial value may then be added at the end."""
     value = body.arguments[index]
     target = terminator(body).operands[index]
     while value != target:

@@ -1,4 +1,4 @@
-"""What is found of control flow that is cut: how each of its blocks runs on one tile, and the factor that says so."""
+"""The result of cutting control flow: how each of its blocks runs on one tile, and the factor for that."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ State = DimMapping | Partial
 
 
 class Refused(Exception):
-    """Why a block cannot be cut, and the op that stands in the way; it leaves only as the rule's reason.
+    """The reason why a block cannot be cut, and the op that prevents it; reported only as the rule's reason.
 
-    needs_sum: whether that op needs what is complete when all tiles are done.
+    needs_sum: whether that op needs a value that is complete only after all tiles.
     """
 
     def __init__(self, reason: str, op: ir.Operation | None = None, needs_sum: bool = False):
@@ -37,10 +37,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlFactor(Factor):
-    """One way to cut control flow from outside, its operands followed by what its blocks capture.
+    """One way to cut control flow from outside; its operands include the captures of its blocks.
 
-    flows: how each block of its regions runs, but for the condition of a loop. added: those of `summed` whose start is
-    only ever added to. condition: how that of a loop runs that asks for what is cut, None if it is as it was.
+    flows: how each block of its regions runs, except the condition of a loop. added: those of `summed` whose initial
+    value is only ever added to. condition: how a loop's condition on cut values runs, None if it is unchanged.
     """
 
     flows: tuple[BlockFlow, ...] = ()
@@ -48,7 +48,7 @@ class ControlFactor(Factor):
     condition: BlockFlow | None = None
 
     def cuts_inside(self) -> bool:
-        """Whether any op of the blocks, however deep, is cut."""
+        """Whether any op of the blocks, at any depth, is cut."""
         all_tiles = (laid.factor for flow in self.flows for tiles in flow.tiles.values() for laid in tiles)
         return any(
             not factor.is_unsplit() or (isinstance(factor, ControlFactor) and factor.cuts_inside())
@@ -56,7 +56,7 @@ class ControlFactor(Factor):
         )
 
     def cut_dims(self) -> dict[ir.Value, int]:
-        """The dimension along which each value of the blocks, however deep, is cut that exists in tiles alone."""
+        """The cut dimension of each value in the blocks, at any depth, that exists only in tiles."""
         found: dict[ir.Value, int] = {}
         for flow in self.flows:
             found |= {value: mapping.dim for value, mapping in flow.cut.items()}
@@ -70,11 +70,11 @@ class ControlFactor(Factor):
 class BlockFlow:
     """How a block runs on one tile.
 
-    tiles: by the place of an op in the block, how it is cut: an op may be cut in several ways.
-    held: by the place of a barrier, the numbers of the operands that it holds, and how they are cut.
-    plain: the places of the ops that run as they are, on unsplit values or on partial sums.
-    returned: the mapping of each value that the block returns, None where it is not cut.
-    cut: the values that exist in tiles alone. place: by result, the place of the op that makes it.
+    tiles: by an op's position in the block, how it is cut; an op may be cut in several ways.
+    held: by a barrier's position, the numbers of the operands that it holds, and how they are cut.
+    plain: the positions of the ops that are unchanged, on unsplit values or on partial sums.
+    returned: the mapping of each value that the block returns, None if it is not cut.
+    cut: the values that exist only in tiles. place: by result, the position of its op.
     """
 
     tiles: Mapping[int, tuple[LaidFactor, ...]]

@@ -1,12 +1,12 @@
-"""Finds how a block of control flow runs on one tile: which of its values are cut, which are sums, which stay.
+"""Finds how a block of control flow runs on one tile: which of its values are cut, are partial sums, or unchanged.
 
 NOTE [How a cut is followed through a block]
 
-Some values come in cut: arguments that a loop carries in tiles, or captured ones. What is made of them must be cut, or
-become a partial sum, or the block is refused. An op that reads a cut value and one that does not depend on it wants
-that other one in slices as well. The wish is followed back: to an argument, which joins those that are cut, so that the
-caller asks again; to a captured value, which is then read in slices; to an op that is cut along the way and computes
-only the tile; and where none of this goes, the value stays as it is, and a slice is cut from it.
+Some values are cut from the start: arguments that a loop carries in tiles, or captures. Values computed from them must
+be cut, or become a partial sum, or the block is refused. An op with a cut operand and an independent one needs that one
+in slices as well. The requirement is traced back: to an argument, which then also counts as cut, so that the caller
+repeats the search; to a capture, which is then read in slices; through ops, which then compute only the tile; otherwise
+the value stays unsplit, and a slice is cut from it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .traits import Trait, traits_of
 class BlockSearch:
     """One walk over a block; see the note above.
 
-    rules: those of the module's ops. states: what comes in cut or as a partial sum. returned: by place, what the block
-    must return cut, or as a partial sum. length: how many indices are cut. joined: the arguments that are found to be
-    cut, or partial sums, as well. captured: how captured values are read in slices. held: by the place of a barrier,
-    what it holds in the tile: the numbers of its operands, and how they are cut.
+    rules: of the module's ops. states: of inputs that are cut or partial sums. returned: by position, the states that
+    results must have. length: the number of indices that are cut. joined: further arguments that must be cut, or
+    partial sums. captured: the slices in which captures are read. held: by a barrier's position, the operands that it
+    holds in the tile, and how they are cut.
     """
 
     content: Content
@@ -48,7 +48,7 @@ class BlockSearch:
     held: dict[int, dict[tuple[int, DimMapping | None], None]] = field(default_factory=dict)
 
     def run(self) -> list[State | None]:
-        """Follow what is cut to the end of the block; the states of what it returns. Raises Refused."""
+        """Follow cut values to the end of the block; return the states of its results. Raises Refused."""
         *ops, last = self.content.ops
         for place, op in enumerate(ops):
             if not self.states.keys().isdisjoint(self.content.read[place]):
@@ -59,7 +59,7 @@ class BlockSearch:
         return [self.returned.get(index, self.states.get(value)) for index, value in enumerate(values)]
 
     def require(self, value: ir.Value, state: State, op: ir.Operation) -> None:
-        """A value that must be in this state."""
+        """Require a value in this state."""
         known = self.states.get(value)
         if known is None and isinstance(state, DimMapping):
             self.want(value, state)
@@ -83,19 +83,19 @@ class BlockSearch:
             self.cut(place, op, states)
 
     def pass_through(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
-        """A barrier: every result is as its operand."""
+        """Visit a barrier: every result is in the state of its operand."""
         for index, state in states.items():
             self.states[op.results[index]] = state
             self.hold(place, index, state if isinstance(state, DimMapping) else None)
 
     def hold(self, place: int, index: int, mapping: DimMapping | None) -> None:
-        """Note what a barrier holds in the tile: one barrier holds all of it."""
+        """Record an operand of a barrier in the tile: one barrier holds all of them."""
         self.held.setdefault(place, {})[index, mapping] = None
         if mapping is not None:
             self.made.add((self.content.ops[place].results[index], mapping))
 
     def enter(self, place: int, op: ir.Operation, operands: Sequence[ir.Value], states: Mapping[int, State]) -> None:
-        """Control flow, which is cut as its blocks are."""
+        """Visit control flow, which is cut like its blocks."""
         rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
         factor = rule.factor_from(states, self.length)
         if factor.is_unsplit() and factor.cuts_inside():
@@ -112,7 +112,7 @@ class BlockSearch:
                 self.states[op.results[index]] = Partial.SUM
 
     def sum(self, op: ir.Operation, states: Mapping[int, State]) -> None:
-        """An op on a partial sum."""
+        """Visit an op on a partial sum."""
         partial = [index for index, state in states.items() if isinstance(state, Partial)]
         needed = linear_operands(op, partial)
         if needed is None or len(partial) < len(states):
@@ -123,7 +123,7 @@ class BlockSearch:
         self.states.update(dict.fromkeys(op.results, Partial.SUM))
 
     def cut(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
-        """An op on slices."""
+        """Visit an op on slices."""
         rule = self.rules[self.content.numbers[place]]
         for index, state in states.items():
             assert isinstance(state, DimMapping)
@@ -139,7 +139,7 @@ class BlockSearch:
             self.states[result] = mapping or Partial.SUM
 
     def lay(self, factor: Factor | None, index: int, wanted: DimMapping, of_result: bool = False) -> LaidFactor | None:
-        """A factor on the indices of the loop, if it has neither an order nor a shift there."""
+        """Lay a factor on the loop's indices, if it has neither an order nor an offset there."""
         own = None if factor is None else (factor.results if of_result else factor.operands)[index]
         laid = lay_factor(factor, own, wanted) if factor is not None and own is not None else None
         if laid is None or laid.factor.kind not in (Kind.INDEPENDENT, Kind.REDUCING) or laid.factor.least > 1:
@@ -151,7 +151,7 @@ class BlockSearch:
         return laid if all(mapping.low == 0 and mapping.length == self.length for mapping in present) else None
 
     def add_tile(self, place: int, op: ir.Operation, laid: LaidFactor) -> None:
-        """Note how an op that depends on what is cut is cut, and what it reads in slices."""
+        """Record how an op that depends on cut values is cut, and the operands that it needs in slices."""
         self.tiles.setdefault(place, []).append(laid)
         self.cut_only.add(place)
         self.note_made(place, laid)
@@ -164,7 +164,7 @@ class BlockSearch:
         self.made.update((result, mapping) for result, mapping in made if mapping is not None)
 
     def want(self, value: ir.Value, mapping: DimMapping) -> None:
-        """A value that does not depend on what is cut, and is read in slices."""
+        """Require slices of a value that does not depend on cut ones."""
         queue = [(value, mapping)]
         while queue:
             value, mapping = form = queue.pop()
@@ -193,7 +193,7 @@ class BlockSearch:
             queue += [(v, m) for v, m in zip(read, laid.operands, strict=True) if m is not None]
 
     def from_result(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
-        """How an op that depends on nothing cut may compute a tile alone, or what is cut already one more result."""
+        """How an op independent of cut values can compute only a tile, or cut control flow can cut one more result."""
         if place in self.cut_only:
             return self.extended(place, index, mapping)
         found = self.rules[self.content.numbers[place]].at_result(index, mapping.dim, mapping.inner)
@@ -203,7 +203,7 @@ class BlockSearch:
         return laid
 
     def extended(self, place: int, index: int, mapping: DimMapping) -> LaidFactor | None:
-        """How control flow that is cut already may give one more of its results in slices."""
+        """How control flow that is already cut can return one more of its results in slices."""
         before = self.tiles[place][-1]
         rule = self.rules[self.content.numbers[place]]
         if not isinstance(before.factor, ControlFactor):
@@ -219,9 +219,9 @@ class BlockSearch:
         return LaidFactor(factor, 1, 0, factor.operands, factor.results) if same_sums else None
 
     def want_sum(self, value: ir.Value, op: ir.Operation) -> bool:
-        """A value that must be a partial sum, or zero: an argument of the block joins, through ops that are linear.
+        """Require a partial sum, or zero: an argument of the block becomes one, through linear ops.
 
-        Returns whether a sum that depends on nothing cut is added up in tiles for it: nothing may read it whole then.
+        Returns whether that cuts a sum that is independent of cut values: then nothing may read it unsplit.
         """
         if is_zero(value) or self.states.get(value) is Partial.SUM:
             return False
@@ -250,15 +250,15 @@ class BlockSearch:
         return True
 
     def want_sum_of_loop(self, place: int, loop: ir.Operation, index: int, op: ir.Operation) -> None:
-        """What a loop carries to its end is a partial sum if all is that it adds, and what that starts from."""
+        """Make a loop's result a partial sum, if the loop only adds to the carry, and its initial value, too."""
         rule = cast(AsksFactor, self.rules[self.content.numbers[place]])
         factor = rule.factor_from({index: Partial.SUM}, self.length)
-        # It runs as it is: not one of its sums is added up in tiles, nor what it starts from, which others may read.
+        # The loop is unchanged: none of its sums is cut, nor their initial values, which other ops may read.
         if factor.cuts_inside() or any(self.want_sum(loop.operands[each], op) for each in factor.summed):
             raise Refused(f"{op.name} needs the complete sum over the split dimension", op, needs_sum=True)
 
     def add_up(self, place: int, value: ir.Value) -> bool:
-        """Cut a sum that depends on nothing cut, if it is one of as many indices: another branch sums what is cut."""
+        """Cut an independent sum over the same number of indices: another branch sums cut values."""
         op = self.content.ops[place]
         if place in self.tiles or not is_read_once(op) or Trait.CONTROL_FLOW in traits_of(op.name):
             return False
@@ -275,5 +275,5 @@ class BlockSearch:
 
 
 def is_read_once(op: ir.Operation) -> bool:
-    """Whether an op has one result, which has one reader."""
+    """Whether an op has one result with one use."""
     return len(op.results) == 1 and len(list(op.results[0].uses)) == 1

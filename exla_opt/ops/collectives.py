@@ -1,7 +1,7 @@
-"""Ops that talk to other devices: none is cut for itself.
+"""Ops that communicate with other devices: none is cut by its own rule.
 
-A loop that has one in its body may be cut from outside, along a dimension in which it moves nothing: all devices run
-the same tiles, each of which sends its part, and together they send as much as before.
+A loop that contains one may be cut from outside, along a dimension in which it moves nothing: all devices run the same
+tiles, each tile sends its part, and together they send as much as before.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .definition import NONE, SAME_OP, OpDefinition
 from .factor import Einsum, Factor, OpRule, Shapes, factors_of
 from .traits import Trait, has_trait
 
-# The dimensions along which parts of several devices are joined, or taken apart for them.
+# The dimensions along which shards of several devices are concatenated, or taken apart.
 _DIMENSIONS = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
 
 
 @dataclass(frozen=True)
 class CollectiveRule(OpRule):
-    """The rule of a collective, which has no factor. inside: what holds of it in a loop that is cut from outside."""
+    """The rule of a collective, which has no factor. inside: its rule in a loop that is cut from outside."""
 
     inside: OpRule
 
 
 @dataclass(frozen=True)
 class Inside(Sequence[OpRule]):
-    """The rules of a module's ops as they hold in blocks that are cut from outside."""
+    """The rules of a module's ops in blocks that are cut from outside."""
 
     rules: Sequence[OpRule]
 
@@ -51,15 +51,15 @@ class Inside(Sequence[OpRule]):
 
 
 def talks(op: ir.Operation) -> bool:
-    """Whether an op, or one in its regions, talks to other devices."""
+    """Whether an op, or one in its regions, communicates with other devices."""
     inner = (each for region in op.regions for block in region.blocks for each in walk_regions(block))
     return any(has_trait(each, Trait.COLLECTIVE) for each in (op, *inner))
 
 
 def moved_dims(op: ir.Operation) -> frozenset[int]:
-    """The dimensions along which a collective joins parts of several devices, or takes them apart.
+    """The dimensions along which a collective concatenates the shards of several devices, or takes them apart.
 
-    Along all others each element of a result is made of the elements at its own place.
+    Along all others, each element of a result depends only on the elements at its own position.
     """
     return frozenset(integer(op, name) for name in _DIMENSIONS if name in op.attributes)
 

@@ -1,4 +1,4 @@
-"""What one op asks: for equality, for order, for neither; the rules and their reason are in `equality`."""
+"""Finds ops that test for equality or order; `passes/tensor_splitter/regions/equality.py` has the rules."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .reducers import selects
 from .traits import Trait, has_trait, traits_of
 
 EQUALITY = ("EQ", "NE")
-# How many ops a walk over definitions looks through: what is picked is compared near where it was.
+# How many definitions a walk follows: a selected value is compared near its selection.
 MOST_STEPS = 32
 
 
 def asks(op: ir.Operation) -> bool:
-    """Whether an op may ask for equality, judged by the op and what stands near it: not knowing what is recomputed.
+    """Whether an op may test for equality, judged by the op and its operands, without knowing what is recomputed.
 
-    Equal or not equal of floats, but not if one is itself, that is, a number, or infinity, which no rounding makes of a
-    number that is not; order with a picked value; a comparison, a sign or a step of a value that one op has joined with
-    a picked one.
+    That is: (in)equality of floats, except of a value with itself (a NaN test) or with infinity, which rounding does
+    not produce; order against a selected value; a comparison, a sign or a step of a value that one op computes from a
+    selected one and others.
     """
     traits = traits_of(op.name)
     if Trait.COMPARES in traits and len(op.operands) > 1:
@@ -39,14 +39,14 @@ def asks(op: ir.Operation) -> bool:
 
 
 def asks_inside(op: ir.Operation) -> bool:
-    """Whether the op, or one in the blocks of control flow, asks."""
+    """Whether the op, or one in the blocks of control flow, tests."""
     if not has_trait(op, Trait.CONTROL_FLOW):
         return asks(op)
     return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def asks_about(value: ir.Value, block: ir.Block) -> bool:
-    """Whether anything in a block asks, as above, for what is made of the value there."""
+    """Whether anything in a block tests, as above, a value computed from this one."""
     stack = [use.owner.operation for use in value.uses if _is_inside(use.owner.operation, block)]
     seen: set[ir.Value] = set()
     while stack:
@@ -76,13 +76,13 @@ def compares_inside(op: ir.Operation) -> bool:
 
 
 def _numbers(op: ir.Operation) -> bool:
-    """Whether the op makes integers of floats."""
+    """Whether the op turns floats into integers."""
     kind = str(element_type(op.results[0]))
     return kind != "i1" and not is_float_name(kind) and len(op.operands) == 1 and _is_float(op.operands[0])
 
 
 def _is_float(value: ir.Value) -> bool:
-    """Whether the numbers are floats, or the bits of such."""
+    """Whether the numbers are floats, or the bits of floats."""
     op = defining_op(value)
     if op is not None and has_trait(op, Trait.BITS):
         value = op.operands[0]
@@ -94,7 +94,7 @@ def is_float_name(dtype: str) -> bool:
 
 
 def direction_of(op: ir.Operation) -> str:
-    """Of a comparison; "" for scalar code, which may ask anything."""
+    """The direction of a comparison; "" for scalar code, which may test anything."""
     if "comparison_direction" not in op.attributes:
         return ""
     attribute = op.attributes["comparison_direction"]
@@ -102,19 +102,19 @@ def direction_of(op: ir.Operation) -> str:
 
 
 def _is_picked(value: ir.Value) -> bool:
-    """Whether a tensor holds elements of another one that were chosen by their order."""
+    """Whether a tensor holds elements of another one that were selected by order."""
     op = _computed_by(value)
     return op is not None and selects(op)
 
 
 def _is_joined(value: ir.Value) -> bool:
-    """Whether one op of several operands has made the tensor of a picked one."""
+    """Whether one op of several operands computes the tensor from a selected one."""
     op = _computed_by(value)
     return op is not None and has_trait(op, Trait.POINTWISE) and any(map(_is_picked, op.operands))
 
 
 def _computed_by(value: ir.Value) -> ir.Operation | None:
-    """The op that made a tensor, but for moves and pointwise ops of one operand."""
+    """The op that computes a tensor, behind moves and pointwise ops of one operand."""
     op = defining_op(value)
     for _ in range(MOST_STEPS):
         if op is None or not len(op.operands):

@@ -1,4 +1,4 @@
-"""Control flow, calls, and what holds values together. What goes in and out is of one shape."""
+"""Control flow, calls, and ops that tie values together. Their operands and results have the same shapes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OPS["func.call"] = OpDefinition(factors=NONE, tile=NONE, ties=_call_ties, resize
 
 
 def _return_ties(site: Site) -> Spoken:
-    """What holds of these values is said by the op that they are returned to."""
+    """The op that returns the values to its results says what holds for them."""
     for value in site.op.operands:
         yield from site.classes.places(value)
 

@@ -1,11 +1,11 @@
-"""The factors of loops and branches: a dimension that every step treats independently, or adds up over.
+"""The factors of loops and branches: dimensions that every step treats independently, or sums over.
 
     while (%c : [i,j], %s : [j]) { return f(%c), %s + sum_i(%c) }    ([i,j], [j]) -> ([i,j], [j])    %s is a sum over i
 
-A factor starts from one carry, or from one captured tensor, and one of its dimensions. `block_search` follows it
-through the body; whatever carry it reaches joins it, and the body is walked again, until nothing joins. The condition
-of a loop must not depend on any of it, unless it asks whether any element goes on (`until_done.py`). Found when it is
-asked for, and remembered: most loops are never asked.
+A factor starts from one dimension of one carry, or of one capture. `block_search` follows it through the body; every
+carry that it reaches is cut too, and the search is repeated until none is added. The condition of a loop must not
+depend on any of them, unless it tests whether any element continues (`until_done.py`). Factors are computed on demand
+and cached: most loops are never queried.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _Key = tuple[frozenset[tuple[int, State]], frozenset[tuple[int, State]], int]
 class ControlRule(OpRule):
     """The rule of one loop or branch.
 
-    op, number: the op, and its number among `rules`, those of the module. found: the answers so far. shared: those by
-    each operand or result that is cut. refused: why there was none, last.
+    op, number: the op, and its number among `rules`, those of the module. found: cached answers. shared: answers by
+    each operand or result that they cut. refused: the reasons for refusals, the last one last.
     """
 
     op: ir.Operation
@@ -54,12 +54,12 @@ class ControlRule(OpRule):
 
     @cached_property
     def values(self) -> list[ir.Value]:
-        """The op's operands, and what its blocks capture behind them."""
+        """The op's operands, followed by the captures of its blocks."""
         return operands_of(self.op)
 
     @cached_property
     def contents(self) -> list[Content]:
-        """The blocks that are cut: the body of a loop, all of a branch."""
+        """The blocks that are cut: the body of a loop, all blocks of a branch."""
         blocks = [region.blocks[0] for region in self.op.regions]
         firsts = accumulate(map(count_ops, blocks[:-1]), initial=self.number + 1)
         pairs = list(zip(blocks, firsts, strict=True))
@@ -67,12 +67,12 @@ class ControlRule(OpRule):
 
     @cached_property
     def inside(self) -> Sequence[OpRule]:
-        """The module's rules as they hold in a block that is cut from outside."""
+        """The module's rules in a block that is cut from outside."""
         return Inside(self.rules)
 
     @cached_property
     def tested(self) -> frozenset[ir.Value]:
-        """What the condition of a loop reads from outside."""
+        """The captures of a loop's condition."""
         return frozenset(captured_values_of(self.op.regions[0].blocks[0]))
 
     @cached_property
@@ -82,31 +82,31 @@ class ControlRule(OpRule):
 
     @cached_property
     def done(self) -> UntilDone | None:
-        """What is known of a loop that runs until all elements are done; None of others."""
+        """The condition of a loop that runs until all elements are done; None for others."""
         return until_done(*(region.blocks[0] for region in self.op.regions))
 
     @cached_property
     def effect(self) -> ir.Operation | None:
-        """An op inside that must happen once: every tile runs the blocks again. A branch that talks is never cut."""
+        """A nested op that must run once: every tile runs the blocks again. A branch that communicates is never cut."""
         once = has_side_effect if self.op.name == _LOOP else lambda op: has_side_effect(op) or talks(op)
         blocks = (block for region in self.op.regions for block in region.blocks)
         return next((op for block in blocks for op in walk_regions(block) if once(op)), None)
 
     @cached_property
     def talking(self) -> list[int]:
-        """The places of the ops in a loop's body that talk to other devices, be it in blocks of their own."""
+        """The positions of the ops in a loop's body that communicate with other devices, at any depth."""
         return [place for place, op in enumerate(self.contents[0].ops) if talks(op)]
 
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
-        """As of any op; an operand behind the op's own is a captured value."""
+        """As for any op; an operand after the op's own is a capture."""
         return self.cut_at(self.values[index], {index: (dim, inner)}, {})
 
     def at_result(self, index: int, dim: int, inner: int = 1) -> Factor | None:
-        """As of any op."""
+        """As for any op."""
         return self.cut_at(self.op.results[index], {}, {index: (dim, inner)})
 
     def why(self) -> Reason:
-        """The general reason, and why the last question had no answer."""
+        """The general reason, and the last refusal."""
         if not self.refused:
             return self.reason
         refused = self.refused[-1]
@@ -133,7 +133,7 @@ class ControlRule(OpRule):
         except Refused as refused:
             self.refused.append(refused)
             return None
-        # From each of these the search would lead to the same factor, or to a part of it.
+        # From each of these the search would find the same factor, or a part of it.
         for is_result, mappings in ((False, factor.operands), (True, factor.results)):
             for index, own in enumerate(mappings):
                 if own is not None:
@@ -143,7 +143,7 @@ class ControlRule(OpRule):
     def extended(
         self, factor: ControlFactor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
     ) -> ControlFactor | None:
-        """The factor with which more operands and results are cut; None where they cannot be."""
+        """The factor that cuts more operands and results; None if they cannot be cut."""
         before = {index: mapping for index, mapping in enumerate(factor.operands) if mapping is not None}
         after = {index: mapping for index, mapping in enumerate(factor.results) if mapping is not None}
         if any(mapping.length != factor.size for mapping in (*operands.values(), *results.values())):
@@ -156,7 +156,7 @@ class ControlRule(OpRule):
         return found
 
     def check_starts(self, factor: ControlFactor) -> None:
-        """What is summed starts from zero in every tile; its own start is added at the end, if adding is all."""
+        """Check that sums can start from zero in every tile, with their initial values added at the end."""
         if self.op.name != _LOOP:
             return
         for index in factor.summed:
@@ -166,9 +166,9 @@ class ControlRule(OpRule):
     def factor_from(
         self, operands: Mapping[int, State], length: int, results: Mapping[int, State] | None = None
     ) -> ControlFactor:
-        """The factor with which operands, captured ones included, and results are in these states.
+        """The factor for operands, captured ones included, and results in these states.
 
-        length: how many indices are cut. Raises Refused.
+        length: the number of indices that are cut. Raises Refused.
         """
         key = (frozenset(operands.items()), frozenset((results or {}).items()), length)
         if key not in self.found:
@@ -282,7 +282,7 @@ def _mapping(state: State | None) -> DimMapping | None:
 def _captured(
     values: Sequence[ir.Value], known: Mapping[ir.Value, State], search: BlockSearch, needed: set[ir.Value]
 ) -> list[DimMapping | None]:
-    """How each captured value is read: in slices, if all that read it do so alike."""
+    """The slices in which each capture is read, if all its readers agree."""
     found = []
     for value in values:
         forms = search.captured.get(value, set())

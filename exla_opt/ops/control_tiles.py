@@ -1,4 +1,4 @@
-"""The loop or branch of one tile: the same op on slices, its blocks rebuilt op by op as `block_search` found."""
+"""The loop or branch of one tile: the same op on slices, with its blocks rebuilt as `block_search` found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOP = "stablehlo.while"
 
 
 class _BuildTile(Protocol):
-    """`tiling.build_tile`, which reads the definitions of all ops."""
+    """`tiling.build_tile`, which imports the definitions of all ops."""
 
     def __call__(
         self,
@@ -71,7 +71,7 @@ def build_control(tile: Tile, build_tile: _BuildTile) -> list[ir.Value]:
 
 
 class _Values:
-    """What the values of the old blocks are in the new ones: plain, unsplit or a partial sum, and in slices."""
+    """Maps values of the old blocks to the new ones: plain (unsplit or a partial sum), and in slices."""
 
     def __init__(self, start: ir.Value, length: int, build_tile: _BuildTile):
         self.start = start
@@ -81,7 +81,7 @@ class _Values:
         self.cut: dict[tuple[ir.Value, DimMapping], ir.Value] = {}
 
     def inside(self) -> _Values:
-        """For a block inside, which sees all that is known."""
+        """A copy for a nested block, which sees all outer values."""
         made = _Values(self.start, self.length, self.build_tile)
         made.plain.update(self.plain)
         made.cut.update(self.cut)
@@ -90,7 +90,7 @@ class _Values:
     def read(
         self, values: Sequence[ir.Value], mappings: Sequence[DimMapping | None], given: Sequence[ir.Value]
     ) -> None:
-        """Note what takes the place of some values."""
+        """Record replacements of some values."""
         for value, mapping, new in zip(values, mappings, given, strict=True):
             if mapping is None:
                 self.plain[value] = new
@@ -98,7 +98,7 @@ class _Values:
                 self.cut[value, mapping] = new
 
     def of(self, value: ir.Value, mapping: DimMapping | None) -> ir.Value:
-        """A value as it is, or its slice."""
+        """A value, or its slice."""
         if mapping is None:
             return self.plain.get(value, value)
         key = (value, mapping)
@@ -113,7 +113,7 @@ class _Values:
         return self.start if scale == 1 else stablehlo.multiply(self.start, build.scalar_like(self.start, scale))
 
     def run(self, block: ir.Block, flow: BlockFlow) -> list[ir.Value]:
-        """Make the block's ops for one tile; what it returns."""
+        """Build the block's ops for one tile; return the results."""
         *ops, last = operations_of(block)
         for place, op in enumerate(ops):
             with op.location:
@@ -128,7 +128,7 @@ class _Values:
 
     def tile(self, op: ir.Operation, laid: LaidFactor) -> None:
         if has_trait(op, Trait.CONTROL_FLOW) and laid.factor.is_unsplit():
-            self.clone(op)  # the same in every tile, with what its blocks capture
+            self.clone(op)  # the same in every tile, with the captures of its blocks
             return
         operands = [self.of(value, mapping) for value, mapping in zip(operands_of(op), laid.operands, strict=True)]
         place = (0, self.length * laid.scale)
@@ -145,13 +145,13 @@ class _Values:
         self.read(list(op.results), laid.results, kept)
 
     def barrier(self, op: ir.Operation, held: Sequence[tuple[int, DimMapping | None]]) -> None:
-        """One that holds what there is in this tile of what the old one held."""
+        """Build a barrier of those operands of the old one that exist in this tile."""
         given = [self.of(op.operands[index], mapping) for index, mapping in held]
         made = stablehlo.OptimizationBarrierOp(given).operation
         self.read([op.results[index] for index, _ in held], [mapping for _, mapping in held], list(made.results))
 
     def copy(self, block: ir.Block) -> list[ir.Value]:
-        """Copy all of a block; what it returns."""
+        """Copy an entire block; return the results."""
         *ops, last = operations_of(block)
         for op in ops:
             self.clone(op)

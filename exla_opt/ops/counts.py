@@ -1,6 +1,6 @@
-"""A count of which several ops read a part each: iota [n:2n] = iota + n, so that each part has a count of its own.
+"""Gives slices of a shared iota an iota each: iota [n:2n] = iota + n.
 
-Parts of one big count would have to be cut together, where the count is.
+Slices of one big iota would have to be cut together, at the iota.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exla_opt.ir.walk import walk_functions
 
 
 def count_apart(module: ir.Module, largest: int) -> bool:
-    """Give each part of a count of integers of more than `largest` bytes its own, if all that is read are parts.
+    """Give each slice of an integer iota of more than `largest` bytes its own, if only slices of it are read.
 
     Returns whether anything changed.
     """

@@ -1,4 +1,4 @@
-"""Ops that make a tensor of no operand."""
+"""Ops that create a tensor without operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tile import Tile, result_mapping
 
 OPS: dict[str, OpDefinition] = {}
 
-# The elements of constants that NumPy has arrays of.
+# The element types of constants that NumPy can represent.
 _READABLE = frozenset("f16 f32 f64 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64".split())
 
 
@@ -39,14 +39,14 @@ def _constant_tile(tile: Tile) -> list[ir.Value]:
 
 
 def _constant_ties(site: Site) -> Spoken:
-    """One that NumPy cannot read cannot be cut either."""
+    """A constant that NumPy cannot read cannot be cut either."""
     element = ir.RankedTensorType(site.op.results[0].type).element_type
     if is_splat(site.op) or str(element) in _READABLE:
         yield from _made_ties(site)
 
 
 def _constant_resize(op: ir.Operation, _: Sequence[Shape]) -> None:
-    """The first elements."""
+    """Keep the first elements."""
     kind = build.tensor_of(op.results[0])
     if isinstance(kind.element_type, ir.ComplexType):
         text = splat_text(op)
@@ -91,7 +91,7 @@ def _made_ties(site: Site) -> Spoken:
 
 
 def _iota_tile(tile: Tile) -> list[ir.Value]:
-    """Shifted by where the tile begins; converted last: a narrow float could not hold the sum."""
+    """Offset by the start of the tile; converted last: a narrow float could not hold the sum."""
     mapping, place = result_mapping(tile)
     if integer(tile.op, "iota_dimension") != mapping.dim:
         return tile.clone()

@@ -1,4 +1,4 @@
-"""Calls of foreign code: split only by a rule that their author, or the user, wrote down."""
+"""Calls of foreign code: split only by a rule that their author, or the user, states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEVER = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding "
     "mhlo.topk mhlo.erf".split()
 )
-# Shardy itself knows these well; every other rule is the author's, put on the call when it was made.
+# Shardy itself knows these well; every other rule is the author's, attached to the call at creation.
 _KNOWN_TO_SHARDY = frozenset({"ApproxTopK"})
 _TENSOR = re.compile(r"\[([^\[\]]*)\]")
 _SIDE = re.compile(r"\((\[[^\[\]]*\](,\[[^\[\]]*\])*)?\)")
@@ -65,7 +65,7 @@ def parse_user_rule(target: str, text: str) -> UserRule:
 
 
 def factors_by_user(rule: UserRule, shapes: Shapes) -> tuple[Factor, ...]:
-    """The factors that the user promises. Raises ValueError when the rule does not fit the call."""
+    """The factors that the user promises. Raises ValueError if the rule does not fit the call."""
     written = [len(tensor) for tensor in (*rule.operands, *rule.results)]
     if len(rule.operands) != len(shapes.operands) or len(rule.results) != len(shapes.results):
         raise ValueError(
@@ -92,7 +92,7 @@ def _letters(tensors: Sequence[Sequence[str]]) -> list[Letters]:
 
 
 def _trsm_is_left(op: ir.Operation) -> bool | None:
-    """On which side of LAPACK's triangular solve the matrix stands, the letter L or R; None where the call says not."""
+    """Whether the matrix is on the left of LAPACK's triangular solve, letter L or R; None if the call does not say."""
     config = op.attributes.get("mhlo.backend_config")
     if not isinstance(config, ir.DictAttr) or "side" not in config:
         return None
@@ -102,7 +102,7 @@ def _trsm_is_left(op: ir.Operation) -> bool | None:
 def _gtsv_factors(shapes: Shapes) -> tuple[Factor, ...]:
     """Batches and right-hand sides of LAPACK's tridiagonal solve, `([b,k],[b,k],[b,k],[b,k,i])`.
 
-    Its results are the factored diagonals, the solution and what went wrong. The diagonals are factored again for each
+    Its results are the factored diagonals, the solution and the error code. The diagonals are factored again for each
     slice of the right-hand sides, with the same results.
     """
     ranks = tuple(map(len, shapes.all))
@@ -121,7 +121,7 @@ def _gtsv_factors(shapes: Shapes) -> tuple[Factor, ...]:
 
 
 def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, ...]:
-    """The factors of the calls that we know better than Shardy; none for all others."""
+    """The factors of the calls that we know better than Shardy; empty for all others."""
     if _TRSM.fullmatch(target):
         left = _trsm_is_left(op)
         return () if left is None else solve_factors(left, shapes)
@@ -131,7 +131,7 @@ def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, 
 
 
 def _ties(site: Site) -> Spoken:
-    """LAPACK's Cholesky factor and triangular solve; of other calls only what their factors say."""
+    """LAPACK's Cholesky factor and triangular solve; for other calls only as far as their factors say."""
     yield from by_factors(site)
     target = target_of(site.op)
     if _POTRF.fullmatch(target):

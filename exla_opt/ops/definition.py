@@ -1,6 +1,6 @@
-"""The form in which the knowledge of one op is written down. Each family of ops has one table of these, `OPS`.
+"""The form of an op's definition. Each family of ops has one table of definitions, `OPS`.
 
-What an op does not need or cannot have is stated: no field has a default.
+No field has a default: a definition must also state what its op does not need or cannot have.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .tile import Tile
 
 
 class Stated(Enum):
-    """What stands in the place of a rule.
+    """Values in the place of a rule.
 
     NONE: there is none. BY_TARGET: by the function that a custom_call calls. SAME_OP: the tile is the op itself on
-    slices. BY_FACTORS: what one factor fills is of one size. BY_BLOCKS: as the ops of its blocks say. BY_PAIRS: each
-    operand with its result, whatever happens to the others.
+    slices. BY_FACTORS: dimensions that one factor fills have the same size. BY_BLOCKS: given by the ops of its blocks.
+    BY_PAIRS: each operand with its result, independently of the others.
     """
 
     NONE = "none"
@@ -44,10 +44,10 @@ BY_PAIRS: Literal[Stated.BY_PAIRS] = Stated.BY_PAIRS
 
 @dataclass(frozen=True, slots=True)
 class ByShardy:
-    """Factors from Shardy's sharding rule: under the guards of `factors_of` it is a true statement about slices.
+    """Factors from Shardy's sharding rule, which also holds for slices under the guards of `factors_of`.
 
-    sums: whether what the rule calls a reduction is one that adds. makes: whether a letter may stand in the results
-    only. adapt: from the op, its shapes and Shardy's factors those that hold of slices.
+    sums: whether the rule's reduction is a sum. makes: whether a letter may be in the results only. adapt: given the
+    op, its shapes and Shardy's factors, returns the factors that hold for slices.
     """
 
     sums: bool = False
@@ -57,14 +57,14 @@ class ByShardy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """How the results of tiles become the op's, where they are not concatenated.
+    """How the results of tiles combine to the op's, if they are not concatenated.
 
     The state is what a loop carries for the op: before the first tile `initial(op, types, operands)`, after each tile
-    `combine(op, state, partial, start)`, where the tile begins at index `start`, a tensor<i32>, of the factor.
-    widens: whether partial results of the op are float32 although its own are narrower; converts: whether its operands
-    are converted for that, and not by the op itself. reassociates: whether combining along a factor of this kind may
-    round otherwise than the op itself, given that not all results are integers. resume: `(op, state, partial)` to a
-    slice of a scan that goes on from the state.
+    `combine(op, state, partial, start)`, where the tile begins at index `start`, a tensor<i32>, of the factor. widens:
+    whether partial results of the op are float32 although its own are narrower; converts: whether its operands are
+    converted for that, and not by the op itself. reassociates: whether combining along a factor of this kind may round
+    differently from the op itself, given that not all results are integers. resume: `(op, state, partial)` to a slice
+    of a scan that continues from the state.
     """
 
     initial: Callable[[ir.Operation, Sequence[ir.Type], Sequence[ir.Value]], list[ir.Value]] | _None
@@ -77,14 +77,14 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpDefinition:
-    """All that is known of one op.
+    """The definition of one op.
 
-    factors: along which it may be cut. tile: makes the op of one tile and gives back its results. ties: says to the
-    classes which dimensions are of one size, and gives back those that it spoke of; all others stay as they are.
-    resize: adapts the attributes of an op whose types have other sizes already, given the shapes of before, of operands
-    and results. combination: for factors that are not in the results.
-    reason: why the other dimensions are not cut, where naming them would say too little, else ""; of an op that is
-    never cut the sentence, with {} for its name.
+    factors: along which it may be cut. tile: builds the op of one tile and returns its results. ties: adds the
+    dimensions of equal size to the classes, and returns those that it covers; all others keep their size. resize:
+    adapts the attributes of an op whose types already have other sizes, given the previous shapes of operands and
+    results. combination: for factors that are not in the results.
+    reason: why the other dimensions are not cut, if naming them is not enough, else ""; for an op that is never cut,
+    the sentence, with {} for its name.
     """
 
     factors: (
@@ -100,5 +100,5 @@ class OpDefinition:
 
 
 def never_cut(reason: str) -> OpDefinition:
-    """An op of which nothing is cut or given another size. reason: as in OpDefinition."""
+    """An op that is never cut or resized. reason: as in OpDefinition."""
     return OpDefinition(factors=NONE, tile=NONE, ties=NONE, resize=NONE, combination=NONE, reason=reason)

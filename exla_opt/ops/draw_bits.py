@@ -1,8 +1,8 @@
-"""What rng_bit_generator computes, in elementwise ops on numbers that count: then every slice can be computed alone.
+"""Rewrites rng_bit_generator as elementwise ops on an iota: then every slice can be computed alone.
 
 Both generators are functions of a key and a counter (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
-as 1, 2, 3", 2011): Philox4x32-10 makes four words of 32 bits of a counter of 128 bits, Threefry2x32-20 two words of one
-of 64. How the words are laid out, and how the state goes on, is XLA's own expansion of the op, for CPUs and GPUs.
+as 1, 2, 3", 2011): Philox4x32-10 computes four 32-bit words from a 128-bit counter, Threefry2x32-20 two words from a
+64-bit one. The layout of the words, and the next state, are those of XLA's own expansion of the op, for CPUs and GPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _WIDTHS = (8, 16, 32, 64)
 
 
 def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
-    """The state after an rng_bit_generator and its bits, in other ops at the insertion point.
+    """The next state of an rng_bit_generator and its bits, in other ops at the insertion point.
 
-    None, and nothing, for another op or algorithm, a state that is not two or three ui64, one number, or none at all.
+    None, without new ops, for another op, algorithm or type, a state not of two or three ui64, scalar or empty bits.
     """
     if op.name != "stablehlo.rng_bit_generator":
         return None
@@ -48,10 +48,10 @@ def draw(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
 
 
 def _philox(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value]:
-    """Four words of 32 bits, or two of 64, of each counter stand behind each other in the order of memory.
+    """The four 32-bit words, or two 64-bit ones, of each counter are contiguous in memory.
 
-    Where some counters fill a few slices of a dimension without a rest, the words of those stand in one dimension.
-    Elsewhere each element computes all words of its counter and keeps one.
+    If a number of counters exactly fills a few slices of a dimension, their words are computed in one dimension.
+    Otherwise each element computes all words of its counter and keeps one.
     """
     shape, words = list(kind.shape), 2 if element.width == 64 else 4
     groups = _filled(shape, words)
@@ -66,7 +66,7 @@ def _philox(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType)
 
 
 def _filled(shape: list[int], words: int) -> list[int] | None:
-    """The shape of as many counters as fill a tensor without a rest, the last dimension theirs; None if none do."""
+    """The shape of the counters that exactly fill a tensor, with an own last dimension; None if there is none."""
     for dim in reversed(range(len(shape))):
         inside = prod(shape[dim + 1 :])
         slices = words // gcd(inside, words)
@@ -80,7 +80,7 @@ def _divided(index: ir.Value, words: int) -> ir.Value:
 
 
 def _one_of(words: Sequence[ir.Value], place: ir.Value) -> ir.Value:
-    """The word of each element: that at its place."""
+    """The word of each element, by its index."""
     chosen = words[0]
     for number, word in enumerate(words[1:], 1):
         chosen = stablehlo.select(_compared("EQ", place, build.splat(place.type, number)), word, chosen)
@@ -88,7 +88,7 @@ def _one_of(words: Sequence[ir.Value], place: ir.Value) -> ir.Value:
 
 
 def _philox_words(state: ir.Value, index: ir.Value, count: int) -> list[ir.Value]:
-    """The words of the counters that are so far from the state's; four of 32 bits or two of 64."""
+    """The words of the counters at these distances from the state's; four of 32 bits or two of 64."""
     shape = build.shape_of(index)
     key, low, high = _philox_numbers(state)
     low_words = stablehlo.add(build.broadcast(low, shape), index)
@@ -112,7 +112,7 @@ def _philox_numbers(state: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def _philox_state(state: ir.Value, counters: int) -> ir.Value:
-    """The state after so many counters."""
+    """The state after this many counters."""
     key, low, high = _philox_numbers(state)
     count = build.splat(low.type, counters)
     after = [key, stablehlo.add(low, count)]
@@ -122,9 +122,9 @@ def _philox_state(state: ir.Value, counters: int) -> ir.Value:
 
 
 def _threefry(state: ir.Value, kind: ir.RankedTensorType, element: ir.IntegerType) -> tuple[ir.Value, ir.Value]:
-    """One counter makes an element of 64 bits, or two neighbours along the first even dimension, else the longest.
+    """One counter gives a 64-bit element, or two neighbours along the first even dimension, else the longest.
 
-    Where no dimension is even each element computes both words of its counter and keeps one.
+    If no dimension is even, each element computes both words of its counter and keeps one.
     """
     shape = list(kind.shape)
     key, counter = (_number(state, place) for place in (0, 1))
@@ -172,7 +172,7 @@ def _vector(numbers: Sequence[ir.Value]) -> ir.Value:
 
 
 def _index(shape: Sequence[int], halved: int | None = None) -> ir.Value:
-    """The place of every element in the order of memory, in ui64; of a tensor half as long along `halved`, if given."""
+    """The memory index of every element, in ui64; for a tensor half as long along `halved`, if given."""
     kind = ir.RankedTensorType.get(list(shape), _unsigned(64))
     strided = [-(-size // 2) if dim == halved else size for dim, size in enumerate(shape)]
 
@@ -224,7 +224,7 @@ def _rotated(word: ir.Value, bits: int) -> ir.Value:
 
 
 def _interleaved(words: Sequence[ir.Value], dim: int) -> ir.Value:
-    """The words of each counter behind each other: a new dimension `dim`, and that merged into the one before it."""
+    """The words of each counter interleaved: stacked in a new dimension `dim`, which is merged into the one before."""
     kind = build.tensor_of(words[0])
     shape = list(kind.shape)
     dims = [place + (place >= dim) for place in range(len(shape))]

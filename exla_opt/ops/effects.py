@@ -1,4 +1,4 @@
-"""Which ops do more than compute their results, so that how often and in what order they run is part of the program."""
+"""Ops with effects beyond their results, so that the number and order of their runs are part of the program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CUSTOM_CALL = "stablehlo.custom_call"
 
 
 def has_side_effect(op: ir.Operation) -> bool:
-    """Whether the op itself, its regions aside, draws a number, talks to the outside or says that it has an effect."""
+    """Whether the op itself, its regions aside, draws a number, communicates or declares a side effect."""
     if op.name == CUSTOM_CALL:
         return boolean(op, "has_side_effect")
     return has_trait(op, Trait.ORDERED)
 
 
 def has_order(op: ir.Operation) -> bool:
-    """Whether the op, or one in its regions, must keep its place among its like."""
+    """Whether the op, or one in its regions, must keep its order among such ops."""
     if not len(op.regions):
         return has_side_effect(op)
     found = False
@@ -34,5 +34,5 @@ def has_order(op: ir.Operation) -> bool:
 
 
 def may_be_merged(op: ir.Operation) -> bool:
-    """Whether two such ops of equal operands and attributes are one to XLA: neither drawn, nor foreign, nor ordered."""
+    """Whether XLA merges two such ops of equal operands and attributes: neither random, nor foreign, nor ordered."""
     return op.name != CUSTOM_CALL and not has_trait(op, Trait.ORDERED)

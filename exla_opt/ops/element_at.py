@@ -1,6 +1,6 @@
-"""What one element is made of: an op's result at given places along a dimension, from its operands at other places.
+"""The operand elements of one result element: indices along one dimension, traced from the result to the operands.
 
-Along that dimension the places are numbers that a tensor holds; in the others an element stays where it is.
+Along that dimension a tensor holds the indices; along the others an element keeps its position.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from exla_opt.ir.values import defining_op, has_discardable_attributes
 
 from .traits import Trait, has_trait
 
-# A dimension of size one: whatever is asked for, it is its one element.
+# A dimension of size one, whose only element is always read.
 ONLY = -1
 
 
 class NotElementwise(Exception):
-    """An element does not follow from elements of the operands whose places are known."""
+    """An element is not a function of operand elements at known indices."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The tensor that is to be computed.
+    """The tensor to compute.
 
-    dim: the dimension along which places are given, in that tensor before it is taken apart.
+    dim: the indexed dimension, in that tensor before it is taken apart.
     shape: its shape with that dimension taken apart into `parts` dimensions.
     """
 
@@ -40,11 +40,11 @@ class Frame:
     parts: int
 
     def place(self, dim: int) -> int:
-        """Where another dimension stands in `shape`."""
+        """The position of another dimension in `shape`."""
         return dim if dim < self.dim else dim + self.parts - 1
 
     def counted(self) -> ir.Value:
-        """The number of every element along the dimension, ui32."""
+        """The index of every element along the dimension, ui32."""
         kind = ir.RankedTensorType.get(list(self.shape), ir.IntegerType.get_unsigned(32))
         last = self.dim + self.parts - 1
         total = stablehlo.iota(kind, last)
@@ -57,9 +57,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Asked:
-    """Elements of a value: one for each place of the frame.
+    """Requested elements of a value: one for each position of the frame.
 
-    dims: for every dimension of the value the frame's, or ONLY. shift: what is added to the places along the frame's.
+    dims: for every dimension of the value, the frame's, or ONLY. shift: added to the indices along the frame's.
     """
 
     value: ir.Value
@@ -68,7 +68,7 @@ class Asked:
 
 
 def reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
-    """What the elements of a result are made of. Raises NotElementwise."""
+    """The operand elements that the elements of a result depend on. Raises NotElementwise."""
     if has_discardable_attributes(op):
         raise NotElementwise
     if is_pointwise(op):
@@ -83,7 +83,7 @@ def reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
 
 
 def is_pointwise(op: ir.Operation) -> bool:
-    """Whether every element comes from the elements at its place, and from single numbers."""
+    """Whether every element depends only on the elements at its position, and on scalars."""
     if not has_trait(op, Trait.POINTWISE) or len(op.regions):
         return False
     shape = build.shape_of(op.results[0])
@@ -91,9 +91,9 @@ def is_pointwise(op: ir.Operation) -> bool:
 
 
 def element_of(asked: Asked, sources: Sequence[ir.Value], frame: Frame, places: ir.Value) -> ir.Value:
-    """The elements at the insertion point, in the frame's shape. sources: those that `reads` asks for.
+    """Build the elements at the insertion point, in the frame's shape. sources: the elements that `reads` requests.
 
-    places: along the frame's dimension, without the shift.
+    places: the indices along the frame's dimension, without the shift.
     """
     op = defining_op(asked.value)
     if op is None or frame.dim not in asked.dims:
@@ -108,7 +108,7 @@ def _shifted(places: ir.Value, shift: int) -> ir.Value:
 
 
 def _repeated(asked: Asked, frame: Frame) -> ir.Value:
-    """A tensor without the frame's dimension, repeated along it."""
+    """A tensor without the frame's dimension, broadcast along it."""
     kind = build.tensor_of(asked.value)
     kept = [(size, dim) for size, dim in zip(kind.shape, asked.dims, strict=True) if dim != ONLY]
     value = asked.value
@@ -164,7 +164,7 @@ def _broadcast_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked
 
 
 def _reshape_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
-    """Only dimensions of size one come or go."""
+    """Only dimensions of size one may appear or vanish."""
     [operand] = op.operands
     kept = [(size, dim) for size, dim in zip(build.shape_of(asked.value), asked.dims, strict=True) if size > 1]
     shape = build.shape_of(operand)
@@ -188,7 +188,7 @@ def _slice_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
 
 
 def _join_reads(op: ir.Operation, asked: Asked, frame: Frame) -> list[Asked]:
-    """Each operand as if it were the only one: beyond its ends there is some number, which is not taken."""
+    """Each operand as if it were the only one: out of its range it gives some number, which is not selected."""
     dim = ir.IntegerAttr(op.attributes["dimension"]).value
     if asked.dims[dim] != frame.dim:
         raise NotElementwise
@@ -215,7 +215,7 @@ def _join_made(op: ir.Operation, asked: Asked, sources: Sequence[ir.Value], fram
 
 
 def read_part(op: ir.Operation) -> ir.Value | None:
-    """The operand of a join that a slice takes, all of it and nothing else; None for any other op."""
+    """The operand of a concatenation that a slice selects exactly; None for any other op."""
     if op.name != "stablehlo.slice" or has_discardable_attributes(op):
         return None
     join = defining_op(op.operands[0], "stablehlo.concatenate")

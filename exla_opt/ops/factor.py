@@ -1,4 +1,4 @@
-"""The words in which an op's factors are written, and the guards that every factor passes."""
+"""The types that describe an op's factors, and the guards that every factor passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Kind(Enum):
     INDEPENDENT: every result carries the factor; the slices of the results are concatenated.
     REDUCING: no result carries it; the slices' results are combined by the op's own monoid.
     CHAIN: no result carries it; the result of one slice is operand `Factor.chained` of the next.
-    SCAN: every result carries it; the slices are made in order, each from the last elements of the one before.
+    SCAN: every result carries it; the slices run in order, each from the last elements of the one before.
     """
 
     INDEPENDENT = "independent"
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DimMapping:
-    """Where a factor stands in one tensor.
+    """The position of a factor in one tensor.
 
     The factor's indices [low, low + length) are elements [0, length * inner) of dimension `dim`; the
     factor is the major part of that dimension, each index being `inner` contiguous elements.
@@ -43,16 +43,16 @@ class DimMapping:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One way to cut an op: the indices [0, size) and where they stand in each operand and result.
+    """One way to cut an op: the indices [0, size) and their mapping in each operand and result.
 
     A mapping of None means that the tensor does not carry the factor: an operand is used unsplit, a
     result is a partial one (REDUCING), the chained value (CHAIN) or the same in every slice (INDEPENDENT).
 
-    chained: the operands that the results of the tile before take the place of. least: the fewest indices that the
-    first tile may have. summed: of control flow the results, without a mapping, that are sums over the tiles; each tile
-    of a loop starts them from zero. reaches: by operand the indices before and after its own that a tile reads as well,
-    less than none where it reads less; () where it reads its own. period: where tiles read over the ends of what goes
-    on from the other end, as in a roll, after how many indices that is the same again; else 0.
+    chained: the operands that are replaced by the results of the tile before. least: the minimum number of indices of
+    the first tile. summed: for control flow, the results without a mapping that are sums over the tiles; each tile of a
+    loop starts them from zero. reaches: by operand, the indices before and after its own that a tile reads as well,
+    negative if it reads fewer; () if it reads its own. period: if tiles read across the ends of a circular tensor, as
+    in a roll, the number of indices after which it repeats; else 0.
     """
 
     kind: Kind
@@ -70,21 +70,21 @@ class Factor:
         return self.kind is Kind.INDEPENDENT and self.results[index] is None and index not in self.summed
 
     def is_unsplit(self) -> bool:
-        """Whether each tile has all of the op."""
+        """Whether each tile computes the entire op."""
         return not any((*self.operands, *self.results))
 
 
 def unsplit(size: int, operands: int, results: int) -> Factor:
-    """The factor of an op that is the same in every tile. operands, results: how many it has."""
+    """The factor of an op that is the same in every tile. operands, results: their numbers."""
     return Factor(Kind.INDEPENDENT, size, (None,) * operands, (None,) * results)
 
 
 @dataclass(frozen=True, slots=True)
 class LaidFactor:
-    """A factor laid on an index of somebody else's: of a region, or of a loop that is cut.
+    """A factor laid on an outer index: of a region, or of a loop that is cut.
 
     That index r is indices [r * scale + offset, (r + 1) * scale + offset) of the factor.
-    operands, results: the mappings in terms of that index; None where the tensor does not carry it.
+    operands, results: the mappings in terms of that index; None if the tensor does not carry it.
     """
 
     factor: Factor
@@ -95,9 +95,9 @@ class LaidFactor:
 
 
 def lay_factor(factor: Factor, own: DimMapping, wanted: DimMapping) -> LaidFactor | None:
-    """Lay a factor, which stands at `own` in one tensor, so that `own` becomes `wanted`.
+    """Lay a factor, which is at `own` in one tensor, so that `own` becomes `wanted`.
 
-    None when one index of `wanted` is not a whole number of the factor's indices.
+    None if one index of `wanted` is not an integer number of the factor's indices.
     """
     if wanted.inner % own.inner:
         return None
@@ -119,9 +119,9 @@ def lay_factor(factor: Factor, own: DimMapping, wanted: DimMapping) -> LaidFacto
 
 @dataclass(frozen=True)
 class OpRule:
-    """All the factors of one op, and why every other dimension is not cut.
+    """All factors of one op, and why every other dimension is not cut.
 
-    overlaps: the factors whose tiles read more of an operand than their own part, for who makes it in tiles as well.
+    overlaps: the factors whose tiles read more of an operand than their own part, for operands that are also in tiles.
     """
 
     factors: tuple[Factor, ...]
@@ -129,18 +129,18 @@ class OpRule:
     overlaps: tuple[Factor, ...] = field(default=(), kw_only=True)
 
     def why(self) -> Reason:
-        """Why a dimension that was asked for is not cut."""
+        """Why a requested dimension is not cut."""
         return self.reason
 
     def at_operand(self, index: int, dim: int, inner: int = 1) -> Factor | None:
-        """The factor that stands in dimension `dim` of operand `index`, if any.
+        """The factor in dimension `dim` of operand `index`, if any.
 
-        inner: how many elements of it at a time, where that can be chosen: of control flow.
+        inner: its number of contiguous elements per index, if that can be chosen: for control flow.
         """
         return next((f for f in self.factors if (s := f.operands[index]) is not None and s.dim == dim), None)
 
     def at_result(self, index: int, dim: int, inner: int = 1) -> Factor | None:
-        """The factor that stands in dimension `dim` of result `index`, if any; inner as above."""
+        """The factor in dimension `dim` of result `index`, if any; inner as above."""
         return next((f for f in self.factors if (s := f.results[index]) is not None and s.dim == dim), None)
 
 
@@ -187,7 +187,7 @@ def numbered(shape: Shape) -> list[list[Hashable]]:
 
 
 def _sizes(einsum: Einsum, shapes: Shapes) -> dict[Hashable, int]:
-    """The given sizes, and those of letters that fill a dimension by themselves."""
+    """The given sizes, and those of letters that alone fill a dimension."""
     sizes = dict(einsum.sizes)
     for letters, shape in zip((*einsum.operands, *einsum.results), shapes.all, strict=True):
         for dim, size in zip(letters, shape, strict=True):
@@ -199,10 +199,10 @@ def _sizes(einsum: Einsum, shapes: Shapes) -> dict[Hashable, int]:
 def _mapping(
     letter: Hashable, letters: Letters, shape: Shape, sizes: Mapping[Hashable, int]
 ) -> DimMapping | None | bool:
-    """The letter's mapping in one tensor, None where it does not stand there, False where it cannot be cut.
+    """The letter's mapping in one tensor, None if it is not there, False if it cannot be cut.
 
-    It can be cut where it stands in one dimension only, is the major letter of it (a minor one is strided),
-    and the letters' sizes multiply to the dimension's: Shardy gives some dimensions made-up sizes.
+    It can be cut if it is in one dimension only, is the major letter of it (a minor one is strided), and the letters'
+    sizes multiply to the dimension's: Shardy gives some dimensions made-up sizes.
     """
     found: DimMapping | None = None
     for dim, names in enumerate(letters):
@@ -222,7 +222,7 @@ def _letters_in_order(tensors: Iterable[Letters]) -> list[Hashable]:
 def factors_of(einsum: Einsum, shapes: Shapes, makes: bool = False) -> tuple[Factor, ...]:
     """The factors that may be cut, those of the results first.
 
-    makes: whether a letter may stand in the results only (the op makes the elements of that dimension alike).
+    makes: whether a letter may be in the results only (the op creates the elements of that dimension alike).
     An empty tensor gives none.
     """
     if any(size < 1 for shape in shapes.all for size in shape):

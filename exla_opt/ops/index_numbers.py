@@ -1,4 +1,4 @@
-"""The dimension numbers of gathers and scatters, by one name for both."""
+"""The dimension numbers of gathers and scatters, under common names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GATHER, SCATTER = "stablehlo.gather", "stablehlo.scatter"
 
 @dataclass(frozen=True, slots=True)
 class IndexNumbers:
-    """The dimension numbers of a gather or a scatter, by one name for both.
+    """The dimension numbers of a gather or a scatter, under common names.
 
-    windows: the dimensions of the result, or of the updates, that windows have. single: those of the operand of which
-    windows have one element and no dimension. batching, at_index: the batching dimensions of the operand and, for each,
-    of the indices. named: the dimension of the operand that each component of an index names. vector: the dimension of
-    the indices that the components lie along; the rank where there is one component and no such dimension.
+    windows: the window dimensions of the result, or of the updates. single: the operand dimensions in which windows
+    have one element and no dimension. batching, at_index: the batching dimensions of the operand and, for each, of the
+    indices. named: the operand dimension of each component of an index. vector: the dimension of the indices that holds
+    the components; the rank if there is one component and no such dimension.
     """
 
     windows: tuple[int, ...]
@@ -72,7 +72,7 @@ def attribute_of(op: ir.Operation, numbers: IndexNumbers) -> tuple[str, ir.Attri
 
 
 def place_of(numbers: IndexNumbers, at: int) -> int:
-    """The dimension of the result, or of the updates, that is dimension `at` of the indices."""
+    """The dimension of the result, or of the updates, for dimension `at` of the indices."""
     place, left = 0, at - (numbers.vector < at)
     while left or place in numbers.windows:
         left -= place not in numbers.windows
@@ -87,5 +87,5 @@ def indices_of(op: ir.Operation) -> ir.Value:
 
 
 def moved_of(op: ir.Operation) -> list[ir.Value]:
-    """What a gather reads, or the updates of a scatter: there is a window for each index."""
+    """The result of a gather, or the updates of a scatter: there is a window for each index."""
     return list(op.results) if op.name == GATHER else list(op.operands)[len(op.results) + 1 :]

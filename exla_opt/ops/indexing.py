@@ -1,4 +1,4 @@
-"""Ops that read or write at places that an operand names."""
+"""Ops that read or write at positions given by an operand."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ OPS: dict[str, OpDefinition] = {}
 
 
 def wide_enough(index: ir.Value, start: ir.Value) -> ir.Value:
-    """The index in a type that holds every place of the tile: one of fewer bits than its start would overflow.
+    """The index in a type that holds every position of the tile: a narrower one than its start would overflow.
 
-    XLA:CPU also clamps it by the last place that there is, which the index's own type may not hold.
+    XLA:CPU also clamps it to the last valid position, which the index's own type may not hold.
     """
     element, counting = (ir.IntegerType(build.tensor_of(value).element_type) for value in (index, start))
     return index if element.width >= counting.width else build.convert(index, counting)
 
 
 def _moved_index(tile: Tile, index: ir.Value, last: int, place: Range | None) -> ir.Value:
-    """clamp(index, 0, last) + the place of the tile: XLA clamps the index of the unsplit op, not that of the tile."""
+    """clamp(index, 0, last) + the start of the tile: XLA clamps the index of the unsplit op, not that of the tile."""
     kind = build.tensor_of(index)
     inside = build.clamp(build.zeros(kind), index, build.splat(kind, last))
     return stablehlo.add(inside, tile.begin(place, kind.element_type))
 
 
 def _dynamic_slice_factors(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """A dimension taken in full is cut in both; of another one the tile is read from the unsplit operand."""
+    """A dimension sliced in full is cut in both; along another one the tile is read from the unsplit operand."""
     starts: list[DimMapping | None] = [None] * (len(shapes.operands) - 1)
     factors = []
     for dim, (size, length) in enumerate(zip(shapes.operands[0], shapes.results[0], strict=True)):
@@ -55,7 +55,7 @@ def _dynamic_slice_tile(tile: Tile) -> list[ir.Value]:
     if tile.factor.operands[0] is None:
         last = build.shape_of(operands[0])[mapping.dim] - lengths[mapping.dim]
         operands[1 + mapping.dim] = _moved_index(tile, start, last, (low, high))
-    else:  # XLA would add it, wherever it is, to the index at which the tile was cut
+    else:  # XLA would add it to the index at which the tile was cut
         operands[1 + mapping.dim] = build.zeros(start.type)
     sizes = ir.DenseI64ArrayAttr.get(replaced(lengths, mapping.dim, high - low))
     return replace(tile, operands=operands).clone({"slice_sizes": sizes})
@@ -122,7 +122,7 @@ OPS["stablehlo.dynamic_update_slice"] = OpDefinition(
 
 
 def _gather_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """Shardy's, and windows that do not fill an indexed dimension: the tile is gathered from start + its place."""
+    """Shardy's, and windows that do not fill an indexed dimension: the tile is gathered from start + its offset."""
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     sizes = integers(op, "slice_sizes", [])
     factors = []
@@ -133,7 +133,7 @@ def _gather_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, .
 
 
 def _gather_windows(numbers: stablehlo.GatherDimensionNumbers, rank: int) -> list[int]:
-    """The dimensions of the operand that the windows have, in the order of `offset_dims`."""
+    """The window dimensions of the operand, in the order of `offset_dims`."""
     without = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     return [dim for dim in range(rank) if dim not in without]
 
@@ -157,7 +157,7 @@ def _gather_tile(tile: Tile) -> list[ir.Value]:
 
 
 def _moved_column(tile: Tile, indices: ir.Value, vector_dim: int, column: int, last: int, place: Range) -> ir.Value:
-    """The indices with one entry of every index vector clamped and moved to the tile's place."""
+    """The indices with one entry of every index vector clamped and moved by the tile's start."""
     shape = build.shape_of(indices)
     if vector_dim == len(shape):
         return _moved_entries(tile, indices, last, place)
@@ -176,7 +176,7 @@ def _moved_entries(tile: Tile, entries: ir.Value, last: int, place: Range) -> ir
 
 
 def _gather_ties(site: Site) -> Spoken:
-    """Windows are dimensions of the operand or parts of them; of a dimension without a window any row is read."""
+    """Windows are dimensions of the operand or parts of them; along a dimension without a window any row is read."""
     numbers = stablehlo.GatherDimensionNumbers(site.op.attributes["dimension_numbers"])
     (operand, indices), result = site.op.operands, site.op.results[0]
     offset, batching = list(numbers.offset_dims), list(numbers.operand_batching_dims)

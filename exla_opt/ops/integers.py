@@ -1,4 +1,4 @@
-"""Scalar integer ops on many numbers at once: what an index is in every trip of a loop."""
+"""Scalar integer ops on arrays of numbers: the values of an index in all trips of a loop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DIVIDES = ("stablehlo.divide", "stablehlo.remainder")
 
 
 def fits(numbers: Numbers, kind: ir.IntegerType) -> bool:
-    """Whether nothing wraps around, in the type or in what it is worked out with here."""
+    """Whether nothing overflows, in the type or in the type of this computation."""
     bits = min(kind.width, 31)
     low, high = (0, 2**bits) if kind.is_unsigned or kind.width == 1 else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     if kind.width > 31:
@@ -55,7 +55,7 @@ def fits(numbers: Numbers, kind: ir.IntegerType) -> bool:
 
 
 def run_integers(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:
-    """What a scalar op makes of integers; None where it is none of those that stand in an index."""
+    """The result of a scalar op on integers; None for ops that do not occur in indices."""
     name = op.name
     if name in _BINARY and not (name in _DIVIDES and not operands[1].all()):
         return _BINARY[name](*operands)

@@ -1,12 +1,12 @@
-"""Two halves that are computed together and joined: the element at any place, from the place alone.
+"""Two halves that are computed together and concatenated: the element at any index, from the index alone.
 
-The older threefry of jax.random makes two words of each pair of counters, and joins all first and all second words:
+The older threefry of jax.random computes two words from each pair of counters, and joins first and second words:
 
     a, b = f(counts[:h], counts[h:]);  concatenate(a, b)
 
-Element p of that is element p mod h of a or of b. So where f is elementwise, the steps of a loop included, and what it
-reads counts or is the same everywhere, f of p mod h has both words at every place, and one of them is kept. That is
-twice the work of the halves, and can be cut anywhere.
+Element p of that is element p mod h of a or of b. So if f is elementwise, the steps of a loop included, and its
+operands are iotas or the same everywhere, f of p mod h has both words at every position, and one of them is kept. That
+is twice the work of the halves, and can be cut anywhere.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .element_at import Asked, Frame, NotElementwise, element_of, is_pointwise, 
 from .traits import Trait, has_trait
 
 _LOOP = "stablehlo.while"
-# What is made of more ops than this is no draw.
+# A draw has fewer ops than this.
 _MOST_OPS = 4000
 
-# What is computed, operands first, and of what each is.
+# Computed elements, operands first, each with its operand elements.
 Order = Mapping[Asked, Sequence[Asked]]
 
 
 @dataclass(frozen=True)
 class Carries:
-    """A loop of which some carries are computed place by place: the dimensions of each, and what its body computes."""
+    """A loop of which some carries are computed elementwise: the dimensions of each, and the elements of its body."""
 
     loop: ir.Operation
     dims: Mapping[int, tuple[int, ...]]
@@ -44,11 +44,12 @@ class Carries:
 
 @dataclass(frozen=True)
 class Halves:
-    """Two halves that are joined.
+    """Two concatenated halves.
 
-    last: the value to replace: the join, or that without its last elements or in another shape, if only that is read.
-    frame: the shape of that. half: how long a half is.
-    loops: those on the way, by their first results.
+    last: the value to replace: the concatenation, or its slice without last elements, or its reshape, if only that is
+    read.
+    frame: the shape of `last`. half: the length of a half.
+    loops: the loops in between, by their first results.
     """
 
     last: ir.Value
@@ -60,7 +61,7 @@ class Halves:
 
 
 def halves_of(op: ir.Operation) -> Halves | None:
-    """What an op joins; None for another op, where no place alone says what stands there, and for slow arithmetic."""
+    """The halves that an op joins; None for other ops, elements that need more than the index, and slow arithmetic."""
     if op.name != "stablehlo.concatenate" or len(op.operands) != 2 or has_discardable_attributes(op):
         return None
     first, second = op.operands
@@ -77,13 +78,13 @@ def halves_of(op: ir.Operation) -> Halves | None:
     except NotElementwise:
         return None
     computed, other = (_computed_for(part, order) for part in parts)
-    if computed.isdisjoint(other):  # two halves that have nothing in common would be twice the work of each
+    if computed.isdisjoint(other):  # two halves without common ops would take twice the work of each
         return None
     return Halves(last, frame, shape[dim], parts, order, search.loops)
 
 
 def _end_of(op: ir.Operation, dim: int) -> tuple[Frame, ir.Value]:
-    """Follow the join through a slice that drops its last elements and a reshape that takes the dimension apart."""
+    """Follow the concatenation through a slice that drops its last elements and a reshape that splits the dimension."""
     last = op.results[0]
     if (dropped := _only_reader(last, "stablehlo.slice")) is not None and _keeps_the_start(dropped, dim):
         last = dropped.results[0]
@@ -112,7 +113,7 @@ def _keeps_the_start(op: ir.Operation, dim: int) -> bool:
 
 
 def _computed_for(part: Asked, order: Order) -> set[ir.Value]:
-    """What elementwise ops and loops compute for one part; of a loop its first result."""
+    """The values that elementwise ops and loops compute for one part; for a loop its first result."""
     found: set[ir.Value] = set()
     seen: set[Asked] = set()
     stack = [part]
@@ -129,14 +130,14 @@ def _computed_for(part: Asked, order: Order) -> set[ir.Value]:
 
 
 class _Search:
-    """Finds what elements are made of, down to numbers that count or are the same all along the dimension."""
+    """Traces elements to their operands, back to iotas and to values that are the same along the dimension."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.loops: dict[ir.Value, Carries] = {}
 
     def run(self, wanted: Sequence[Asked]) -> Order:
-        """All that is needed. Raises NotElementwise."""
+        """All required elements. Raises NotElementwise."""
         sources: dict[Asked, list[Asked]] = {}
         order: dict[Asked, list[Asked]] = {}
         stack = list(wanted)
@@ -144,7 +145,7 @@ class _Search:
             asked = stack.pop()
             if asked in order:
                 continue
-            if asked in sources:  # met for the second time, when its operands are done
+            if asked in sources:  # met again once its operands are done
                 order[asked] = sources[asked]
                 continue
             if len(sources) == _MOST_OPS:
@@ -154,7 +155,7 @@ class _Search:
         return order
 
     def sources_of(self, asked: Asked) -> list[Asked]:
-        """What the elements are made of, in this block. Raises NotElementwise."""
+        """The operand elements, in this block. Raises NotElementwise."""
         if self.frame.dim not in asked.dims:
             return []
         op = defining_op(asked.value)
@@ -163,7 +164,7 @@ class _Search:
         return self.starts_of(op, asked) if op.name == _LOOP else reads(op, asked, self.frame)
 
     def starts_of(self, op: ir.Operation, asked: Asked) -> list[Asked]:
-        """The starts of all carries that the one which is asked for depends on."""
+        """The initial values of all carries that the requested one depends on."""
         if asked.shift or len(op.attributes):
             raise NotElementwise
         index = ir.OpResult(asked.value).result_number
@@ -177,7 +178,7 @@ class _Search:
 
 
 class _BodySearch(_Search):
-    """The same in the body of a loop, down to what it carries."""
+    """The same in the body of a loop, back to its carries."""
 
     def __init__(self, frame: Frame, body: ir.Block) -> None:
         super().__init__(frame)
@@ -197,7 +198,7 @@ class _BodySearch(_Search):
 
 
 def carries_of(op: ir.Operation, wanted: Mapping[int, tuple[int, ...]], frame: Frame) -> Carries:
-    """The carries of a loop that are computed together with those that are wanted. Raises NotElementwise."""
+    """The carries of a loop that are computed together with the requested ones. Raises NotElementwise."""
     condition, body = (region.blocks[0] for region in op.regions)
     returned = terminator(body).operands
     found = dict(wanted)
@@ -218,7 +219,7 @@ def carries_of(op: ir.Operation, wanted: Mapping[int, tuple[int, ...]], frame: F
 
 
 def _reached(body: ir.Block, values: Sequence[ir.Value]) -> set[ir.Value]:
-    """What a body computes of some values, with those."""
+    """These values of a body, and all that it computes from them."""
     found = set(values)
     for op in operations_of(body):
         if not found.isdisjoint(operands_of(op)):
@@ -227,7 +228,7 @@ def _reached(body: ir.Block, values: Sequence[ir.Value]) -> set[ir.Value]:
 
 
 def write_halves(halves: Halves) -> ir.Value:
-    """The elements of `halves.last`, at the insertion point."""
+    """Build the elements of `halves.last`, at the insertion point."""
     places = halves.frame.counted()
     half = build.splat(places.type, halves.half)
     is_first = build.compare(places, half, "LT", "UNSIGNED")
@@ -244,7 +245,7 @@ def _write(
     made: dict[Asked, ir.Value],
     copies: Mapping[ir.Value, ir.Value],
 ) -> None:
-    """Compute all of an order into `made`. copies: of what is the same all along the dimension, in a loop's body."""
+    """Compute an order into `made`. copies: in a loop's body, of values that are the same along the dimension."""
     loops: dict[ir.Value, Sequence[ir.Value]] = {}
     for asked, sources in order.items():
         if asked in made:
@@ -264,7 +265,7 @@ def _write(
 def _write_loop(
     carries: Carries, halves: Halves, places: ir.Value, made: Mapping[Asked, ir.Value]
 ) -> Sequence[ir.Value]:
-    """The loop, with the carries that are computed place by place in the frame's shape."""
+    """The loop, with the elementwise carries in the frame's shape."""
     old = carries.loop
     operands = list(old.operands)
     for place, dims in carries.dims.items():
@@ -289,7 +290,7 @@ def _write_loop(
 
 
 def _copy(ops: Sequence[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
-    """Clone ops on other values, which their results join."""
+    """Clone ops on other values, and add their results to these."""
     for op in ops:
         made = op.clone(ip=ir.InsertionPoint.current).operation
         inside = (inner for region in made.regions for block in region.blocks for inner in walk_regions(block))

@@ -21,7 +21,7 @@ OPS["stablehlo.dot_general"] = _DOT
 
 
 def _einsum_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """The op's own letters; what is not in the result is summed over."""
+    """The op's own letters; those that are not in the result are summed over."""
     config = string(op, "einsum_config").replace(" ", "")
     before, arrow, after = config.partition("->")
     if not arrow or "." in config:
@@ -42,7 +42,7 @@ def batch_letters(rank: int) -> list[list[Hashable]]:
 
 
 def tie_square(site: Site, matrix: ir.Value) -> Spoken:
-    """The last two dimensions are of one size."""
+    """The last two dimensions have the same size."""
     yield from all_same(site, site.classes.places(matrix)[-2:])
 
 
@@ -62,7 +62,7 @@ OPS["stablehlo.cholesky"] = OpDefinition(
 
 
 def solve_factors(left: bool, shapes: Shapes) -> tuple[Factor, ...]:
-    """Left `([b,k,l],[b,k,i])->([b,k,i])`, right `([b,k,l],[b,i,k])->([b,i,k])`: one right-hand side needs no other."""
+    """Left `([b,k,l],[b,k,i])->([b,k,i])`, right `([b,k,l],[b,i,k])->([b,i,k])`: right-hand sides are independent."""
     if tuple(map(len, shapes.operands)) != (len(shapes.results[0]),) * 2:
         return ()
     batch = batch_letters(len(shapes.results[0]))
@@ -114,7 +114,7 @@ OPS["stablehlo.batch_norm_inference"] = OpDefinition(
 
 
 def _batch_norm_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Every feature on its own, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
+    """Every feature separately, `([i,c,k],[c],[c])->([i,c,k],[c],[c])`."""
     feature = integer(op, "feature_index")
 
     def letters(rank: int) -> Letters:

@@ -1,4 +1,4 @@
-"""Ops that move all elements of their operand, or repeat them."""
+"""Ops that move all elements of their operand, or broadcast them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPS["stablehlo.transpose"] = OpDefinition(
 
 
 def _broadcast_ties(site: Site) -> Spoken:
-    """Dimensions of 1 may be repeated."""
+    """Dimensions of 1 may be broadcast."""
     operand, result = (site.classes.places(value) for value in (site.op.operands[0], site.op.results[0]))
     sizes = site.classes.shape(site.op.operands[0])
     where = integers(site.op, "broadcast_dimensions", [])
@@ -42,9 +42,9 @@ OPS["stablehlo.broadcast_in_dim"] = OpDefinition(
 
 
 def _reshape_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """One factor a group of dimensions: as many equal parts as the major dimension has, both before and after.
+    """One factor for each group of dimensions, with as many equal parts as the major dimension has before and after.
 
-    Not Shardy's: its rule for 6x4 -> 4x6 has two parts to cut on jaxlib 0.10, and none that a slice can follow on 0.12.
+    Not Shardy's: its rule for 6x4 -> 4x6 has two parts to cut on jaxlib 0.10, and none for slices on 0.12.
     """
     (before,), (after,) = shapes.operands, shapes.results
     factors = []
@@ -78,7 +78,7 @@ OPS["stablehlo.reshape"] = OpDefinition(
 
 
 def _reverse_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """A dimension that keeps its order is cut in both; a tile of one that is turned round is read from the unsplit."""
+    """A dimension that keeps its order is cut in both; along a reversed one the unsplit operand is read."""
     turned = integers(op, "dimensions", [])
     mappings = [DimMapping(dim, size) if size > 1 else None for dim, size in enumerate(shapes.results[0])]
     return tuple(
@@ -89,7 +89,7 @@ def _reverse_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 
 
 def _reverse_tile(tile: Tile) -> list[ir.Value]:
-    """Result [a, b) of a dimension that is turned round is operand [n - b, n - a) turned round."""
+    """Result [a, b) of a reversed dimension is operand [n - b, n - a) reversed."""
     mapping, place = result_mapping(tile)
     if tile.factor.operands[0] is not None:
         return tile.clone()
@@ -105,7 +105,7 @@ OPS["stablehlo.reverse"] = OpDefinition(
 
 
 def _set_dimension_size_ties(site: Site) -> Spoken:
-    """The size that is set is a number."""
+    """The size to set is a number."""
     yield from tie(site, site.op.operands[0], site.op.results[0])
     site.classes.fix_dimensions(site.classes.places(site.op.results[0])[integer(site.op, "dimension")])
 

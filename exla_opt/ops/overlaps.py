@@ -1,13 +1,13 @@
-"""Ops whose tiles read more of an operand than their own part of it: windows that overlap, or reach over its ends.
+"""Ops whose tiles read more of an operand than their own part: windows that overlap, or reach beyond its ends.
 
     tile [a, b) of a convolution's rows reads rows [a - before, b + after) of its operand
 
-Where the operand is at hand unsplit, a tile reads what it spans (`windows.py`). Here it is made in tiles as well: each
-is longer by what its readers reach, so that a few such ops, one after the other, are cut together, and compute a few
-rows twice. What a tile has beyond the ends of the operand is no element of it: it is replaced by what the op pads with.
+If the operand exists unsplit, a tile reads its span (`windows.py`). Here it is computed in tiles as well, each extended
+by the reach of its readers: so a few such ops in a row are cut together, and compute a few rows twice. Tile elements
+beyond the ends of the operand are replaced by the op's padding.
 
-Along a spatial dimension a convolution is cut in its result, or, where its kernel is as long as its operand, as that
-of the gradient by the weights is, in the kernel: then the tiles' results are added.
+Along a spatial dimension a convolution is cut in its result, or, if its kernel is as long as its operand, as in the
+gradient by the weights, in the kernel: then the tiles' results are added.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .window_geometry import Window, disjoint_windows, edges, windows_of
 
 @dataclass(frozen=True, slots=True)
 class Overlapping:
-    """Of an op the factors with `reaches`, and what makes the op of one tile of them."""
+    """An op's factors with `reaches`, and the function that builds the op of one tile of them."""
 
     factors: Callable[[ir.Operation, Shapes], tuple[Factor, ...]]
     tile: Callable[[Tile], list[ir.Value]]
@@ -38,7 +38,7 @@ class Overlapping:
 
 @dataclass(frozen=True, slots=True)
 class _Lie:
-    """How windows lie on an operand: `length` indices, each of so many elements of it (large) and windows (small)."""
+    """The alignment of windows: `length` indices, each of `large` elements of the operand and `small` windows."""
 
     length: int
     large: int
@@ -47,12 +47,12 @@ class _Lie:
 
 
 def _lie_of(window: Window, source: int, count: int) -> _Lie | None:
-    """How windows lie on a dimension of `source` elements, if each has its own part of it. count: of windows."""
-    first, last = -window.low, window.reach - 1 - window.low  # what window 0 reads, before gaps are taken out
+    """The alignment of windows on a dimension of `source` elements, if each has its own part. count: of windows."""
+    first, last = -window.low, window.reach - 1 - window.low  # of window 0, before gaps are removed
     if window.base == 1 and source == count * window.stride:
         found = _Lie(count, window.stride, 1, _reach(first, last, window.stride))
     elif window.stride == 1 and count == source * window.base:
-        first = -(window.low // window.base) * window.base  # the first that is no gap
+        first = -(window.low // window.base) * window.base  # the first that is not a gap
         found = _Lie(source, 1, window.base, _reach(first, last + window.base - 1, window.base))
     else:
         return None
@@ -60,7 +60,7 @@ def _lie_of(window: Window, source: int, count: int) -> _Lie | None:
 
 
 def _reach(first: int, last: int, each: int) -> tuple[int, int]:
-    """The indices before and after the one of elements [0, each) that elements [first, last] are of."""
+    """The indices before and after the one with elements [0, each) that elements [first, last] belong to."""
     return max(-(first // each), 0), max(last // each, 0)
 
 
@@ -95,9 +95,9 @@ def _is_reversed(op: ir.Operation, index: int) -> bool:
 
 
 def rows_beyond(op: ir.Operation, factor: Factor, length: int) -> tuple[int, int]:
-    """The elements before and behind its own part of the first operand that the windows of a tile read.
+    """The elements before and after its own part of the first operand that the windows of a tile read.
 
-    length: of the tile, in indices of the factor. Fewer than the factor reaches, where an index is several elements.
+    length: of the tile, in indices of the factor. Fewer than the factor's reach, if an index is several elements.
     """
     source, target = factor.operands[0], factor.results[0]
     assert source is not None
@@ -123,7 +123,7 @@ def _convolution_tile(tile: Tile) -> list[ir.Value]:
     mapping, read = tile.factor.operands[0], tile.operand_ranges[0]
     assert mapping is not None and read is not None
     index = list(numbers.input_spatial_dimensions).index(mapping.dim)
-    # The windows of the tile: of a gradient by the weights all of them, and shorter ones.
+    # The windows of the tile: for a gradient by the weights all of them, but shorter.
     sizes = [build.shape_of(kernel)[dim] for dim in numbers.kernel_spatial_dimensions]
     window = windows_of(tile.op, sizes)[index]
     made, place = tile.factor.results[0], tile.result_ranges[0]
@@ -141,9 +141,9 @@ def _convolution_tile(tile: Tile) -> list[ir.Value]:
 def _read(
     tile: Tile, operand: int, window: Window, first: int, count: int, fill: ir.Value
 ) -> tuple[ir.Value, tuple[int, int]]:
-    """What `count` windows from number `first` on, counted from the tile's start, read of an operand, and its padding.
+    """The elements of an operand for `count` windows from `first`, counted from the tile's start, and their padding.
 
-    The padding stands for gaps alone: what lies beyond the operand's ends is in its tile, and replaced by `fill`.
+    The padding is only for gaps: elements beyond the operand's ends are in its tile, and replaced by `fill`.
     """
     mapping, place = tile.factor.operands[operand], tile.operand_ranges[operand]
     assert mapping is not None and place is not None
@@ -167,7 +167,7 @@ def _slice(value: ir.Value, dim: int, start: int, limit: int) -> ir.Value:
 def _replace_outside(
     tile: Tile, value: ir.Value, mapping: DimMapping, place: tuple[int, int], fill: ir.Value
 ) -> ir.Value:
-    """A tile of an operand, with `fill` for what lies beyond the operand's ends."""
+    """A tile of an operand, with `fill` beyond the operand's ends."""
     shape, index = build.shape_of(value), build.tensor_of(tile.start)
     begin = tile.begin(place)
     if mapping.inner > 1:
@@ -189,7 +189,7 @@ def _reduce_window_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ..
         return ()
     disjoint = disjoint_windows(windows, source, result)
     names = componentwise(body_of(op))
-    # As for tiles of an unsplit operand (`windows.py`): padding must be what counts for nothing.
+    # As for tiles of an unsplit operand (`windows.py`): padding must be an identity.
     no_harm = names is not None and all(map(counts_once, list(op.operands)[count:], names))
     factors = []
     for dim, window in enumerate(windows):
@@ -225,6 +225,6 @@ OVERLAPS: Mapping[str, Overlapping] = MappingProxyType(
 
 
 def overlaps_of(op: ir.Operation, shapes: Shapes) -> Sequence[Factor]:
-    """The factors of an op whose tiles read more of an operand than their own part of it."""
+    """The factors of an op whose tiles read more of an operand than their own part."""
     found = OVERLAPS.get(op.name)
     return () if found is None else found.factors(op, shapes)

@@ -1,4 +1,4 @@
-"""Partial sums inside a loop that is cut: which ops may be applied to them before they are added up.
+"""Partial sums inside a loop that is cut: the ops that may be applied before they are added up.
 
     f(a) + f(b) = f(a + b)
 
@@ -31,7 +31,7 @@ _TOGETHER = {"stablehlo.dynamic_update_slice": 2}
 
 
 def adds_up(op: ir.Operation, factor: Factor) -> bool:
-    """Whether the results of the tiles along a reducing factor are added up, from zero."""
+    """Whether the tiles' results along a reducing factor are added, from zero."""
     if factor.kind is not Kind.REDUCING:
         return False
     if has_trait(op, Trait.CONTRACTS):
@@ -71,11 +71,11 @@ def linear_operands(op: ir.Operation, partial: Collection[int]) -> tuple[int, ..
 
 
 def _keeps_sums(op: ir.Operation) -> bool:
-    """Whether a conversion is one of floats to floats that are no narrower."""
+    """Whether a conversion is from floats to floats that are no narrower."""
     before, after = float_bits(element_type(op.operands[0])), float_bits(element_type(op.results[0]))
     return 0 < before <= after
 
 
 def _divides_exactly(op: ir.Operation) -> bool:
-    """Integers are rounded by a division: the parts do not add up to the quotient of the sum."""
+    """False for integers, which a division rounds: the quotients of the parts do not add up to that of the sum."""
     return op.name != "stablehlo.divide" or not isinstance(element_type(op.results[0]), ir.IntegerType)

@@ -1,4 +1,4 @@
-"""Ops that take tensors apart and put them together, at places that their attributes name: slice, pad, concatenate."""
+"""Ops that slice, pad or concatenate tensors at positions given by attributes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OPS: dict[str, OpDefinition] = {}
 
 
 def _slice_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Result [a, b) of a dimension is operand [start + a * stride, start + b * stride), of which every first is kept.
+    """Result [a, b) of a dimension is operand [start + a * stride, start + b * stride), every stride-th element.
 
-    Along a dimension that the stride does not divide the tile is read from the unsplit operand.
+    Along a dimension that the stride does not divide, the tile is read from the unsplit operand.
     """
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
     factors = []
@@ -43,7 +43,7 @@ def _slice_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 
 
 def _slice_tile(tile: Tile) -> list[ir.Value]:
-    """Along a dimension that is read from the unsplit operand, the part that the tile spans is cut out first."""
+    """Along a dimension that is read from the unsplit operand, the span of the tile is sliced first."""
     mapping, (low, high) = result_mapping(tile)
     starts, strides = (integers(tile.op, name, []) for name in ("start_indices", "strides"))
     stride = strides[mapping.dim]
@@ -74,7 +74,7 @@ def _slice_ties(site: Site) -> Spoken:
 
 
 def _slice_resize(op: ir.Operation, before: Sequence[Shape]) -> None:
-    """The slice keeps its place in proportion; one that reached to the end reaches to the end."""
+    """The slice keeps its position in proportion, and its end if it reached the end of the operand."""
     names = ("start_indices", "limit_indices", "strides")
     starts, limits, strides = (integers(op, name, []) for name in names)
     new = shapes_of(op)
@@ -100,10 +100,10 @@ OPS["stablehlo.slice"] = OpDefinition(
 
 
 def _pad_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """The operand is result [low, low + n) of a dimension; with padding between, one of every interior + 1 there.
+    """The operand is result [low, low + n) of a dimension; with interior padding, every (interior + 1)-th element.
 
-    A negative padding leaves ends of the operand out. Where the distance between elements does not divide the result,
-    or elements are left out of a spread operand, the tile is read from the unsplit operand.
+    Negative padding drops ends of the operand. If the distance between elements does not divide the result, or elements
+    of an operand with interior padding are dropped, the tile is read from the unsplit operand.
     """
     low, high = integers(op, "edge_padding_low", []), integers(op, "edge_padding_high", [])
     interior = integers(op, "interior_padding", [])
@@ -147,7 +147,7 @@ def _pad_tile(tile: Tile) -> list[ir.Value]:
 
 
 def _pad_tile_of_unsplit(tile: Tile, below: list[int], above: list[int]) -> list[ir.Value]:
-    """The tile of the dimension padded, read from the unsplit operand; then the padding of the others."""
+    """The tile of the padded dimension, read from the unsplit operand; then the padding of the others."""
     mapping, place = result_mapping(tile)
     interior = integers(tile.op, "interior_padding", [])
     value, fill = tile.operands
@@ -161,7 +161,7 @@ def _pad_tile_of_unsplit(tile: Tile, below: list[int], above: list[int]) -> list
 
 
 def _pad_ties(site: Site) -> Spoken:
-    """What is padded is padded by as much as is missing."""
+    """The padding is the difference of the sizes."""
     operand, result = (site.classes.places(value) for value in (site.op.operands[0], site.op.results[0]))
     amounts = [integers(site.op, name, []) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")]
     for before, after, *padding in zip(operand, result, *amounts, strict=True):
@@ -174,7 +174,7 @@ def _pad_ties(site: Site) -> Spoken:
 
 
 def _pad_resize(op: ir.Operation, before: Sequence[Shape]) -> None:
-    """By as much as is missing, at the ends where something was."""
+    """The new difference of the sizes, at the ends that had padding."""
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, interior = (integers(op, name, []) for name in names)
     operand, _, result = shapes_of(op)
@@ -194,7 +194,7 @@ OPS["stablehlo.pad"] = OpDefinition(
 
 
 def _concatenate_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Along the dimension that is joined each operand is a part of the result; the others are cut in all."""
+    """Along the concatenated dimension each operand is a part of the result; the others are cut in all."""
     joined = integer(op, "dimension")
     factors = []
     for dim, size in enumerate(shapes.results[0]):
@@ -213,7 +213,7 @@ def _concatenate_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]
 
 
 def _concatenate_tile(tile: Tile) -> list[ir.Value]:
-    """Along the joined dimension only the parts that the tile meets."""
+    """Along the concatenated dimension, only the parts that overlap the tile."""
     mapping, _ = result_mapping(tile)
     if integer(tile.op, "dimension") != mapping.dim:
         return tile.clone()
@@ -226,7 +226,7 @@ def _concatenate_tile(tile: Tile) -> list[ir.Value]:
 
 
 def _concatenate_ties(site: Site) -> Spoken:
-    """Along the joined dimension the result is as long as all operands together."""
+    """Along the concatenated dimension the result is as long as all operands together."""
     joined, classes = integer(site.op, "dimension"), site.classes
     result = classes.places(site.op.results[0])
     parts = [classes.places(value) for value in site.op.operands]

@@ -37,7 +37,7 @@ def pointwise_factors(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
 _POINTWISE = OpDefinition(
     factors=pointwise_factors, tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
 )
-# Shardy has no rule for these. The broadcasting ones are apart: their operands may have other ranks.
+# Shardy has no rule for these. The broadcasting ones are listed separately: their operands may have other ranks.
 OPS |= dict.fromkeys(
     (
         f"chlo.{name}"
@@ -59,7 +59,7 @@ def _aligned(shape: Shape, rank: int) -> list[list[Hashable]]:
 
 
 def _broadcasting_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,j],[j])->([i,j])` by numpy's alignment; another alignment than that has no rule, and XLA refuses it."""
+    """`([i,j],[j])->([i,j])` by numpy's alignment; other alignments have no rule, and XLA refuses them."""
     rank = len(shapes.results[0])
     low = min(len(shape) for shape in shapes.operands)
     expected = list(range(rank - low, rank))
@@ -82,7 +82,7 @@ OPS |= dict.fromkeys(
     ),
 )
 
-# Shardy's rule knows what becomes of the last dimension where the element types are not of one width.
+# Shardy's rule handles the last dimension if the element types differ in width.
 OPS["stablehlo.bitcast_convert"] = OpDefinition(
     factors=ByShardy(), tile=SAME_OP, ties=BY_FACTORS, resize=NONE, combination=NONE, reason=""
 )

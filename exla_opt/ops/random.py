@@ -1,6 +1,6 @@
-"""Ops that draw numbers: none is cut, for what is drawn depends on how much is drawn at once.
+"""Ops that draw numbers: none is cut, as the numbers depend on how many are drawn at once.
 
-jax.random writes its generator, threefry, in ops that shift and mix bits; what these are is seen here too.
+jax.random expands its generator, threefry, to shifts and xors, which are recognised here too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ OPS: dict[str, OpDefinition] = {
     for name in ("rng", "rng_bit_generator")
 }
 
-# A group of threefry's rounds has four; no hash of a few steps has as many in one loop.
+# A group of threefry's rounds has four; other hashes have fewer in one loop.
 _LEAST_ROUNDS = 4
-# So many ops stand between the last round and what holds the words: the key is added, the words are joined and shaped.
+# The number of ops between the last round and the words: the key is added, the words are joined and reshaped.
 _MOST_STEPS = 6
 
 
 def is_drawn(value: ir.Value) -> bool:
-    """Whether the value holds words that threefry's rounds have mixed, in another shape perhaps."""
+    """Whether the value holds words from threefry's rounds, possibly in another shape."""
     for _ in range(_MOST_STEPS):
         op = defining_op(value)
         block = value.owner if op is None else op.block
@@ -54,7 +54,7 @@ def _has_rounds(op: ir.Operation) -> bool:
 
 
 def _is_round(op: ir.Operation) -> bool:
-    """x ^ rotated(y), of words of 32 bits."""
+    """x ^ rotated(y), on 32-bit words."""
     if op.name != "stablehlo.xor" or "ui32" not in str(op.results[0].type):
         return False
     return any(_is_rotated(operand) for operand in op.operands)

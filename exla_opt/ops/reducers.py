@@ -1,4 +1,4 @@
-"""The scalar bodies of reduces and scatters: what they compute, as far as cutting depends on it, and running them."""
+"""The scalar bodies of reduces and scatters: their properties that matter for cutting, and running them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximu
 _CHOOSING = frozenset(
     "stablehlo." + name for name in "compare select and or not minimum maximum constant return".split()
 )
-# What an element may be combined with any number of times without changing the result has no entry.
+# Idempotent monoids have no entry.
 IDENTITY = {"add": 0, "multiply": 1, "xor": 0}
 
 
@@ -34,7 +34,7 @@ def _defining_ops(operations: list[ir.Operation]) -> dict[ir.Value, ir.Operation
 
 
 def _through_widening(value: ir.Value, defining: dict[ir.Value, ir.Operation]) -> ir.Value:
-    """The value before a conversion between real floating types, which a body may do to compute more exactly."""
+    """The value before a conversion between real floating types, which a body may use to compute more exactly."""
     definer = defining.get(value)
     if definer is None or definer.name != "stablehlo.convert":
         return value
@@ -46,8 +46,8 @@ def _through_widening(value: ir.Value, defining: dict[ir.Value, ir.Operation]) -
 def componentwise(block: ir.Block) -> tuple[str, ...] | None:
     """The monoid of each result, if result k is `argument k  o  argument n + k` for one of MONOIDS; else None.
 
-    Such a body gives the same in any grouping, up to rounding. Conversions to a wider float around the op are seen
-    through.
+    Such a body gives the same result in any grouping, up to rounding. Conversions to a wider float around the op are
+    ignored.
     """
     operations = operations_of(block)
     arguments = list(block.arguments)
@@ -71,15 +71,15 @@ def componentwise(block: ir.Block) -> tuple[str, ...] | None:
 
 
 def rounds(block: ir.Block) -> bool:
-    """Whether the body adds or multiplies, so that floats in another grouping may be rounded otherwise.
+    """Whether the body adds or multiplies, so that another grouping of floats may round differently.
 
-    Any other body in another grouping gives the same: what picks one of two elements rounds nothing.
+    Any other body gives the same in every grouping: selecting one of two elements does not round.
     """
     return bool({"add", "multiply"} & set(componentwise(block) or ()))
 
 
 def monoid_of(op: ir.Operation) -> str | None:
-    """The monoid of a reduce of one tensor, as `componentwise` names it; None of a reduce that changes the type."""
+    """The monoid of a reduce of one tensor, as in `componentwise`; None for a reduce that changes the type."""
     if len(op.results) != 1 or element_type(op.operands[0]) != element_type(op.results[0]):
         return None
     names = componentwise(body_of(op))
@@ -87,7 +87,7 @@ def monoid_of(op: ir.Operation) -> str | None:
 
 
 def is_orderless(op: ir.Operation) -> bool:
-    """Whether a reduce of one tensor gives the same bits in every order: not of sums and products of floats."""
+    """Whether a reduce of one tensor gives the same bits in every order; sums and products of floats do not."""
     name = monoid_of(op)
     return name is not None and (
         name not in ("add", "multiply") or isinstance(element_type(op.operands[0]), ir.IntegerType)
@@ -95,16 +95,16 @@ def is_orderless(op: ir.Operation) -> bool:
 
 
 def counts_once(init: ir.Value, name: str) -> bool:
-    """Whether a monoid may meet its init any number of times and still give the same.
+    """Whether a monoid may combine its init any number of times without changing the result.
 
-    It may where repeating a value changes nothing, and where the init is a constant known to be the identity (of a sum,
-    zero of either sign).
+    It may if repeating a value changes nothing, or if the init is a constant known to be the identity (for a sum, zero
+    of either sign).
     """
     return name not in IDENTITY or is_identity(name, init)
 
 
 def is_identity(name: str, init: ir.Value) -> bool:
-    """Whether the init is known to change nothing that the monoid combines it with, the sign of a zero aside."""
+    """Whether the init is known to be the identity of the monoid, except for the sign of a zero."""
     value = splat_value(init)
     kind = element_type(init)
     if value is None:
@@ -119,19 +119,19 @@ def is_identity(name: str, init: ir.Value) -> bool:
 
 
 def _neutral_integer(name: str, kind: ir.IntegerType) -> int | None:
-    """The integer that changes no maximum, no minimum, or no bit."""
+    """The integer that is the identity of a maximum, a minimum, or a bitwise op."""
     least = 0 if kind.is_unsigned else -(2 ** (kind.width - 1))
     if name == "and":
         return build.wrapped(kind, -1)
-    if kind.width == 1:  # truth values: their maximum is `or`, their minimum `and`
+    if kind.width == 1:  # booleans: their maximum is `or`, their minimum `and`
         return {"maximum": 0, "minimum": -1}.get(name)
     return {"maximum": least, "minimum": least + 2**kind.width - 1}.get(name)
 
 
 def chooses(block: ir.Block) -> bool:
-    """Whether the body only picks between its two elements, as argmin and argmax do: nothing is computed.
+    """Whether the body only selects one of its two elements, as for argmin and argmax, and computes nothing.
 
-    Result k must come by select, minimum or maximum from arguments k and n + k; what decides may compare anything.
+    Result k must be a select, minimum or maximum of arguments k and n + k; the predicate may compare anything.
     """
     operations = operations_of(block)
     if any(op.name not in _CHOOSING for op in operations):
@@ -160,7 +160,7 @@ def chooses(block: ir.Block) -> bool:
 
 
 def selects(op: ir.Operation) -> bool:
-    """Whether the results are elements of the operands, or their places, chosen among many by comparing them."""
+    """Whether the results are elements of the operands, or their indices, selected among many by comparison."""
     traits = traits_of(op.name)
     if Trait.REDUCES not in traits:
         return Trait.SELECTS in traits and Trait.POINTWISE not in traits
@@ -169,16 +169,16 @@ def selects(op: ir.Operation) -> bool:
 
 
 def chooses_from_the_end(op: ir.Operation) -> bool:
-    """Whether a reduce of several tensors chooses, so that it may choose again among what parts of it chose."""
+    """Whether a reduce of several tensors selects, so that it may select again among the results of its parts."""
     count = len(op.results)
     inits = list(op.operands)[count:]
     return count > 1 and chooses(body_of(op)) and starts_at_the_end(body_of(op), inits)
 
 
 def starts_at_the_end(block: ir.Block, inits: Sequence[ir.Value]) -> bool:
-    """Whether something that a choosing body orders its elements by starts from an infinity or an end of its type.
+    """Whether a value that a selecting body orders its elements by starts from an infinity or the limit of its type.
 
-    What settles a tie, as the index of an argmax, may start anywhere.
+    A tie-breaker, like the index of an argmax, may start anywhere.
     """
     arguments = list(block.arguments)
     count = len(arguments) // 2
@@ -206,7 +206,7 @@ def _is_constant(owner: ir.Operation | ir.OpView) -> bool:
 
 
 def run_body(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """The scalar body on tensors of one shape, element by element; made at the current insertion point."""
+    """Apply the scalar body element by element to tensors of one shape, at the current insertion point."""
     shape = build.shape_of(arguments[0])
     values: dict[ir.Value, ir.Value] = dict(zip(list(block.arguments), arguments, strict=True))
     for view in block.operations:

@@ -36,9 +36,9 @@ OPS: dict[str, OpDefinition] = {}
 
 
 def _reduce_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,j],[])->([i])`: i for any body, j when the body is a monoid or picks one of its two elements.
+    """`([i,j],[])->([i])`: i for any body, j if the body is a monoid or selects one of its two elements.
 
-    What picks must start from the end of its type: each slice starts anew, and a tie with any other start may be lost.
+    A selecting body must start from the limit of its type: each slice starts anew, and any other init may lose a tie.
     """
     dims = integers(op, "dimensions", [])
     letters = numbered(shapes.operands[0])
@@ -54,7 +54,7 @@ def _inits(op: ir.Operation) -> list[ir.Value]:
 
 
 def _reduce_tile(tile: Tile) -> list[ir.Value]:
-    """A partial result starts from the identity, for the init counts once; narrow floats are added in float32."""
+    """A partial result starts from the identity, as the init counts once; narrow floats are added in float32."""
     count = len(tile.types)
     operands = list(tile.operands)
     operands[count:] = _tile_inits(tile.op, operands[count:])
@@ -72,7 +72,7 @@ def _adds_narrow_floats(op: ir.Operation) -> bool:
 
 
 def _tile_inits(op: ir.Operation, inits: Sequence[ir.Value]) -> list[ir.Value]:
-    """The inits for a reduce of one tile: the identity where counting the op's own init again would show."""
+    """The inits for a reduce of one tile: the identity, unless the op's own init may be counted again."""
     names = componentwise(body_of(op))
     if names is None:
         return list(inits)
@@ -83,7 +83,7 @@ def _tile_inits(op: ir.Operation, inits: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def _identity(name: str) -> int | float:
-    # Only -0.0 leaves every float as it is: 0.0 + -0.0 is 0.0.
+    # Only -0.0 leaves every float unchanged: 0.0 + -0.0 is 0.0.
     return -0.0 if name == "add" else IDENTITY[name]
 
 
@@ -98,7 +98,7 @@ def _with_inits(
 
 
 def _sum_over(operands: Sequence[ir.Value], types: Sequence[ir.Type], dimensions: ir.Attribute) -> list[ir.Value]:
-    """A stablehlo.reduce that adds each of the first half of `operands`, from the inits in the second half."""
+    """A stablehlo.reduce that adds each of the first half of `operands`, with the inits in the second half."""
     made = ir.Operation.create(
         "stablehlo.reduce", list(types), list(operands), attributes={"dimensions": dimensions}, regions=1
     )
@@ -174,24 +174,24 @@ OPS["stablehlo.sort"] = OpDefinition(
 
 
 def rows_of_top_k(shapes: Shapes) -> tuple[Factor, ...]:
-    """`([i,k])->([i,l],[i,l])`: every row on its own."""
+    """`([i,k])->([i,l],[i,l])`: every row separately."""
     rows: list[list[Hashable]] = [[dim] for dim in range(len(shapes.operands[0]) - 1)]
     result: Letters = [*rows, ["l"]]
     return factors_of(Einsum([[*rows, ["k"]]], [result] * len(shapes.results), uncut=("k", "l")), shapes)
 
 
 def _top_k_factors(_: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """Rows by themselves; along a row the best of the tile and of those before it, once the first tile has k."""
+    """Rows separately; along a row the best of the tile and of those before it, once the first tile has k."""
     row, count = shapes.operands[0], shapes.results[0][-1]
     factors = rows_of_top_k(shapes)
-    if count < 1 or row[-1] <= 2 * count:  # two times k is what two tiles are joined to
+    if count < 1 or row[-1] <= 2 * count:  # two tiles are joined to 2 k elements
         return factors
     along = DimMapping(len(row) - 1, row[-1])
     return (*factors, Factor(Kind.REDUCING, row[-1], (along,), (None, None), least=count))
 
 
 def _top_k_tile(tile: Tile) -> list[ir.Value]:
-    """Along the row: the best of the tile (all of a short one), with their places in the unsplit row."""
+    """Along the row: the best of the tile (all of a short one), with their indices in the unsplit row."""
     if tile.factor.kind is not Kind.REDUCING:
         return tile.clone()
     operand = build.shape_of(tile.operands[0])
@@ -225,9 +225,9 @@ def _top_k_resize(op: ir.Operation, _: Sequence[Shape]) -> None:
 def _top_k_combine(
     _: ir.Operation, state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value
 ) -> list[ir.Value]:
-    """The best of the best, those found first before their equals.
+    """The best of both, earlier ones before their equals.
 
-    No value is the identity, for NaN and -inf may win: before the first tile the state counts for nothing.
+    No value is the identity, as NaN and -inf may win: before the first tile the state does not count.
     """
     kinds = [build.tensor_of(value) for value in state]
     last, count = len(kinds[0].shape) - 1, kinds[0].shape[-1]

@@ -58,7 +58,7 @@ FAMILIES = (
     reductions.OPS,
     windows.OPS,
 )
-# Every op of which something is known, by its full name.
+# All defined ops, by their full names.
 OPS: Mapping[str, OpDefinition] = MappingProxyType({name: op for family in FAMILIES for name, op in family.items()})
 
 
@@ -67,8 +67,8 @@ def read_rules(
 ) -> Sequence[OpRule]:
     """The rule of every op in the module's functions, in the order of `walk` over their blocks.
 
-    Each is worked out when it is asked for: most ops have nothing to do with a big tensor. The module must not have
-    changed before the first that Shardy has a part in.
+    Each is computed on demand: most ops have no connection to a big tensor. The module must not change before the first
+    rule that needs Shardy is read.
 
     op_rules: (call target, rule text) pairs for custom calls. inside: the names of the ops whose regions count. The
     module is not changed. Raises ValueError for a rule text that cannot be read, and InputError for a rule that does
@@ -76,7 +76,7 @@ def read_rules(
     """
     reader = _Reader({target: custom_calls.parse_user_rule(target, text) for target, text in op_rules})
     rules = _Rules(module, reader, inside)
-    if op_rules:  # what is wrong with the user's own is said at once
+    if op_rules:  # report errors in the user's rules at once
         for number, op in enumerate(rules.ops):
             if op.name == CUSTOM_CALL:
                 rules[number]
@@ -95,7 +95,7 @@ class _Rules(Sequence[OpRule]):
 
     @cached_property
     def copy(self) -> ir.Operation:
-        """The module with Shardy's attributes; its ops live as long as it is held."""
+        """The module with Shardy's attributes; keeps its ops alive."""
         return annotated_copy(self.module)
 
     @cached_property
@@ -132,7 +132,7 @@ _Signature = tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]
 
 
 class _Reader:
-    """Makes rules. What depends on an op's name, types and sharding rule alone is made once."""
+    """Computes rules. Parts that depend only on an op's name, types and sharding rule are cached."""
 
     def __init__(self, user_rules: dict[str, custom_calls.UserRule]):
         self.user_rules = user_rules
@@ -142,7 +142,7 @@ class _Reader:
         self.known: dict[tuple[str, ir.Attribute | None, _Signature], OpRule] = {}
 
     def rule_of(self, op: ir.Operation, annotated: Callable[[], ir.Operation]) -> OpRule:
-        """The rule of one op. annotated: the same op with Shardy's attribute; the module must be as it was for that."""
+        """The rule of one op. annotated: returns it with Shardy's attribute; the module must be unchanged for that."""
         name = op.name
         signature = (tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
         shapes = self.shapes(signature)
@@ -181,7 +181,7 @@ class _Reader:
         return found
 
     def shapes(self, signature: _Signature) -> Shapes | None:
-        """The shapes of a signature; None where one of the types is not a tensor of fixed shape."""
+        """The shapes of a signature; None if a type is not a tensor of static shape."""
         if signature not in self.shapes_of:
             operands, results = (tuple(map(self.shape, types)) for types in signature)
             known = all(shape is not None for shape in (*operands, *results))
@@ -215,13 +215,13 @@ class _Reader:
         trusted = custom_calls.trusts_rule(op, target)
         if not factors and trusted:
             factors = self.by_shardy(ByShardy(), annotated.attributes[RULE], shapes)
-        # A rule without a factor to cut is knowledge too: asking the user for another one would invite a wrong one.
+        # A rule without factors is information too: asking the user for another one would invite a wrong one.
         known = factors or trusted
         return _rule(name, shapes, factors, "") if known else OpRule((), _refusal(name, None))
 
 
 def _refusal(name: str, definition: OpDefinition | None) -> Reason:
-    """Why an op without factors is not cut; one that has some, if only it had fixed shapes."""
+    """Why an op without factors is not cut; or one that only lacks a static shape."""
     if definition is None or (definition.factors is NONE and not definition.reason):
         return Reason("EX202", f"no splitting rule for {name}")
     if definition.factors is NONE:

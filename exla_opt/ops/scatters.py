@@ -1,4 +1,4 @@
-"""Ops that write at many places that an operand names."""
+"""Ops that write at many positions given by an operand."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OPS: dict[str, OpDefinition] = {}
 def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, ...]) -> tuple[Factor, ...]:
     """Windows, indexed dimensions, and slices of the updates written in turn: `([k,j],[i,1],[i,j])->([k,j])`.
 
-    Of Shardy's factors those that also cut the updates. An inserted dimension, as k, is only named by the indices: each
-    slice goes through all updates, and those of other slices lie outside of it, where nothing is written. Along i a
-    scatter is a chain: only the major one of several update dimensions keeps the order of writes; a body that does not
-    mind the order may be cut along each.
+    Of Shardy's factors, those that also cut the updates. An inserted dimension, like k, is only addressed by the
+    indices: each slice goes through all updates, and those of other slices are out of its bounds, where nothing is
+    written. Along i a scatter is a chain: only the major one of several update dimensions keeps the order of writes;
+    with an order-independent body each may be cut.
     """
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     count = len(shapes.results)
     factors = [f for f in by_shardy if f.kind is Kind.INDEPENDENT and f.operands[0] and f.operands[count + 1]]
     if _index_vectors(op.operands[count], numbers.index_vector_dim) == 1:
-        named = numbers.scattered_dims_to_operand_dims  # see the note on one update
+        named = numbers.scattered_dims_to_operand_dims  # see NOTE [One update outside of a tile]
         factors = [f for f in factors if f.operands[0] and f.operands[0].dim not in named]
     for dim in sorted({*numbers.inserted_window_dims} & {*numbers.scattered_dims_to_operand_dims}):
         size = shapes.results[0][dim]
@@ -56,7 +56,7 @@ def _scatter_factors(op: ir.Operation, shapes: Shapes, by_shardy: tuple[Factor, 
 def _scatter_tile(tile: Tile) -> list[ir.Value]:
     """Updates written in turn: a tile may hold one alone, which XLA:CPU checks by a bound in the index's own type.
 
-    So it does where the tile is a part of an indexed dimension, whose indices are counted from where the tile begins.
+    The same holds for a tile that is a part of an indexed dimension, whose indices count from the tile's start.
     """
     numbers = stablehlo.ScatterDimensionNumbers(tile.op.attributes["scatter_dimension_numbers"])
     at = len(tile.op.results)
@@ -79,15 +79,14 @@ def _index_vectors(indices: ir.Value, vector_dim: int) -> int:
 
 
 def _one_update(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> list[ir.Value]:
-    """The tile of a scatter of one index vector, of which one entry is counted from where the tile begins.
+    """The tile of a scatter of one index vector, of which one entry counts from the tile's start.
 
     NOTE [One update outside of a tile]
 
-    XLA:CPU makes a scatter of one update a read, a choice and a dynamic_update_slice, all at the index that it was
-    given: outside of the operand both are moved inside alike, and nothing changes. But where the operand is a
-    dynamic_slice, the tile of an argument, it reads from the argument at the sum of both indices, without moving the
-    second one inside: another row is written into the tile. So the index is moved inside here, and what is then written
-    there is left out.
+    XLA:CPU expands a scatter of one update to a read, a select and a dynamic_update_slice, all at the given index: if
+    it is out of bounds, read and write are clamped alike, and nothing changes. But if the operand is a dynamic_slice,
+    the tile of an argument, it reads from the argument at the sum of both indices, without clamping the second one:
+    another row is written into the tile. So the index is clamped here, and the result of such a write is not selected.
     """
     place, count = tile.result_ranges[0], len(tile.op.results)
     assert place is not None
@@ -103,10 +102,10 @@ def _one_update(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> 
 
 
 def _counted_from(tile: Tile, indices: ir.Value, vector_dim: int, column: int) -> ir.Value:
-    """The indices with one entry of every index vector counted from where the tile begins in the results.
+    """The indices with one entry of every index vector counted from the tile's start in the results.
 
-    What lies outside of the tile stays outside, whatever the integers: a difference that wraps round is further from
-    zero than any tensor is long.
+    Indices outside of the tile stay outside, for all integers: a difference that wraps around is further from zero than
+    any tensor is long.
     """
     kind = build.tensor_of(indices)
     begin = tile.begin(tile.result_ranges[0], kind.element_type)

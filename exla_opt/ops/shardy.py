@@ -1,7 +1,7 @@
 """Shardy's sharding rules, read as einsums.
 
-A rule says where a partitioner may shard an op, with communication or masking where need be; the guards in
-`model.factors_of`, and the list of ops in `factors`, keep what is also true of plain slices.
+A rule says where a partitioner may shard an op, with communication or masking if needed; the guards in
+`factor.factors_of` and the ops' own `adapt` keep the factors that also hold for plain slices.
 """
 
 from __future__ import annotations

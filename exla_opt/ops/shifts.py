@@ -1,15 +1,15 @@
-"""Slices, pads and joins along the dimension that is cut, as shifts: each part of the result is a part of an operand.
+"""Slices, pads and concatenations along the cut dimension, as shifts: each part of the result is a part of an operand.
 
     p = pad(u, 1, 1); p[2:] + p[:-2]      v = concatenate(u[n - 1:], u[:n - 1])      d = u[1:] - u[:-1]
 
-A tile of the result reads a tile of each operand, moved by a few elements. So finite differences, one after the other,
-are cut together, in tiles that overlap (see `overlaps.py`). All tensors of such a region lie where they begin, however
-long they are: element i of `d` above is index i, made of the indices i and i + 1 of `u`. A short part of an end, as the
-last row that `concatenate` puts first, lies at that end.
+A tile of the result reads a tile of each operand, shifted by a few elements. So successive finite differences are cut
+together, in tiles that overlap (see `overlaps.py`). All tensors of such a region are aligned at their starts, whatever
+their length: element i of `d` above is index i, computed from indices i and i + 1 of `u`. A short part of an end, like
+the last row that `concatenate` puts first, is aligned with that end.
 
-What a tile has beyond the ends of a tensor is a number that nobody reads: who reads over an end takes another part in
-its place, or what is padded with. Only where a part comes from the other end, as in a roll, what is read beyond an end
-is the tensor once more from there: it has a period, of as many indices as the result has elements.
+Tile elements beyond the ends of a tensor are never used: a reader that crosses an end uses another part there, or the
+padding value. Only if a part comes from the other end, as in a roll, the elements beyond an end are the tensor's own
+from the other end: it has a period, the number of the result's elements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .factor import DimMapping, Factor, Kind, Shape
 from .tile import Tile, replaced, result_mapping
 
 _SLICE, _PAD, _UPDATE = "stablehlo.slice", "stablehlo.pad", "stablehlo.dynamic_update_slice"
-# Parts that are moved by more than this part of the longest tensor are no finite difference.
+# Parts that are shifted by more than this fraction of the longest tensor are no finite difference.
 _LEAST_PART = 8
 
 
@@ -68,7 +68,7 @@ def _parts_of_join(op: ir.Operation, operands: Sequence[Shape], result: Shape, d
 
 
 def _parts_of_update(op: ir.Operation, operands: Sequence[Shape], result: Shape, dim: int) -> tuple[Part, ...] | None:
-    """All of the operand, and the update where it is put; what is put over it comes last."""
+    """The entire operand, and the update at its position; the later part overwrites the earlier one."""
     size, length = result[dim], operands[1][dim]
     if length == size or 0 in operands[1] or not all(map(_is_known, list(op.operands)[2:])):
         return None
@@ -77,13 +77,13 @@ def _parts_of_update(op: ir.Operation, operands: Sequence[Shape], result: Shape,
 
 
 def _is_known(index: ir.Value) -> bool:
-    """Whether an index is a known number, of a type of which XLA has no odd reading: it takes one of ui8 for an i8."""
+    """Whether an index is a known number, in a type that XLA reads correctly: it reads a ui8 as an i8."""
     kind = build.tensor_of(index).element_type
     return isinstance(kind, ir.IntegerType) and kind.width >= 32 and isinstance(splat_value(index), int)
 
 
 def _updated_at(op: ir.Operation, dim: int) -> int:
-    """The first element along a dimension that a dynamic_update_slice at a known place writes: all of it fits."""
+    """The first element along a dimension that a dynamic_update_slice at a known position writes, within bounds."""
     start = splat_value(op.operands[2 + dim])
     assert isinstance(start, int)
     return max(0, min(start, build.shape_of(op.operands[0])[dim] - build.shape_of(op.operands[1])[dim]))
@@ -105,7 +105,7 @@ def may_shift(name: str) -> bool:
 
 
 def parts_along(op: ir.Operation, dim: int) -> tuple[Part, ...]:
-    """The parts of an op along a dimension of it; none where it is no shift, or leaves the dimension as it is."""
+    """The parts of an op along a dimension of it; empty if it is no shift, or does not change the dimension."""
     operands, result = [tuple(build.shape_of(value)) for value in op.operands], tuple(build.shape_of(op.results[0]))
     find = _PARTS.get(op.name)
     parts = None if find is None or dim >= len(result) else find(op, operands, result, dim)
@@ -115,15 +115,15 @@ def parts_along(op: ir.Operation, dim: int) -> tuple[Part, ...]:
 
 
 def _place(low: int, length: int, at: int, short: int) -> int:
-    """Where a part of `short` elements lies that begins at element `at` of a tensor of `length` that begins at `low`.
+    """The position of a part of `short` elements at element `at` of a tensor of `length` that begins at `low`.
 
-    What is most of it, or nearer to its beginning, begins where it does; the other parts end where it ends.
+    Parts of more than half, or nearer to the start, are aligned at the start; all others at the end.
     """
     return low if 2 * short >= length or at <= length - at - short else low + length - short
 
 
 def _result_low(parts: Sequence[Part], operands: Sequence[DimMapping | None], length: int) -> int | None:
-    """Where a result of `length` elements lies whose operands lie somewhere: as the longest of them says."""
+    """The position of a result of `length` elements, aligned with the longest of its operands."""
     known = [(part, mapping) for part in parts if (mapping := operands[part.operand]) is not None]
     if not known:
         return None
@@ -134,9 +134,9 @@ def _result_low(parts: Sequence[Part], operands: Sequence[DimMapping | None], le
 
 
 def lay_shift(op: ir.Operation, operands: Sequence[DimMapping | None], result: DimMapping | None) -> Factor | None:
-    """The factor of an op that moves parts along the dimension that is cut, in the indices of a region; None if none.
+    """The factor of an op that shifts parts along the cut dimension, in the indices of a region; None if impossible.
 
-    operands, result: how these are cut in the region, where that is known already.
+    operands, result: how these are cut in the region, if already known.
     """
     known = [mapping for mapping in (*operands, result) if mapping is not None]
     if not known or len({mapping.dim for mapping in known}) > 1 or any(mapping.inner != 1 for mapping in known):
@@ -160,7 +160,7 @@ def lay_shift(op: ir.Operation, operands: Sequence[DimMapping | None], result: D
         laid[part.operand] = operands[part.operand] or DimMapping(dim, size, low=place)
     sizes = [made.length, *(mapping.length for mapping in laid if mapping is not None)]
     most = max(sizes) // _LEAST_PART
-    # As a ring only where it must be: of the tensor that the parts are slices of, or of the result.
+    # Circular only if needed: with the period of the tensor that the parts are slices of, or of the result.
     for period in (0, *_sources(op, dim), made.length):
         if _furthest(parts, laid, made, period) <= most:
             reaches: list[tuple[int, int]] = [(0, 0)] * len(laid)
@@ -172,7 +172,7 @@ def lay_shift(op: ir.Operation, operands: Sequence[DimMapping | None], result: D
 
 
 def _sources(op: ir.Operation, dim: int) -> list[int]:
-    """The lengths of the tensors of which the operands are slices."""
+    """The lengths of the tensors that the operands are slices of."""
     slices = [made for value in op.operands if (made := defining_op(value, _SLICE)) is not None]
     return [build.shape_of(made.operands[0])[dim] for made in slices]
 
@@ -182,14 +182,14 @@ def _furthest(parts: Sequence[Part], laid: Sequence[DimMapping | None], made: Di
 
 
 def _distance(part: Part, operand: DimMapping | None, result: DimMapping, period: int) -> int:
-    """By how many indices a part is moved: index i of the result is index i + distance of the operand."""
+    """The distance of a shift: index i of the result is index i + distance of the operand."""
     assert operand is not None
     moved = part.by + operand.low - result.low
     return (moved + period // 2) % period - period // 2 if period else moved
 
 
 def is_turned(op: ir.Operation, dim: int, period: int) -> bool:
-    """Whether a result is one tensor of `period` elements that goes round: as a roll, or with its ends once more."""
+    """Whether a result repeats one tensor of `period` elements: as in a roll, or with its ends repeated."""
     found: set[tuple[ir.Value, int]] = set()
     for part in parts_along(op, dim) if op.name == "stablehlo.concatenate" else ():
         value, by = op.operands[part.operand], part.by
@@ -203,13 +203,13 @@ def is_turned(op: ir.Operation, dim: int, period: int) -> bool:
 
 
 def _is_along(sliced: ir.Operation, dim: int) -> bool:
-    """Whether a slice leaves out nothing of the other dimensions."""
+    """Whether a slice takes all of the other dimensions."""
     before, after = (build.shape_of(value) for value in (sliced.operands[0], sliced.results[0]))
     return replaced(before, dim, 0) == replaced(after, dim, 0)
 
 
 def build_shift(tile: Tile) -> list[ir.Value]:
-    """The op of one tile: of each part what the tile's indices read of it, and where they are that part's, its."""
+    """The op of one tile: reads the tile's indices of each part, and selects the part that each index belongs to."""
     made, place = result_mapping(tile)
     parts, dim = parts_along(tile.op, made.dim), made.dim
     if is_turned(tile.op, dim, tile.factor.period):
@@ -234,7 +234,7 @@ def build_shift(tile: Tile) -> list[ir.Value]:
 
 
 def _put(tile: Tile, dim: int, part: ir.Value, value: ir.Value) -> ir.Value:
-    """A part where it is along the other dimensions, of which an update may be shorter."""
+    """A part at its position along the other dimensions, in which an update may be shorter."""
     if build.shape_of(part) == build.shape_of(value):
         return part
     rank, start = len(build.shape_of(part)), tile.start
@@ -243,7 +243,7 @@ def _put(tile: Tile, dim: int, part: ir.Value, value: ir.Value) -> ir.Value:
 
 
 def _read(tile: Tile, part: Part, made: DimMapping, place: tuple[int, int]) -> ir.Value:
-    """What a tile's indices read of one part, whether they are that part's or not; other dimensions as the op has."""
+    """The tile's indices of one part, whether they belong to it or not; other dimensions as the op has them."""
     mapping, held = tile.factor.operands[part.operand], tile.operand_ranges[part.operand]
     assert held is not None
     value, dim = tile.operands[part.operand], made.dim
@@ -274,7 +274,7 @@ def _cloned(tile: Tile, operands: Sequence[ir.Value], changed: Mapping[str, Sequ
 
 
 def _positions(tile: Tile, made: DimMapping, place: tuple[int, int]) -> ir.Value:
-    """Which elements of the result the tile's indices are: of one with a period, those that beyond an end stand for."""
+    """The result's elements at the tile's indices; with a period, those that indices beyond an end stand for."""
     index = build.tensor_of(tile.start)
     line = build.with_shape(index, [place[1] - place[0]])
     begin = tile.begin(place)
@@ -286,7 +286,7 @@ def _positions(tile: Tile, made: DimMapping, place: tuple[int, int]) -> ir.Value
 
 
 def _wrapped(counted: ir.Value, period: int) -> ir.Value:
-    """Integers in [-period, 2 * period), each as that of [0, period) which is as many periods away."""
+    """Integers in [-period, 2 * period), wrapped to [0, period)."""
     size = build.splat(build.tensor_of(counted), period)
     below = build.less_than(counted, build.zeros(counted.type))
     inside = stablehlo.select(below, stablehlo.add(counted, size), counted)

@@ -1,4 +1,4 @@
-"""What rules that give an op other sizes are written with."""
+"""Helpers of the rules that resize an op."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .factor import Shape
 
 
 def shapes_of(op: ir.Operation) -> list[Shape]:
-    """The shapes of the op's operands, then its results; () for what is no tensor."""
+    """The shapes of the op's operands, then its results; () for anything but a tensor."""
     return [
         tuple(value.type.shape) if isinstance(value.type, ir.RankedTensorType) else ()
         for value in (*op.operands, *op.results)
@@ -20,7 +20,7 @@ def shapes_of(op: ir.Operation) -> list[Shape]:
 
 
 def set_integers(op: ir.Operation, name: str, numbers: Sequence[int]) -> None:
-    """Give an attribute other integers."""
+    """Replace the integers of an attribute."""
     op.attributes[name] = ir.DenseI64ArrayAttr.get(list(numbers), op.context)
 
 

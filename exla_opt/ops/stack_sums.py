@@ -1,11 +1,11 @@
-"""Sums of stacks over tiles, added where a stack is written.
+"""Adds stacks of partial sums of tiles inside the loop that writes a stack.
 
     total + while(..., 0, ...) { s = dynamic_update_slice(s, x, n) }
       = while(..., total, ...) { s = dynamic_update_slice(s, dynamic_slice(s, n) + x, n) }
 
 A loop of the program that is cut gives a stack of partial sums in every tile: the gradients of the weights of all
-layers. Added to the total as a whole the stack exists twice. The same two numbers are added for every element, so no
-bit changes; provided that the loop writes no element twice, whose first value would be added as well.
+layers. Adding complete stacks to the total would need a second stack. The same two numbers are added for every element,
+so no bit changes, provided that the loop writes no element twice, as the first value would then be added too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from exla_opt.ir.walk import terminator
 from .integers import Numbers, fits, run_integers
 
 _LOOP, _UPDATE = "stablehlo.while", "stablehlo.dynamic_update_slice"
-# The steps of a loop in all steps of the loops around it: their numbers are worked out one by one.
+# The total number of steps of a loop nest: their index values are computed one by one.
 _MOST_STEPS = 2**18
 # An index is a few ops on a counter.
 _MOST_OPS = 64
@@ -32,7 +32,7 @@ _MOST_OPS = 64
 def add_in_place(total: ir.Value, stack: ir.Value) -> bool:
     """Let a new loop that writes a stack, starting from zero, start from the total instead, and add in each step.
 
-    Returns whether it could be: `stack` is then the sum. Otherwise nothing has changed.
+    Returns whether that is possible: `stack` is then the sum. Otherwise nothing has changed.
     """
     loop = defining_op(stack, _LOOP)
     if loop is None or total.type != stack.type:
@@ -52,7 +52,7 @@ def add_in_place(total: ir.Value, stack: ir.Value) -> bool:
 
 
 def only_update(loop: ir.Operation, carry: int) -> ir.Operation | None:
-    """The op that writes a carry, in the loop or in a loop inside, if it alone does and no element is written twice."""
+    """The only op that writes a carry, in the loop or in a loop inside, if no element is written twice."""
     return _only_update(loop, carry, [])
 
 
@@ -78,7 +78,7 @@ def _is_returned(value: ir.Value, body: ir.Block, carry: int) -> bool:
 
 
 def _writes_once(update: ir.Operation, nest: list[ir.Operation]) -> bool:
-    """Whether no two slices, in all steps of all loops, have an element in common: they lie apart in one dimension."""
+    """Whether no two slices, in all steps of all loops, share an element: they are disjoint in one dimension."""
     whole, part = (build.shape_of(update.operands[index]) for index in (0, 1))
     dims = [dim for dim, (size, length) in enumerate(zip(whole, part, strict=True)) if length < size]
     if len(dims) != 1:
@@ -96,7 +96,7 @@ def _writes_once(update: ir.Operation, nest: list[ir.Operation]) -> bool:
 
 
 def _trips(nest: list[ir.Operation]) -> tuple[int, ...] | None:
-    """How often each loop runs; None where that is not known, or too often."""
+    """The trip count of each loop; None if one is not known, or too large."""
     known = [counting(loop) for loop in nest]
     trips = tuple(each.trips for each in known if each is not None)
     return trips if len(trips) == len(nest) and np.prod(trips, dtype=float) <= _MOST_STEPS else None
@@ -112,7 +112,7 @@ class _Steps:
         self.known: dict[ir.Value, Numbers | None] = {}
 
     def of(self, value: ir.Value, most: int = _MOST_OPS) -> Numbers | None:
-        """The numbers of a scalar; None where they depend on anything but counters."""
+        """The values of a scalar; None if they depend on anything but counters."""
         if value not in self.known:
             found = self.work_out(value, most - 1) if most else None
             kind = element_type(value)
@@ -137,7 +137,7 @@ class _Steps:
         return run_integers(op, known) if len(known) == len(operands) and known else None
 
     def of_carry(self, value: ir.BlockArgument, most: int) -> Numbers | None:
-        """A carry that grows by a constant in each step."""
+        """The values of a carry that grows by a constant in each step."""
         level = self.level.get(value.owner)
         if level is None:
             return None

@@ -1,4 +1,4 @@
-"""How the results of tiles of a contraction are combined: they are added up, from zeros.
+"""How the tiles' results of a contraction are combined: they are added, from zeros.
 
     dot(x, y)  ->  state = 0;  for each tile: state = state + dot(tile of x, tile of y);  state
 
@@ -40,7 +40,7 @@ def _is_reducing(_: ir.Operation, kind: Kind) -> bool:
 SUM = Combination(
     initial=zeros, combine=add, resume=NONE, widens=has_narrow_results, converts=False, reassociates=_is_reducing
 )
-# Of an op whose operands may be narrower than any type that a sum of them should be kept in.
+# For an op whose operands may be narrower than any type that should accumulate their sum.
 NARROW_SUM = Combination(
     initial=zeros, combine=add, resume=NONE, widens=NONE, converts=False, reassociates=_is_reducing
 )

@@ -1,4 +1,4 @@
-"""One tile of one op: what it is made from, and what the tiles of several families are made with."""
+"""One tile of one op: its inputs, and helpers for building it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What `tiling.build_tile` was asked for, and the result types that follow from it."""
+    """The arguments of `tiling.build_tile`, and the result types that follow from them."""
 
     op: ir.Operation
     factor: Factor
@@ -31,13 +31,13 @@ class Tile:
     types: tuple[ir.Type, ...]
 
     def clone(self, attributes: dict[str, ir.Attribute] | None = None) -> list[ir.Value]:
-        """The op itself on the tile's operands; attributes: those that are not the original's."""
+        """The op itself on the tile's operands; attributes: those that differ from the original's."""
         made = self.op.clone(ip=ir.InsertionPoint.current).operation
         for index, value in enumerate(self.operands):
             made.operands[index] = value
         for result, kind in zip(made.results, self.types, strict=True):
             result.set_type(kind)
-        # A sharding rule has the sizes of the unsplit op, and nothing would notice that it is stale.
+        # A sharding rule has the sizes of the unsplit op, and nothing would detect that it is stale.
         if RULE in made.attributes:
             del made.attributes[RULE]
         for name, attribute in (attributes or {}).items():
@@ -45,31 +45,31 @@ class Tile:
         return list(made.results)
 
     def begin(self, place: Range | None, element: ir.Type | None = None) -> ir.Value:
-        """The factor's index at which a range begins, as a 0-d tensor; of the start's own type if no other is given."""
+        """The factor's index at which a range begins, as a 0-d tensor; by default of the start's own type."""
         low = place[0] if place else 0
         shifted = stablehlo.add(self.start, build.scalar_like(self.start, low)) if low else self.start
         return shifted if element is None else build.convert(shifted, element)
 
 
 def result_mapping(tile: Tile) -> tuple[DimMapping, Range]:
-    """Where the factor stands in the first result, and the tile's indices in it."""
+    """The factor's mapping in the first result, and the tile's indices there."""
     mapping, place = tile.factor.results[0], tile.result_ranges[0]
     assert mapping is not None and place is not None
     return mapping, place
 
 
 def replaced(items: Sequence[_Item], place: int, item: _Item) -> list[_Item]:
-    """The items, sizes or operands say, with another one at `place`."""
+    """The items, such as sizes or operands, with another one at `place`."""
     return [*items[:place], item, *items[place + 1 :]]
 
 
 def read_padded(
     value: ir.Value, dim: int, start: ir.Value, length: int, padding: tuple[int, int, int], fill: ir.Value
 ) -> ir.Value:
-    """Elements [start, start + length) of dimension `dim` of pad(value), without making pad(value).
+    """Elements [start, start + length) of dimension `dim` of pad(value), without computing pad(value).
 
-    start: a 0-d tensor of integers, counted in pad(value). padding: low, high and interior. What is read of `value` is
-    a slice that is moved inward where it would lie beyond an end; it is padded by enough that the elements stand in it.
+    start: a 0-d integer tensor, counted in pad(value). padding: low, high and interior. The slice that is read of
+    `value` is moved inward if it would exceed an end, and padded so that its elements are at their positions.
     """
     low, high, interior = padding
     step = interior + 1
@@ -77,7 +77,7 @@ def read_padded(
     if padding == (0, 0, 0):
         return build.slice_along(value, dim, start, length)
     read = min(size, -(-(length + interior - 1) // step) + 1)
-    # Division rounds towards zero, and every negative place is moved to zero anyway.
+    # Division rounds towards zero, and every negative position is moved to zero anyway.
     place = start if low == 0 else stablehlo.subtract(start, build.scalar_like(start, low))
     index = place if step == 1 else stablehlo.divide(place, build.scalar_like(start, step))
     begin = build.clamp(build.scalar_like(start, 0), index, build.scalar_like(start, size - read))

@@ -1,6 +1,6 @@
-"""The op of one tile, and what a loop carries for an op whose results do not have the factor; asked by the splitter.
+"""The op of one tile, and the loop-carried state of an op whose results do not have the factor; for the splitter.
 
-Which op does what stands in the ops' definitions.
+The ops' definitions say how.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def build_tile(
     result_ranges: Sequence[Range | None],
     widens: bool = True,
 ) -> list[ir.Value]:
-    """Make the op for one tile at the current insertion point, and return its results.
+    """Build the op for one tile at the current insertion point, and return its results.
 
-    operands: for each mapping of the factor the slice, for the others the unsplit one; for a chained one the value so
-    far. start: a 0-d tensor of integers, an index of the factor. operand_ranges, result_ranges: the indices of the tile
-    in each tensor, counted from `start`; None where there is no mapping. Of a pad whose operand is not in the tile the
-    range is empty, and what stands in its place is not read.
-    A partial result starts from the monoid's identity, and is float32 where a sum of narrower floats is meant.
-    widens: whether that holds of ops that could have narrow results as well: inside a loop that is cut they do.
+    operands: the slice for each mapping of the factor, the unsplit operand for the others; for a chained one the
+    current value. start: a 0-d integer tensor, an index of the factor. operand_ranges, result_ranges: the indices of
+    the tile in each tensor, counted from `start`; None without a mapping. For a pad whose operand is outside the tile
+    the range is empty, and the operand is not read.
+    A partial result starts from the monoid's identity, and is float32 for a sum of narrower floats.
+    widens: whether that also holds for ops that could have narrow results: inside a loop that is cut they do.
     """
     types = [
         _tile_type(result.type, mapping, place)
@@ -62,9 +62,9 @@ def build_tile(
 
 
 def may_reach(op: ir.Operation, factor: Factor) -> bool:
-    """Whether a tile may have indices beyond the ends of the op: its results there are numbers that nobody reads.
+    """Whether a tile may have indices beyond the ends of the op, where its results are never used.
 
-    One that takes its part from what is unsplit, at the place where the tile begins, would take another part.
+    An op that slices an unsplit operand at the tile's start would slice another part.
     """
     if factor.kind is not Kind.INDEPENDENT or factor.summed:
         return False
@@ -74,9 +74,9 @@ def may_reach(op: ir.Operation, factor: Factor) -> bool:
 
 
 def goes_round(op: ir.Operation, factor: Factor) -> bool:
-    """Whether a tile that goes on from the other end of its operands is what goes on from the other end of the results.
+    """Whether a tile that wraps around the ends of its operands equals the results wrapped around.
 
-    That of an op that asks where its tile begins is not.
+    Not for an op that depends on the tile's start.
     """
     same = OPS[op.name].tile is SAME_OP or op.name == "stablehlo.constant"
     return may_shift(op.name) or (same and not factor.reaches and may_reach(op, factor))
@@ -101,20 +101,20 @@ def _combination(op: ir.Operation) -> Combination:
 
 
 def _given(rule: _Rule | Literal[Stated.NONE], op: ir.Operation) -> _Rule:
-    """A rule without which the op must not have such a factor. Raises ValueError where there is none."""
+    """The rule if there is one. Raises ValueError without one: the op must not have such a factor."""
     if rule is NONE:
         raise ValueError(f"{op.name} cannot combine the results of its tiles")
     return rule
 
 
 def is_widened(op: ir.Operation, factor: Factor) -> bool:
-    """Whether partial results of the op are float32 although the op's own are narrower: a sum of narrow floats."""
+    """Whether partial results of the op are float32 although its own are narrower: a sum of narrow floats."""
     widens = _combination(op).widens
     return factor.kind is Kind.REDUCING and widens is not NONE and widens(op)
 
 
 def converts_operands(op: ir.Operation, factor: Factor) -> bool:
-    """Whether a tile of the op reads its operands converted to float32, for the sake of its partial results."""
+    """Whether a tile of the op reads its operands converted to float32, for its partial results."""
     return _combination(op).converts and is_widened(op, factor)
 
 
@@ -130,27 +130,27 @@ def _widened(value: ir.Value) -> ir.Type:
 
 
 def starts_anew(op: ir.Operation, factor: Factor, index: int) -> bool:
-    """Whether an operand of control flow is what a loop begins a sum with, which in each tile is zero."""
+    """Whether an operand of control flow is the initial value of a loop's sum, which is zero in each tile."""
     return index in factor.summed and op.name == _LOOP
 
 
 def sum_type(op: ir.Operation, index: int) -> ir.Type:
-    """The type in which the tiles' sums of one result of control flow are kept."""
+    """The type that accumulates the tiles' sums of one result of control flow."""
     result = op.results[index]
     return _widened(result) if 0 < float_bits(element_type(result)) < 32 else result.type
 
 
 def add_start(op: ir.Operation, index: int, total: ir.Value) -> ir.Value:
-    """One result of control flow from the sum of the tiles and what a loop of the op starts with."""
+    """One result of control flow: the sum of the tiles plus a loop's initial value."""
     kind = element_type(op.results[index])
-    if op.name != _LOOP or is_zero(op.operands[index]):  # branches start with nothing
+    if op.name != _LOOP or is_zero(op.operands[index]):  # branches have no initial value
         return build.convert(total, kind)
     wide = build.convert(op.operands[index], element_type(total))
     return build.convert(stablehlo.add(wide, total), kind)
 
 
 def reassociates(op: ir.Operation, factor: Factor) -> bool:
-    """Whether combining the tiles may round otherwise than the op itself: sums and products, not of integers."""
+    """Whether combining the tiles may round differently from the op itself: sums and products, except of integers."""
     if factor.summed:
         return not all(isinstance(element_type(op.results[index]), ir.IntegerType) for index in factor.summed)
     may_round = _combination(op).reassociates
@@ -162,7 +162,7 @@ def reassociates(op: ir.Operation, factor: Factor) -> bool:
 def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value] | None = None) -> list[ir.Value]:
     """The state before the first tile: a reduce's own init, zeros for a contraction, the chained operands.
 
-    operands: the unsplit operands, if they are not the op's own any more.
+    operands: the unsplit operands, if they are no longer the op's own.
     """
     given = list(op.operands) if operands is None else list(operands)
     if factor.kind is Kind.CHAIN:
@@ -175,9 +175,9 @@ def initial_state(op: ir.Operation, factor: Factor, operands: Sequence[ir.Value]
 def combine(
     op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value], start: ir.Value
 ) -> list[ir.Value]:
-    """The state after one more tile: the op's own monoid on (state, partial) in this order; of a chain, partial.
+    """The state after one more tile: the op's own monoid on (state, partial) in this order; for a chain, partial.
 
-    start: the factor's index at which the tile begins; what the state holds at 0 may count for nothing.
+    start: the factor's index at which the tile begins; at 0, the state may not count.
     """
     if factor.kind is Kind.CHAIN:
         return list(partial)
@@ -185,7 +185,7 @@ def combine(
 
 
 def _before_scan(factor: Factor, inits: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
-    """What the first slice of a scan goes on from: its inits, which count once or do not matter."""
+    """The state before the first slice of a scan: its inits, which count once or do not matter."""
     return [
         build.broadcast(init, _with_one(result, mapping))
         for init, result, mapping in zip(inits, results, factor.results, strict=True)
@@ -202,14 +202,14 @@ def _with_one(value: ir.Value, mapping: DimMapping | None) -> list[int]:
 def resume(
     op: ir.Operation, factor: Factor, state: Sequence[ir.Value], partial: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[ir.Value]]:
-    """One slice of a scan that goes on from the slices before it, and the state after it: its last elements."""
+    """One slice of a scan that continues from the slices before it, and the state after it: its last elements."""
     spread = [_spread(value, like) for value, like in zip(state, partial, strict=True)]
     made = _given(_combination(op).resume, op)(op, spread, partial)
     return made, [_last_of(value, mapping) for value, mapping in zip(made, factor.results, strict=True)]
 
 
 def _spread(value: ir.Value, like: ir.Value) -> ir.Value:
-    """A tensor with dimensions of 1 repeated to the shape of another."""
+    """A tensor with dimensions of 1 broadcast to the shape of another."""
     kind = build.tensor_of(like)
     return stablehlo.broadcast_in_dim(kind, value, ir.DenseI64ArrayAttr.get(list(range(len(kind.shape)))))
 

@@ -1,7 +1,7 @@
-"""What kind of op each op is: one table, a row an op, asked by name.
+"""Classifies ops: one table, a row per op, looked up by name.
 
-A trait says what the op means or, where XLA's compilers agree, what it costs. What one compiler does with it is the
-knowledge of `exla_opt.memory`.
+A trait says what the op means or, if XLA's compilers agree, what it costs. Facts about a single compiler are in
+`exla_opt.memory`.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from jaxlib.mlir import ir
 
 
 class Trait(Flag):
-    """See each.
+    """The traits of ops.
 
-    POINTWISE: an element of the result comes from the elements at its place in the operands.
-    MOVES: the result's elements are the operand's, moved, repeated or left out.
-    REARRANGES: moves, and depends on no place: every element of the operand is there, in another shape or order.
+    POINTWISE: an element of the result depends on the elements at its position in the operands.
+    MOVES: the result's elements are the operand's, moved, repeated or dropped.
+    REARRANGES: moves, independently of positions: every element of the operand is kept, in another shape or order.
     CUTS: moves, and reads no more of the first operand than it keeps.
-    GENERATES: the result comes from no operand.
-    VIEW: the result is always the operand's own buffer. What is one at times only, `views.is_view` says.
-    FREE: the result costs nothing to have again: it repeats a smaller tensor, counts, or is one number.
-    CHEAP: rather computed again where it is read than kept: it only generates, rearranges or converts.
-    EXPENSIVE: many instructions an element, so that XLA computes it once where it can.
-    SLOW: takes more than ten times as long as an addition, an element.
+    GENERATES: the result depends on no operand.
+    VIEW: the result is always the operand's own buffer. Ops that sometimes are views: see `views.is_view`.
+    FREE: recomputing the result costs nothing: it broadcasts a smaller tensor, is an iota, or is one number.
+    CHEAP: better recomputed where it is read than kept: it only generates, rearranges or converts.
+    EXPENSIVE: many instructions per element, so that XLA computes it once if it can.
+    SLOW: takes more than ten times as long as an addition, per element.
     CONTROL_FLOW: its regions hold blocks of ops.
-    ORDERED: its order among its like is part of the program, whatever its operands.
-    WITH_READER: where it would be the same in every trip XLA moves it out of a loop only with an op that reads it.
-    NEW_BLOCK: its code begins a block of its own, after which nothing that was computed before is at hand.
-    IN_PLACE: the results take the buffers of the first operands, one for one, where nobody reads those later.
+    ORDERED: its order among such ops is part of the program, whatever its operands.
+    WITH_READER: if loop-invariant, XLA moves it out of a loop only together with an op that reads it.
+    NEW_BLOCK: its code begins a new basic block, in which no earlier values are available.
+    IN_PLACE: the results reuse the buffers of the first operands, one for one, if nothing reads those later.
     REDUCES: combines elements by a body of its own.
-    SELECTS: every element of the result is an element of an operand, chosen by comparing them or by a predicate.
+    SELECTS: every element of the result is an element of an operand, selected by comparison or by a predicate.
     COMPARES: the result says how its operands compare.
-    STEPS: the result jumps at whole numbers.
+    STEPS: the result jumps at integers.
     BITS: the result is the operand's bits, read as another type.
     CONTRACTS: multiplies and sums: a product of matrices in some form.
-    COLLECTIVE: talks to other devices.
-    LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a kernel that it writes.
-    AT_ONCE: needs all of what it couples, whoever runs it: no kernel takes it by parts.
+    COLLECTIVE: communicates with other devices.
+    LIBRARY: XLA runs it by a library or an algorithm of its own, and never as a part of a generated kernel.
+    AT_ONCE: needs all of the elements that it couples: no kernel processes it in parts.
     APART: a library that writes its results into other buffers than it reads from.
     RANDOM: draws numbers.
-    EXACT: rounds no real number, though it computes: the result has the same bits wherever it is computed.
+    EXACT: does not round real numbers, though it computes: the result has the same bits wherever it is computed.
     """
 
     POINTWISE = auto()
@@ -101,7 +101,7 @@ STABLEHLO: dict[str, Trait] = {
     # Elementwise, expensive.
     **dict.fromkeys("cbrt exponential_minus_one log_plus_one remainder tan".split(), _PX),
     **dict.fromkeys("atan2 cosine divide exponential log logistic power rsqrt sine sqrt tanh".split(), _PXS),
-    # What makes and moves elements.
+    # Creating and moving elements.
     "broadcast_in_dim": _MR | Trait.FREE | Trait.WITH_READER,
     "constant": _G,
     "iota": _M | _G,
@@ -158,7 +158,7 @@ _BROADCASTING = "broadcast_"
 
 @cache
 def traits_of(name: str) -> Trait:
-    """The traits of an op by its full name, as in `stablehlo.add`; none for an op that the tables do not have."""
+    """The traits of an op by its full name, as in `stablehlo.add`; none for an unknown op."""
     dialect, _, short = name.partition(".")
     if dialect == "stablehlo":
         return STABLEHLO.get(short, _NONE)
@@ -171,5 +171,5 @@ def traits_of(name: str) -> Trait:
 
 
 def has_trait(op: ir.Operation, trait: Trait) -> bool:
-    """Whether an op has all of the traits that are asked for."""
+    """Whether an op has all of these traits."""
     return trait in traits_of(op.name)

@@ -1,10 +1,10 @@
-"""Loops that run until all elements are done, as `vmap` makes them of a loop that runs until its own is.
+"""Loops that run until all elements are done, as `vmap` turns a `while_loop` into.
 
     while any(p(%x)) { %x = select(p(%x), f(%x), %x) }
 
-An element that is done stays as it is, whatever others do: p and f see it alone. So a tile may stop when all of its own
-elements are done; it leaves them as the loop over all does. That needs a body that keeps every carry where the
-condition's own p says so, or changes it never: a counter of steps would count those of the tile.
+An element that is done stays as it is, whatever others do: p and f read it alone. So a tile may stop when all of its
+own elements are done; the result is that of the entire loop. That requires a body that keeps every carry where the
+condition's own p is false, or never changes it: a counter of steps would count those of the tile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .factor import Kind, OpRule
 from .reducers import body_of, componentwise
 from .traits import Trait, has_trait
 
-# A comparison of the condition with the body ends after so many ops.
+# The comparison of the condition with the body stops after this many ops.
 _MOST_OPS = 1000
 
 
@@ -37,7 +37,7 @@ class UntilDone:
 
 
 def until_done(condition: ir.Block, body: ir.Block) -> UntilDone | None:
-    """What is known of a loop that runs until all elements are done; None of any other loop."""
+    """Recognise a loop that runs until all elements are done; None for any other loop."""
     [asked] = terminator(condition).operands
     anyone = defining_op(asked, "stablehlo.reduce")
     if anyone is None or len(anyone.operands) != 2 or has_discardable_attributes(anyone):
@@ -59,13 +59,13 @@ def until_done(condition: ir.Block, body: ir.Block) -> UntilDone | None:
 
 
 def stops_alone(done: UntilDone, carried: Mapping[int, State], count: int) -> bool:
-    """Whether a tile that stops earlier leaves nothing otherwise: each of `count` carries is cut, or never changes."""
+    """Whether stopping a tile early changes nothing else: each of `count` carries is cut, or never changes."""
     cut = {index for index, state in carried.items() if not isinstance(state, Partial)}
     return len(cut) == len(carried) and cut | done.fixed == set(range(count))
 
 
 def is_tested(op: ir.Operation, condition: ir.Block, body: ir.Block) -> bool:
-    """Whether the condition reads what comes of an op of the body, at the end of the same step."""
+    """Whether the condition depends on an op of the body, at the end of the same step."""
     reached: set[ir.Value] = set(op.results)
     for later in operations_of(body):
         read = [*later.operands, *(captured_values(later) if len(later.regions) else ())]
@@ -81,20 +81,20 @@ def is_read(value: ir.Value) -> bool:
 
 
 def _unmoved(value: ir.Value) -> ir.Value:
-    """What a predicate is that is only repeated for what it chooses."""
+    """A predicate before it is broadcast."""
     op = defining_op(value, "stablehlo.broadcast_in_dim")
     return value if op is None or has_discardable_attributes(op) else _unmoved(op.operands[0])
 
 
 class _Pairs:
-    """Which values of a loop's condition are computed in its body, too, from the same carries."""
+    """Finds values of a loop's condition that are also computed in its body, from the same carries."""
 
     def __init__(self, condition: ir.Block, body: ir.Block):
         self.arguments: dict[ir.Value, ir.Value] = dict(zip(condition.arguments, body.arguments, strict=True))
         self.known: dict[ir.Value, ir.Value] = {}
 
     def are_same(self, one: ir.Value, other: ir.Value) -> bool:
-        """Whether a value of the condition is one of the body."""
+        """Whether a value of the condition equals one of the body."""
         stack = [(one, other)]
         for _ in range(_MOST_OPS):
             if not stack:
@@ -124,7 +124,7 @@ def _attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 class ConditionSearch(BlockSearch):
-    """A walk over the condition: it asks for the elements of the tile alone."""
+    """A search of the condition, which then tests only the elements of the tile."""
 
     def cut(self, place: int, op: ir.Operation, states: Mapping[int, State]) -> None:
         if place != len(self.content.ops) - 2 or len(states) > 1:
@@ -147,9 +147,9 @@ def search_condition(
     carried: Mapping[int, State],
     captured: Mapping[ir.Value, State],
 ) -> tuple[ConditionSearch, dict[int, State]]:
-    """The walk over the condition of such a loop, and the carries that it reads cut as well.
+    """The search of such a loop's condition, and further carries that it needs cut.
 
-    carried, captured: what is cut, and how. Raises Refused.
+    carried, captured: the values that are cut, and how. Raises Refused.
     """
     arguments = list(content.block.arguments)
     states = {arguments[index]: state for index, state in carried.items()} | dict(captured)

@@ -1,4 +1,4 @@
-"""Which ops compute nothing and write nothing: their results are their operands' own buffers."""
+"""Ops that compute and write nothing: their results are their operands' own buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exla_opt.ir.types import Types
 def is_view(op: ir.Operation, types: Types) -> bool:
     """Whether the results are the buffers of the first operands, one for one: the same elements in the same order.
 
-    Of a reduce over dimensions of 1 it takes the init for the identity of the body, as XLA does.
+    Like XLA, it assumes that the init of a reduce over dimensions of 1 is the identity of its body.
     """
     name = op.name
     if name == "stablehlo.optimization_barrier":

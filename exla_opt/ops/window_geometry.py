@@ -1,4 +1,4 @@
-"""How the windows of an op lie on its operand, and what tiles of them read."""
+"""The positions of windows on an op's operand, and the elements that tiles of them read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tile import read_padded, replaced
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How an op's windows lie along one dimension.
+    """The windows of an op along one dimension.
 
     Window number i begins at i * stride and has `size` elements, `dilation` apart. It reads the operand with `base` - 1
     gaps between its elements, and with `low` and `high` more (or fewer) of them at its ends.
@@ -32,21 +32,21 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """How many elements a window spans."""
+        """The number of elements that a window spans."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def is_padded(self) -> bool:
-        """Whether windows read what the operand does not have, or leave some of its ends out."""
+        """Whether windows read beyond the operand, or skip some of its ends."""
         return (self.base, self.low, self.high) != (1, 0, 0)
 
 
-# Of a dimension without windows.
+# For a dimension without windows.
 NO_WINDOW = Window(1, 1, 1, 1, 0, 0)
 
 
 def windows_of(op: ir.Operation, sizes: Sequence[int]) -> list[Window]:
-    """The windows of an op, a dimension each (of a convolution, a spatial one). sizes: those of a window."""
+    """The windows of an op, one per dimension (for a convolution, per spatial one). sizes: of a window."""
     ones = [1] * len(sizes)
     strides = integers(op, "window_strides", ones)
     dilations = integers(op, "window_dilations", integers(op, "rhs_dilation", ones))
@@ -65,7 +65,7 @@ def disjoint_windows(windows: Sequence[Window], large: Shape, small: Shape) -> d
 
 
 def window_letters(disjoint: dict[int, int], rank: int) -> tuple[list[list[Hashable]], list[list[Hashable]]]:
-    """The letters of the tensor that is read in windows, [i w], and of the one with an element a window, [i]."""
+    """The letters of the tensor that is read in windows, [i w], and of the one with an element per window, [i]."""
     large: list[list[Hashable]] = [
         [dim, ("within", dim)] if dim in disjoint else [("uncut", dim)] for dim in range(rank)
     ]
@@ -81,7 +81,7 @@ def window_sizes(disjoint: dict[int, int], small: Shape) -> dict[Hashable, int]:
 
 
 def is_halo(window: Window, large: int, small: int) -> bool:
-    """Whether a tile of the windows reads a part of the operand: they overlap or are padded, but are not that long."""
+    """Whether a tile of the windows reads a part of the operand: they overlap or are padded, but are not too long."""
     return small > 1 and large > 0 and window.reach < large
 
 
@@ -91,14 +91,14 @@ def is_running(window: Window, large: int, small: int) -> bool:
 
 
 def spanned(value: ir.Value, dim: int, window: Window, start: ir.Value, count: int, fill: ir.Value) -> ir.Value:
-    """What `count` windows from number `start` on span of the padded operand."""
+    """The span of `count` windows from number `start` on, in the padded operand."""
     first = start if window.stride == 1 else stablehlo.multiply(start, build.scalar_like(start, window.stride))
     length = (count - 1) * window.stride + window.reach
     return read_padded(value, dim, first, length, (window.low, window.high, window.base - 1), fill)
 
 
 def unpadded(op: ir.Operation, dim: int, base: str) -> dict[str, ir.Attribute]:
-    """The attributes of an op whose operand is padded along window dimension `dim` already."""
+    """The attributes of an op whose operand is already padded along window dimension `dim`."""
     changed: dict[str, ir.Attribute] = {}
     if base in op.attributes:
         changed[base] = ir.DenseI64ArrayAttr.get(replaced(integers(op, base, []), dim, 1))

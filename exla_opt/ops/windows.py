@@ -35,10 +35,10 @@ OPS: dict[str, OpDefinition] = {}
 
 
 def _reduce_window_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([iw,j],[])->([i,j])` where windows of w do not overlap; w is 1 in a dimension without a window.
+    """`([iw,j],[])->([i,j])` if windows of w do not overlap; w is 1 in a dimension without a window.
 
-    Where windows overlap or are padded, the tile reads the elements that its own windows span from the unsplit operand.
-    Where they grow from the first element on, the tile goes on from the one before.
+    If windows overlap or are padded, the tile reads the span of its own windows from the unsplit operand. If all begin
+    at the first element, the tile continues from the one before.
     """
     source, result = shapes.operands[0], shapes.results[0]
     windows = windows_of(op, integers(op, "window_dimensions", []))
@@ -48,7 +48,7 @@ def _reduce_window_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ..
     sizes = window_sizes(disjoint, result)
     factors = list(factors_of(Einsum([*[large] * count, *[[]] * count], [small] * count, sizes), shapes))
     names = componentwise(body_of(op))
-    # XLA leaves the padding out where the specification reduces the init again: they agree on an identity.
+    # XLA leaves the padding out where the specification reduces the init again: both agree for an identity.
     no_harm = names is not None and all(map(counts_once, list(op.operands)[count:], names))
     nothing: list[DimMapping | None] = [None] * count
     for dim, window in enumerate(windows):
@@ -106,7 +106,7 @@ def _reduce_window_ties(site: Site) -> Spoken:
 
 
 def _reduce_window_resize(op: ir.Operation, before: Sequence[Shape]) -> None:
-    """The only windows along dimensions that change are those that grow to the end."""
+    """The only windows along dimensions that change are cumulative."""
     windows = integers(op, "window_dimensions", [])
     padding = integers(op, "padding", [0] * (2 * len(windows)))
     for dim, (old, size) in enumerate(zip(before[0], shapes_of(op)[0], strict=True)):
@@ -134,13 +134,13 @@ OPS["stablehlo.reduce_window"] = OpDefinition(
 
 
 def _select_and_scatter_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
-    """`([iw,j],[i,j],[])->([iw,j])` where windows do not overlap."""
+    """`([iw,j],[i,j],[])->([iw,j])` if windows do not overlap."""
     operand, source, _ = shapes.operands
     windows = windows_of(op, integers(op, "window_dimensions", [1] * len(operand)))
     disjoint = disjoint_windows(windows, operand, source)
     large, small = window_letters(disjoint, len(operand))
     sizes = window_sizes(disjoint, source)
-    # What lies within a window stands in the operand and in the result, and is still one window's.
+    # Positions within a window are in the operand and in the result, and still belong to one window.
     uncut = {(kind, dim) for dim in range(len(operand)) for kind in ("uncut", "within")}
     return factors_of(Einsum([large, small, []], [large], sizes, uncut=uncut), shapes)
 
@@ -153,8 +153,8 @@ OPS["stablehlo.select_and_scatter"] = OpDefinition(
 def _convolution_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:
     """Batch, features, groups, and the spatial dimensions.
 
-    Where the kernel's windows overlap or are padded, the tile reads what its own windows span from the unsplit operand.
-    Groups are the major part of the feature (or batch) dimension; what is minor to them is not cut.
+    If the kernel's windows overlap or are padded, the tile reads the span of its own windows from the unsplit operand.
+    Groups are the major part of the feature (or batch) dimension; the minor part is not cut.
     """
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     (left, kernel), result = shapes.operands, shapes.results[0]
@@ -193,7 +193,7 @@ def _convolution_factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]
 
 
 def _convolution_tile(tile: Tile) -> list[ir.Value]:
-    """Where groups are cut, the tile has fewer of them; along a spatial dimension it reads what its windows span."""
+    """If groups are cut, the tile has fewer of them; along a spatial dimension it reads the span of its windows."""
     numbers = stablehlo.ConvDimensionNumbers(tile.op.attributes["dimension_numbers"])
     left, kernel = tile.factor.operands
     if left is None and kernel is None:
@@ -221,7 +221,7 @@ def _rows_of_convolution(tile: Tile, numbers: stablehlo.ConvDimensionNumbers) ->
 
 
 def _convolution_ties(site: Site) -> Spoken:
-    """Groups are numbers in attributes."""
+    """The number of groups is an attribute."""
     if integer(site.op, "feature_group_count", 1) == integer(site.op, "batch_group_count", 1) == 1:
         yield from by_factors(site)
 

@@ -1,4 +1,4 @@
-"""Makes a module smaller for as long as it stays interesting, which somebody else decides."""
+"""Makes a module smaller for as long as the caller finds it interesting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NotInteresting", "Search", "reduce_module"]
 
 
 class NotInteresting(Exception):
-    """The module is not interesting as it is: there is nothing to go by."""
+    """The original module is not interesting, so there is nothing to reduce."""
 
 
 def reduce_module(
@@ -22,10 +22,10 @@ def reduce_module(
     interesting: Interesting,
     progress: Callable[[str, Search], None] = lambda step, search: None,
 ) -> Search:
-    """Search for a small module that is interesting, starting from the module `text`; the answer holds it.
+    """Search for a small interesting module, starting from the module `text`; the result contains it.
 
-    interesting: is given valid modules as text, and answers the same for the same. progress: is called before each
-    check and after each success, with the name of the step. Raises NotInteresting when `text` is not.
+    interesting: takes valid modules as text; must be deterministic. progress: called before each check and after each
+    success, with the name of the step. Raises NotInteresting when `text` is not.
     """
     search = Search(text, context, interesting, progress)
     if not interesting(text):

@@ -1,4 +1,4 @@
-"""The search: chunks of chances, half as large each time, are taken as long as the module stays interesting."""
+"""The search: chunks of chances, halved each time, are taken as long as the module stays interesting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.write import serialise
 
-# Asked for each chance to make the module smaller, in an order that depends on the module alone: whether to take it.
+# Called for each chance to make the module smaller, in an order that depends only on the module: whether to take it.
 Take = Callable[[], bool]
 Step = Callable[[ir.Module, Take], None]
 Interesting = Callable[[bytes], bool]
@@ -29,11 +29,10 @@ class _Chances:
 
 @dataclass(slots=True)
 class Search:
-    """The smallest interesting module so far, and what it took to find it.
+    """The smallest interesting module so far, and the cost of finding it.
 
-    text: the module. interesting: the question. progress: is called when something has changed or is about to be tried,
-    with the name of the step. tidy: what is done to each candidate after a step. checks: how often the question was
-    asked.
+    text: the module. interesting: the check. progress: called after a change and before a check, with the name of the
+    step. tidy: applied to each candidate after a step. checks: the number of calls of `interesting`.
     """
 
     text: bytes
@@ -45,11 +44,11 @@ class Search:
     _known: dict[bytes, bool] = field(default_factory=dict)
 
     def read(self) -> ir.Module:
-        """A module of its own, to be changed."""
+        """A fresh copy of the module, to be changed."""
         return ir.Module.parse(self.text, self.context)
 
     def accept(self, candidate: ir.Module, name: str) -> bool:
-        """Take the candidate if it is another valid module and an interesting one."""
+        """Accept the candidate if it is another valid module and an interesting one."""
         try:
             candidate.operation.verify()
         except ir.MLIRError:
@@ -69,7 +68,7 @@ class Search:
         return self._known[text]
 
     def minimise(self, step: Step, name: str) -> None:
-        """Take as many chances of the step as can be taken."""
+        """Take as many chances of the step as possible."""
         count = self.count(step)
         chunk = count
         while chunk:
@@ -87,7 +86,7 @@ class Search:
             chunk = min(chunk, count) // 2
 
     def count(self, step: Step) -> int:
-        """How many chances the step has."""
+        """The number of chances of the step."""
         chances = _Chances()
         step(self.read(), chances)
         return chances.asked

@@ -1,4 +1,4 @@
-"""Changing what a function takes and returns, with the attributes of its arguments and results."""
+"""Changes the arguments and results of a function, with their attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ALIAS = "tf.aliasing_output"
 
 
 def changeable(module: ir.Module) -> Iterator[ir.Operation]:
-    """The functions of one block that nothing in the module refers to: their signatures are nobody else's."""
+    """The functions of one block that nothing in the module refers to, so that their signatures can change."""
     called = _called(module)
     for view in module.body.operations:
         function = view.operation
@@ -23,7 +23,7 @@ def changeable(module: ir.Module) -> Iterator[ir.Operation]:
 
 
 def _called(module: ir.Module) -> set[str]:
-    """What calls and composites name."""
+    """The functions that calls and composites refer to."""
     found: set[str] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -43,7 +43,7 @@ def body_of(function: ir.Operation) -> ir.Block:
 
 
 def returned(function: ir.Operation) -> ir.Operation:
-    """The op that ends the function."""
+    """The function's terminator."""
     *_, last = body_of(function).operations
     return last.operation
 
@@ -70,7 +70,7 @@ def remove_arguments(function: ir.Operation, removed: Sequence[int]) -> None:
 
 
 def add_argument(function: ir.Operation, kind: ir.Type, location: ir.Location) -> ir.Value:
-    """A new argument, the last one."""
+    """Append a new argument."""
     block = body_of(function)
     count = len(block.arguments)
     made: ir.Value = block.add_argument(kind, location)
@@ -89,7 +89,7 @@ def _select(function: ir.Operation, name: str, kept: Sequence[int], added: int) 
 
 
 def _renumber_aliases(function: ir.Operation, numbers: dict[int, int]) -> None:
-    """An argument whose memory a result takes names that result by its number."""
+    """Update the result numbers in aliasing attributes of arguments."""
     if "arg_attrs" not in function.attributes:
         return
     changed: list[ir.Attribute] = []

@@ -1,4 +1,4 @@
-"""The step that makes dimensions smaller, all that must be equal together."""
+"""The step that makes dimensions smaller, together with all that must be equal to them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from exla_opt.resize.dimensions import consistent, read_dimensions
 
 from .search import Search
 
-# All sizes are divided by these first, from the left: one check where many would follow.
+# All sizes are divided by these first, from the left: one check instead of many.
 _DIVISORS = (10**9, 1000, 100, 10, 2)
-# A size is near enough to the smallest one when that is less than this factor away.
+# A size is close enough to the smallest one within this factor.
 _NEAR = 1.3
 
 
@@ -26,13 +26,13 @@ def shrink_dimensions(search: Search, name: str) -> None:
 
 
 def _free(search: Search) -> list[int]:
-    """The sizes of the classes that can be made smaller, the largest first."""
+    """The sizes of the classes that can shrink, the largest first."""
     dimensions = read_dimensions(search.read())
     return sorted((dimensions.sizes[number] for number in dimensions.free), reverse=True)
 
 
 def _try(search: Search, name: str, divisor: int, only: int | None, size: int = 1) -> bool:
-    """Divide all free sizes, or set that of the class with number `only`, counted from the largest."""
+    """Divide all free sizes, or set that of class `only`, counted from the largest."""
     module = search.read()
     dimensions = read_dimensions(module)
     free = sorted(dimensions.free, key=lambda number: -dimensions.sizes[number])
@@ -48,7 +48,7 @@ def _try(search: Search, name: str, divisor: int, only: int | None, size: int = 
 
 
 def _shrink(search: Search, name: str, number: int) -> None:
-    """Close in on the smallest size of one class, as if every larger one were interesting too."""
+    """Search the smallest size of one class by bisection, as if every larger one were interesting too."""
     size = _free(search)[number]
     if _try(search, name, 1, number, 1):
         return

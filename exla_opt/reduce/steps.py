@@ -1,4 +1,4 @@
-"""The steps by which a module is made smaller, in their order."""
+"""The steps that make a module smaller, in their order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import structure, values
 from .search import Search, Step
 from .sizes import shrink_dimensions
 
-# What takes away most for a check comes first.
+# The steps that remove the most per check come first.
 _STEPS: tuple[tuple[str, Step], ...] = (
     ("calls", structure.inline_functions),
     ("functions", structure.drop_functions),
@@ -33,7 +33,7 @@ def take_steps(search: Search) -> None:
     """Take the steps, in order, until none of them makes the module smaller."""
     search.minimise(structure.drop_locations, "locations")
     search.minimise(values.drop_dead_ops, "dead ops")
-    if not search.count(values.drop_dead_ops):  # else somebody is interested in what nothing needs
+    if not search.count(values.drop_dead_ops):  # else unused ops are part of what is interesting
         search.tidy = _drop_dead_ops
     before = b""
     while search.text != before:

@@ -14,14 +14,14 @@ from .search import Take
 from .signature import changeable, remove_arguments, return_values, returned
 from .values import is_plain, is_used
 
-# Attributes of StableHLO's own that an op can do without.
+# StableHLO's own attributes that an op can lack.
 _OPTIONAL = frozenset(
     "algorithm backend_config indices_are_sorted is_stable precision_config result_accuracy unique_indices".split()
 )
 
 
 def inline_functions(module: ir.Module, take: Take) -> None:
-    """Put the bodies of functions where they are called. There is one chance: all of them."""
+    """Inline all calls. There is one chance: all of them."""
     if any(op.name == "func.call" for op in inside_out(module)) and take():
         try:
             inline_calls(module)
@@ -30,7 +30,7 @@ def inline_functions(module: ir.Module, take: Take) -> None:
 
 
 def drop_functions(module: ir.Module, take: Take) -> None:
-    """Drop functions that are not called; not the one that the program starts with."""
+    """Drop functions that are not called, except the entry function."""
     first = main_function(module)
     for function in list(changeable(module)):
         if function != first and take():
@@ -56,7 +56,7 @@ def drop_arguments(module: ir.Module, take: Take) -> None:
 
 
 def merge_arguments(module: ir.Module, take: Take) -> None:
-    """Use the first argument of a type for another one."""
+    """Replace an argument by the first argument of its type."""
     for function in list(changeable(module)):
         first: dict[ir.Type, ir.Value] = {}
         for argument in function.regions[0].blocks[0].arguments:
@@ -66,7 +66,7 @@ def merge_arguments(module: ir.Module, take: Take) -> None:
 
 
 def arguments_to_constants(module: ir.Module, take: Take) -> None:
-    """Use zeros for an argument."""
+    """Replace an argument by zeros."""
     for function in list(changeable(module)):
         block = function.regions[0].blocks[0]
         for argument in block.arguments:
@@ -76,9 +76,9 @@ def arguments_to_constants(module: ir.Module, take: Take) -> None:
 
 
 def unwrap(module: ir.Module, take: Take) -> None:
-    """Put the body of a loop, once, in the place of the loop, and a branch in the place of a case or an if.
+    """Replace a loop by its body, run once, and a case or an if by one of its branches.
 
-    What was inside and nothing reads any more becomes a result of the function: it may be what matters.
+    Inner values that become unread are returned by the function, as they may be interesting.
     """
     moved: list[ir.Operation] = []
     for op in _control_flow(module):
@@ -97,7 +97,7 @@ def unwrap(module: ir.Module, take: Take) -> None:
 
 
 def _unwrap(op: ir.Operation, block: ir.Block) -> list[ir.Operation]:
-    """Replace the op by the ops of the block, which are returned."""
+    """Replace the op by the ops of the block, and return them."""
     for argument, operand in zip(block.arguments, op.operands if len(block.arguments) else (), strict=True):
         argument.replace_all_uses_with(operand)
     *inner, last = [view.operation for view in block.operations]
@@ -110,7 +110,7 @@ def _unwrap(op: ir.Operation, block: ir.Block) -> list[ir.Operation]:
 
 
 def drop_loop_carries(module: ir.Module, take: Take) -> None:
-    """Use the value that a loop starts with for one that it carries."""
+    """Replace a loop-carried value by its initial value."""
     for op in _control_flow(module):
         if op.name == "stablehlo.while":
             dropped = [index for index in range(len(op.operands)) if take()]
@@ -119,7 +119,7 @@ def drop_loop_carries(module: ir.Module, take: Take) -> None:
 
 
 def drop_attributes(module: ir.Module, take: Take) -> None:
-    """Drop attributes of other dialects, and those of StableHLO that are optional."""
+    """Drop attributes of other dialects, and optional ones of StableHLO."""
     ops = [module.operation, *inside_out(module)]
     for op in ops:
         names = [op.attributes[place].name for place in range(len(op.attributes))]
@@ -130,7 +130,7 @@ def drop_attributes(module: ir.Module, take: Take) -> None:
 
 
 def drop_locations(module: ir.Module, take: Take) -> None:
-    """Forget which lines of a program the ops come from. There is one chance: all of them."""
+    """Drop the source locations of ops. There is one chance: all of them."""
     if not take():
         return
     unknown = ir.Location.unknown(module.context)
@@ -143,5 +143,5 @@ def drop_locations(module: ir.Module, take: Take) -> None:
 
 
 def _control_flow(module: ir.Module) -> list[ir.Operation]:
-    """Loops and cases, inner ones first: no handle is used when its op has gone with an outer one."""
+    """Loops and cases, inner ones first: no handle is used after its op is erased with an outer one."""
     return inside_out(module, *CONTROL_FLOW)

@@ -1,4 +1,4 @@
-"""Steps that replace values by simpler ones, and the ops that nothing needs any more."""
+"""Steps that replace values by simpler ones, and drop ops that become unused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONSTANTS = frozenset({"stablehlo.constant", "chlo.constant"})
 
 
 def backwards(block: ir.Block) -> Iterator[ir.Operation]:
-    """The ops of a block and of all regions in it, without those that end a block; users before what they use."""
+    """The ops of a block and of all regions in it, without terminators; users before definitions."""
     _, *others = reversed([view.operation for view in block.operations])
     for op in others:
         yield op
@@ -26,7 +26,7 @@ def backwards(block: ir.Block) -> Iterator[ir.Operation]:
 
 
 def _dead_ops(block: ir.Block, needed: set[ir.Value]) -> Iterator[ir.Operation]:
-    """The ops whose results nothing needs, users before what they use; what the others need is added to `needed`."""
+    """The ops whose results are not needed, users before definitions; operands of other ops are added to `needed`."""
     last, *others = reversed([view.operation for view in block.operations])
     needed.update(last.operands)
     for op in others:
@@ -61,7 +61,7 @@ def is_used(value: ir.Value) -> bool:
 
 
 def is_plain(value: ir.Value) -> bool:
-    """Whether the value is a constant that cannot be simpler."""
+    """Whether the value is a constant that cannot be simplified."""
     owner = value.owner
     return not isinstance(owner, ir.Block) and owner.operation.name in _CONSTANTS and is_splat(owner.operation)
 
@@ -71,7 +71,7 @@ def _is_needed(op: ir.Operation) -> bool:
 
 
 def _is_replaceable(op: ir.Operation) -> bool:
-    """Whether the results can be something else."""
+    """Whether the results can be replaced."""
     return (
         len(op.results) > 0
         and not is_plain(op.results[0])
@@ -80,7 +80,7 @@ def _is_replaceable(op: ir.Operation) -> bool:
 
 
 def cut_out(module: ir.Module, take: Take) -> None:
-    """Drop ops of a function; what the others need of them becomes arguments, what they read becomes results."""
+    """Drop ops of a function; results that others use become arguments, and operands become results."""
     for function in list(changeable(module)):
         body = body_of(function)
         ops = reversed([view.operation for view in body.operations])
@@ -97,7 +97,7 @@ def _cut_out(function: ir.Operation, chosen: list[ir.Operation]) -> None:
     return_values(function, kept)
     for op in chosen:
         for result in op.results:
-            if is_used(result):  # by what is kept: of what is taken, the users went before
+            if is_used(result):  # by ops that are kept: dropped users are already gone
                 result.replace_all_uses_with(add_argument(function, result.type, op.location))
         op.erase()
     unread = [v for v in read if not isinstance(v.owner, ir.Block) and not is_used(v) and not is_plain(v)]
@@ -106,7 +106,7 @@ def _cut_out(function: ir.Operation, chosen: list[ir.Operation]) -> None:
 
 
 def ops_to_operands(module: ir.Module, take: Take) -> None:
-    """Replace results by an operand of the same type: a loop's by the values that it starts with."""
+    """Replace results by an operand of the same type; a loop's by their initial values."""
     for _, block in bodies(module):
         for op in list(backwards(block)):
             found = [_operand_like(op, index) for index in range(len(op.results))]
@@ -129,7 +129,7 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
 
 
 def ops_to_constants(module: ir.Module, take: Take) -> None:
-    """Replace results, also constants of several values, by zero everywhere."""
+    """Replace results, including constants of several values, by zero everywhere."""
     for _, block in bodies(module):
         for op in list(backwards(block)):
             if _is_needed(op) and _is_replaceable(op) and take():
@@ -138,7 +138,7 @@ def ops_to_constants(module: ir.Module, take: Take) -> None:
 
 
 def ops_to_arguments(module: ir.Module, take: Take) -> None:
-    """Replace results by an argument of the function that has their type."""
+    """Replace results by a function argument of the same type."""
     for function, block in bodies(module):
         arguments = {argument.type: argument for argument in reversed(list(function.regions[0].blocks[0].arguments))}
         for op in list(backwards(block)):
@@ -157,7 +157,7 @@ def ops_to_new_arguments(module: ir.Module, take: Take) -> None:
 
 
 def operands_to_constants(module: ir.Module, take: Take) -> None:
-    """Replace single operands by zero everywhere, also what the body of a loop hands on."""
+    """Replace single operands by zero everywhere, including operands of a loop body's terminator."""
     for _, block in bodies(module):
         for op in _with_terminators(list(backwards(block))):
             for index, operand in enumerate(op.operands):
@@ -176,7 +176,7 @@ def _with_terminators(ops: list[ir.Operation]) -> Iterator[ir.Operation]:
 
 
 def merge_equal_ops(module: ir.Module, take: Take) -> None:
-    """Compute once what is computed twice. There is one chance: all of it."""
+    """Merge equal ops. There is one chance: all of them."""
     if take():
         with module.context:
             passmanager.PassManager.parse("builtin.module(cse)").run(module.operation)

@@ -1,4 +1,4 @@
-"""What `--report` writes, as plain data: the JSON file is this, and the page shows it (docs/report.md has the keys)."""
+"""The output of `--report` as plain data: written as JSON, or shown by the page (docs/report.md lists the keys)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exla_opt.report.summary import Summary, count_remarks
 if TYPE_CHECKING:
     from exla_opt.budget.fit import Fit
 
-# Counted up when a key changes its meaning or goes; a new key changes nothing for those who read the others.
+# Incremented when a key is removed or changes its meaning; a new key does not affect readers of the others.
 _FORMAT = 1
 _MEMORY = ("arguments", "results", "aliased", "temp", "peak")
 
@@ -25,8 +25,8 @@ class Run:
     """One run of exla-opt.
 
     source: the input's name as the user gave it. passes: their names, in order. before, after: the two modules.
-    remarks: what the passes said. seconds: each step and the time that it took, with the rest and the total behind.
-    fit, limit, target: what came of a memory limit in bytes, where one was given, and of which device, if of one.
+    remarks: of the passes. seconds: each step and its time, followed by the rest and the total.
+    fit, limit, target: the outcome of a memory limit, its bytes, and the device, if any.
     """
 
     source: str
@@ -42,9 +42,9 @@ class Run:
 
 
 def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
-    """The report as JSON has it: sizes in bytes, times in seconds.
+    """The report as JSON data: sizes in bytes, times in seconds.
 
-    name_place: turns the place of an op into the one that is shown; those of the remarks are shown as they are.
+    name_place: maps the location of an op to the one that is shown; locations in remarks are shown unchanged.
     """
     options, fit = run.options, run.fit
     found = None

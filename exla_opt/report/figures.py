@@ -1,4 +1,4 @@
-"""What people came for: peak memory and time, before and after, and who says so."""
+"""The main figures: peak memory and time, before and after, and their source."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from exla_opt.sizes import format_size
 if TYPE_CHECKING:
     from exla_opt.budget.fit import Fit
 
-# A peak that is lower by less has not fallen.
+# A peak that falls by less does not count as falling.
 _FALLEN = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One column of the summary: a module's peak and who says so, its time, and what it looks like at a glance."""
+    """One column of the summary: a module's peak and its source, its time, and an overview of the module."""
 
     peak: str
     time: str
@@ -31,7 +31,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The columns before and after. who_timed: who says the time, "measured" or "predicted"."""
+    """The columns before and after. who_timed: the source of the time, "measured" or "predicted"."""
 
     before: Side
     after: Side
@@ -44,7 +44,7 @@ def sides(
     fit: Fit | None = None,
     measured: tuple[float, float] | None = None,
 ) -> Sides:
-    """The columns before and after. measured: the seconds of a run of each, where they were run at the real size."""
+    """The columns before and after. measured: the seconds of a run of each, if they were run at the real size."""
     peaks = [f"{_at_least(one)}{format_size(one.memory.peak)}, predicted" for _, one in (before, after)]
     if fit is not None and fit.before.compiled:
         peaks[0] = f"{format_size(fit.before.peak)}, compiled"
@@ -61,14 +61,14 @@ def sides(
 
 
 def times(before: float, after: float) -> tuple[str, str]:
-    """Predicted seconds as multiples of those before: they order programs, and are no promise."""
+    """Predicted seconds as multiples of those before: they order programs, and promise nothing."""
     return "1 x", f"{after / before if before else 1:.2g} x"
 
 
 def nothing_gained(
     before: tuple[Summary, Timeline], after: tuple[Summary, Timeline], options: Options, remarks: Sequence[Remark]
 ) -> str:
-    """Why nothing was gained, a clause; "" where something was. remarks: what the passes said."""
+    """A clause that says why nothing was gained; "" if something was. remarks: of the passes."""
     if after[1].memory.peak < _FALLEN * before[1].memory.peak:
         return ""
     largest, threshold = after[0].largest, options.size_threshold
@@ -81,7 +81,7 @@ def nothing_gained(
 
 
 def held_at_peak(timeline: Timeline, named: Callable[[str], str]) -> str:
-    """The predicted peak and what holds most of it, a clause. named: turns places into the user's."""
+    """A clause with the predicted peak and its largest tensors. named: maps locations to the user's own."""
     memory = timeline.memory
     peak = f"peak {_at_least(timeline)}{format_size(memory.peak)}, predicted"
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)

@@ -1,4 +1,4 @@
-"""Writes the report that `--report` asks for: a page or data, by the end of the file's name."""
+"""Writes the report of `--report`: as a page or as data, by the file extension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exla_opt.ir.write import write_file
 
 
 def write_report(data: dict[str, Any], path: str) -> None:
-    """Write what `as_data` returned to `path`, as a page if its name ends in .html, else as JSON.
+    """Write the result of `as_data` to `path`, as a page if its name ends in .html, else as JSON.
 
     The file appears complete or stays as it was. Raises InputError when it cannot be written, ImportError for a page
     without plotly.

@@ -1,7 +1,6 @@
-"""The report as one HTML page that needs nothing else: style, data, script and plotting library are in it.
+"""The report as one self-contained HTML page: it includes style, data, script and plotting library.
 
-Whatever comes from the module is escaped: `escape` where it is text of the page, `_script_data` where the script
-reads it.
+Everything from the module is escaped: by `escape` in the text of the page, by `_script_data` in data for the script.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PLACE = re.compile(r"@@(\w+)@@")
 
 
 def as_page(data: dict[str, Any]) -> str:
-    """The page for what `as_data` returned."""
+    """The page for the result of `as_data`."""
     parts = {
         "title": escape(data["input"]),
         "settings": escape(_settings(data)),
@@ -37,7 +36,7 @@ def as_page(data: dict[str, Any]) -> str:
         "style": _resource("page.css"),
         "script": _resource("page.js"),
     }
-    # One pass: what is put in is not looked at again, whatever it contains.
+    # One pass: inserted text is not searched again, whatever it contains.
     return _PLACE.sub(lambda found: parts[found[1]], _resource("page.html"))
 
 
@@ -46,7 +45,7 @@ def _resource(name: str) -> str:
 
 
 def _script_data(value: Any) -> str:
-    """JSON that ends no script element and starts no comment in one."""
+    """JSON that cannot end a script element or start a comment in one."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -90,7 +89,7 @@ def _predicted(side: dict[str, Any], key: str) -> str:
 
 
 def _unknown(names: Sequence[str]) -> tuple[str, str]:
-    """What stands before and behind a predicted figure that leaves out the memory of these ops."""
+    """The text before and after a predicted figure that leaves out the memory of these ops."""
     return ("at least ", f"; {not_known(names)}") if names else ("", "")
 
 
@@ -117,7 +116,7 @@ def _code(text: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str) -> str:
-    """A table of cells that are HTML already."""
+    """A table of cells that already are HTML."""
     head = "".join(f"<th scope=col>{escape(text)}</th>" for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table class={kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

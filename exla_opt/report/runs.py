@@ -1,4 +1,4 @@
-"""What exla-run prints: memory and time side by side, and how far the results are apart."""
+"""The output of exla-run: memory and time side by side, and the differences of the results."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MEMORY_ROWS = ("arguments", "results", "aliased", "temp", "peak")
 class Measured:
     """One module's name as the user gave it, its memory, and the median seconds of a run if it was run.
 
-    estimated: what a run on the GPU that it was compiled for should take, where that can be said. devices, traffic: of
-    a module for several devices, of each of which the memory is then, and what each sends.
+    estimated: the predicted time on the GPU that it was compiled for, if available. devices, traffic: for a module for
+    several devices, their number and the bytes that each sends; the memory is then per device.
     """
 
     name: str
@@ -62,7 +62,7 @@ def print_fits(console: Console, sides: Sequence[Measured], limit_name: str, lim
 
 
 def _traffic_rows(sides: Sequence[Measured]) -> list[list[str]]:
-    """What each device sends to the others, and how much of it in loops; nothing for programs of one device."""
+    """The bytes that each device sends to the others, and the part in loops; empty for programs of one device."""
     found = [side.traffic for side in sides if side.traffic is not None]
     if len(found) < len(sides):
         return []
@@ -79,8 +79,8 @@ def fits(side: Measured, limit: int) -> bool:
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
-    """Print one line a result: how far it is off, where, the error that is allowed, and the least tolerance that
-    would pass it (absolute: the error itself; relative: least rtol)."""
+    """Print one line per result: the error, its position, the allowed error, and the least tolerance that would pass
+    (absolute: the error itself; relative: least rtol)."""
     heads = ["result", "type", "max abs error", "max rel error", "NaN/inf", "least rtol", "allowed", "by", ""]
     rows = []
     for number, one in enumerate(comparisons):
@@ -91,7 +91,7 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
         rule = "spread" if one.spread else "type"
         rows.append([str(number), kind, *figures, special, f"{one.required:.2e}", f"{one.allowed:.2e}", rule, verdict])
     if console.is_terminal and _table(heads, rows).__rich_measure__(console, console.options).minimum > console.width:
-        for row in rows:  # too wide for the terminal: a table for each result
+        for row in rows:  # too wide for the terminal: a table per result
             print_table(console, [heads[0], row[0]], list(zip(heads[1:], row[1:], strict=True)))
     elif rows:
         print_table(console, heads, rows)
@@ -183,7 +183,7 @@ def _memory_rows(sides: Sequence[Measured]) -> list[list[str]]:
 
 
 def _time_rows(times: Sequence[GpuTime | None]) -> list[list[str]]:
-    """The rows of what runs should take, where that is known of all modules."""
+    """The rows of estimated times, if they are known for all modules."""
     known = [time for time in times if time is not None]
     if len(known) < len(times):
         return []
@@ -213,7 +213,7 @@ def _ratio(values: Sequence[float]) -> list[str]:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table()
     for head in heads:
-        table.add_column(Text(head), overflow="fold")  # Text: a [ in a file's name is not markup
+        table.add_column(Text(head), overflow="fold")  # Text: a [ in a file's name is no markup
     for row in rows:
         table.add_row(*map(Text, row))
     return table

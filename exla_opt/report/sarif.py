@@ -1,4 +1,4 @@
-"""Remarks as SARIF 2.1.0, which code hosts show next to the lines that they are about."""
+"""Remarks as SARIF 2.1.0, which code hosts show next to their lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = re.compile(r"(.+):(\d+):(\d+)")
 
 
 def as_sarif(remarks: Sequence[Remark]) -> str:
-    """One run with a result a remark: what was done is a note, what was left alone a warning."""
+    """One run with a result per remark: a note for a change, a warning for a missed one."""
     rules = [{"id": code} for code in sorted({remark.code for remark in remarks})]
     driver = {"name": "exla-opt", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": [_result(remark) for remark in remarks]}

@@ -1,4 +1,4 @@
-"""What a person wants to know of a module at a glance: its largest tensor and its loops; and remarks, counted."""
+"""An overview of a module: its largest tensor and its loops; and remarks, counted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LOOP = "stablehlo.while"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """largest: the largest tensor made outside loops that is no function result, if any; loops: their number."""
+    """largest: the largest tensor computed outside loops that is no function result, if any; loops: their number."""
 
     largest: TensorType | None
     loops: int
 
 
 def summarise(module: ir.Module) -> Summary:
-    """Measure the module. What is made inside a loop counts as a slice; a function's results have to exist."""
+    """Measure the module. Tensors inside a loop count as slices; a function's results must exist unsplit."""
     types = Types()
     largest: TensorType | None = None
     loops = 0
@@ -57,9 +57,9 @@ def _returned(function: ir.Operation) -> frozenset[ir.Value]:
 
 
 def count_remarks(remarks: Sequence[Remark], kind: Kind) -> list[tuple[Remark, int]]:
-    """The distinct remarks of one kind, largest tensor first, and how often each was made.
+    """The distinct remarks of one kind, largest tensor first, and how often each occurred.
 
-    Equal tensors refused for the same reason at the same place differ in nothing that a person could see.
+    Remarks on equal tensors with the same reason and location look the same to the user.
     """
     counts = Counter(remark for remark in remarks if remark.kind is kind)
     return sorted(counts.items(), key=lambda item: -item[0].bytes)

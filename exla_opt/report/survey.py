@@ -1,4 +1,4 @@
-"""What exla-run prints of many devices: a table of where modules fit."""
+"""The output of exla-run for many devices: a table of where modules fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary that exla-opt prints on standard error: a table for people, lines for logs."""
+"""The summary that exla-opt prints on standard error: a table on terminals, lines in logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def print_summary(
     kinds: Collection[Kind] = tuple(Kind),
     notes: tuple[str, str] = ("", ""),
 ) -> None:
-    """Print the before/after table, what was split and what was not (of these kinds), and the notes around them.
+    """Print the before/after table, the split and unsplit tensors (of these kinds), and the notes around them.
 
     notes: two clauses, one below the table, one at the end.
 

@@ -1,4 +1,4 @@
-"""Plain lines for standard error, as MLIR's tools print them. No rich here: this is the path of every pipe."""
+"""Plain lines for standard error, as in MLIR's tools. Does not load rich, as every pipe runs this."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from exla_opt.budget.pareto import Choice
     from exla_opt.options import Options
 
-# What a remark's location calls an input that has no locations of its own, whatever file it came from.
+# The file name in locations of an input without locations of its own.
 _INPUT = "<stdin>:"
 
 
 def with_places(remarks: Sequence[Remark], named: Callable[[str], str]) -> list[Remark]:
-    """The remarks with every place as `named` names it."""
+    """The remarks with their locations mapped by `named`."""
     return [replace(r, location=named(r.location), stopped_at=named(r.stopped_at)) for r in remarks]
 
 
 def name_place(place: str, name: str) -> str:
-    """The place with `name` for the input, so that `name:line:col` is a line of the file that was read."""
+    """The location with `name` for the input, so that `name:line:col` is a line of the file that was read."""
     return f"{name}:{place.removeprefix(_INPUT)}" if place.startswith(_INPUT) else place
 
 
 def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str]:
-    """One line a remark of these kinds, `file:line:col: remark: ... [pass, code]`; repeated ones once."""
+    """One line per remark of these kinds, `file:line:col: remark: ... [pass, code]`; repeated ones once."""
     lines = [
         f"{remark.location}: remark: {remark.tensor} ({format_size(remark.bytes)}){remark.where} "
         f"{' '.join(remark.text.split())} [{remark.pass_name}, {remark.code}]"
@@ -45,9 +45,9 @@ def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str
 
 
 def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
-    """The lines of what was missed and takes memory, and how many others there are.
+    """The lines of missed remarks on tensors in memory, and the number of others.
 
-    smallest: in bytes; tensors of less are among the others, as are those that are never in memory.
+    smallest: bytes; smaller tensors count among the others, like those that are never in memory.
     """
     missed = {remark: None for remark in remarks if remark.kind is Kind.MISSED}
     shown = [remark for remark in missed if remark.bytes >= smallest and remark.code not in NEVER_IN_MEMORY]
@@ -60,12 +60,12 @@ def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
 
 
 def never_in_memory(others: int, which: str = "never in memory") -> str:
-    """How many tensors are not listed, and why."""
+    """The number of tensors that are not listed, and why."""
     return f"{others} more {'tensor is' if others == 1 else 'tensors are'} {which}; --remarks=missed prints all"
 
 
 def remark_records(remarks: Sequence[Remark]) -> list[dict[str, str | int]]:
-    """The remarks as plain data, for files: kind, code, pass, tensor, bytes, location, message, and what stops it."""
+    """The remarks as plain data, for files: kind, code, pass, tensor, bytes, location, message, and the op to blame."""
     return [
         {
             "kind": remark.kind.value,
@@ -89,7 +89,7 @@ def as_json(records: Sequence[dict[str, str | int]]) -> str:
 
 
 def as_yaml(records: Sequence[dict[str, str | int]]) -> str:
-    """The records as a YAML list. Every value is written as JSON writes it, which YAML reads as well."""
+    """The records as a YAML list. Values are written as JSON, which YAML can read."""
     lines = []
     for record in records:
         for place, (key, value) in enumerate(record.items()):
@@ -98,7 +98,7 @@ def as_yaml(records: Sequence[dict[str, str | int]]) -> str:
 
 
 def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str = "") -> list[str]:
-    """Whether the program fits into the limit, with what sizes, or what stands in the way and what limit can be met.
+    """Lines that say whether the program fits, with its sizes, or what prevents it and the smallest limit possible.
 
     machine: whose memory it is, as in "this machine's CPU". no_compiler: why the figure is only predicted, if it is.
     """
@@ -137,7 +137,7 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
 
 
 def _slices(options: Options) -> str:
-    """A clause for how a program is split; some of its regions may have smaller slices than the others."""
+    """A clause on how a program is split; some regions may have smaller slices than others."""
     if options.split_size is None:
         return "without a split"
     least, most = format_size(options.least_slice_bytes), format_size(options.slice_bytes)
@@ -153,7 +153,7 @@ def least_of_all(bound: Bound, reached: int) -> str:
 
 
 def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
-    """A table of programs: the limit that gives each, its peak, its time, and its slices."""
+    """A table of programs: the limit that selects each, its peak, its time, and its slices."""
     rows = [("--memory-limit", "peak", "time", "")]
     for choice in choices:
         who = "compiled" if choice.compiled else "predicted"
@@ -166,7 +166,7 @@ def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
 
 
 def much_faster(other: Figures, seconds: float) -> str:
-    """A clause for a program that needs more memory and takes less than half of `seconds`."""
+    """A clause on a program that needs more memory and takes less than half of `seconds`."""
     many = _times(seconds / other.seconds)
     return f"with --memory-limit={format_size(round_up(other.peak))} {many} times faster (predicted)"
 
@@ -176,14 +176,14 @@ def _times(ratio: float) -> str:
 
 
 def not_known(unknown: Sequence[str]) -> str:
-    """A clause for ops, one or more, whose own memory a prediction leaves out."""
+    """A clause on ops, one or more, whose own memory a prediction leaves out."""
     *most, last = unknown
     names = f"{', '.join(most)} and {last}" if most else last
     return f"the memory of {names} is not known"
 
 
 def write_remarks(remarks: Sequence[Remark], name: str) -> None:
-    """Write all remarks to a file, as its name's end asks: whole or not at all. Raises InputError when that fails."""
+    """Write all remarks to a file, in the format of its extension, completely or not at all. Raises InputError."""
     records = remark_records(remarks)
     text = as_json(records) if name.endswith(".json") else as_yaml(records)
     if name.endswith(".sarif"):
@@ -207,11 +207,11 @@ def timing_lines(seconds: Sequence[tuple[str, float]], total: float) -> list[str
 
 
 def with_rest(seconds: Sequence[tuple[str, float]], total: float) -> list[tuple[str, float]]:
-    """The steps, then what is left of `total` seconds, then the total."""
+    """The steps, then the rest of `total` seconds, then the total."""
     rest = max(total - sum(value for _, value in seconds), 0.0)
     return [*seconds, ("Rest", rest), ("Total", total)]
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds as people read them, as in `1.2 s` or `35 ms`."""
+    """Seconds in readable form, as in `1.2 s` or `35 ms`."""
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

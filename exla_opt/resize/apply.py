@@ -1,4 +1,4 @@
-"""Gives a module other sizes: the types of all values, and the attributes that sizes stand in."""
+"""Gives a module other sizes: in the types of all values, and in attributes that contain sizes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from exla_opt.resize.dimensions import Dimensions, Sizes
 
 
 def resize(module: ir.Module, dimensions: Dimensions, sizes: Sizes) -> None:
-    """Give every class of dimensions its new size, in place. The result is valid, and computes something else.
+    """Give every class of dimensions its new size, in place. The result is valid, but computes something else.
 
-    sizes: of all classes, consistent, none above the present one. Slices keep their place in proportion, constants
+    sizes: of all classes, consistent, none above the current one. Slices keep their position in proportion, constants
     their first elements.
     """
     with ir.Location.unknown(module.context):
@@ -44,7 +44,7 @@ def _resize(module: ir.Module, dimensions: Dimensions, sizes: Sizes) -> None:
 
 
 def update_function_type(function: ir.Operation) -> None:
-    """Make a function's type that of its block's arguments and of what it returns."""
+    """Derive a function's type from its block's arguments and returned values."""
     blocks = list(function.regions[0].blocks)
     if len(blocks) != 1:
         return
@@ -55,7 +55,7 @@ def update_function_type(function: ir.Operation) -> None:
 
 
 def _sharding_rule(op: ir.Operation) -> None:
-    """The rule that a custom call has names the sizes of its letters; one that merges letters is dropped."""
+    """Update the letter sizes in the rule of a custom call; a rule that merges letters is dropped."""
     rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
     sizes = list(rule.factor_sizes)
     mappings = [*rule.operand_mappings, *rule.result_mappings]

@@ -1,8 +1,8 @@
-"""Which dimensions of a module's tensors must be of one size, and how the others hang together.
+"""Which dimensions of a module's tensors must have the same size, and how the others are related.
 
-Every dimension of every value gets the number of its class. A class is made of the dimensions that the ops force to be
-equal; `Relation`s say how the sizes of classes are tied by a reshape or a concatenation. What an op says nothing
-certain of is fixed: no size is guessed.
+Every dimension of every value gets the number of its class. A class contains the dimensions that ops force to be equal;
+`Relation`s tie the sizes of classes through reshapes and concatenations. Dimensions about which an op says nothing
+certain are fixed: no size is guessed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from exla_opt.ops.definition import BY_FACTORS, NONE
 from exla_opt.ops.rules import OPS, read_rules
 from exla_opt.ops.tie import Site, by_factors
 
-# The number of a class and how many there are of it: its size.
+# Maps the number of a class to its size.
 Sizes = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What holds between sizes: combine(size of each of `left`) == combine(size of each of `right`)."""
+    """An equation of sizes: combine(size of each of `left`) == combine(size of each of `right`)."""
 
     combine: Callable[[Sequence[int]], int]
     left: tuple[int, ...]
@@ -36,7 +36,7 @@ class Relation:
         return self.value(self.left, sizes) == self.value(self.right, sizes)
 
     def value(self, side: tuple[int, ...], sizes: Sizes) -> int:
-        """What one side comes to."""
+        """The combined sizes of one side."""
         return self.combine([sizes[number] for number in side])
 
 
@@ -57,8 +57,8 @@ class Bound:
 class Dimensions:
     """The classes of a module's dimensions.
 
-    values: every tensor with, for each of its dimensions, the class. sizes: of each class. fixed: the classes that
-    cannot have another size.
+    values: every tensor with the class of each of its dimensions. sizes: of each class. fixed: the classes that cannot
+    be resized.
     """
 
     values: tuple[tuple[ir.Value, tuple[int, ...]], ...]
@@ -75,7 +75,7 @@ class Dimensions:
 
 
 class Classes:
-    """Collects what the ops say: a union-find over the dimensions of all values."""
+    """Collects the constraints of ops: a union-find over the dimensions of all values."""
 
     def __init__(self) -> None:
         self._first: dict[ir.Value, int] = {}
@@ -86,7 +86,7 @@ class Classes:
         self._bounds: list[Bound] = []
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
-        """The shape of a tensor; () for what is none."""
+        """The shape of a tensor; () for other types."""
         kind = value.type
         return tuple(kind.shape) if isinstance(kind, ir.RankedTensorType) else ()
 
@@ -101,27 +101,27 @@ class Classes:
         return range(first, first + len(shape))
 
     def same(self, one: int, other: int) -> None:
-        """Two dimensions are of one size."""
+        """Two dimensions have the same size."""
         self._parent[self._root(one)] = self._root(other)
 
     def fix(self, *values: ir.Value) -> None:
-        """The shapes of these values stay."""
+        """Keep the shapes of these values."""
         for value in values:
             self.fix_dimensions(*self.places(value))
 
     def fix_dimensions(self, *places: int) -> None:
-        """These dimensions stay."""
+        """Keep the sizes of these dimensions."""
         self._fixed += places
 
     def relation(self, combine: Callable[[Sequence[int]], int], left: Sequence[int], right: Sequence[int]) -> None:
-        """Sizes that a reshape or a concatenation ties together."""
+        """Relate sizes through a reshape or a concatenation."""
         if combine is prod and len(left) == len(right) == 1:
             self.same(left[0], right[0])
             return
         self._relations.append(Relation(combine, tuple(left), tuple(right)))
 
     def bound(self, whole: int, part: int, stride: int = 1) -> None:
-        """One dimension is cut out of another."""
+        """One dimension is a slice of another."""
         self._bounds.append(Bound(whole, part, stride))
 
     def _root(self, place: int) -> int:
@@ -131,7 +131,7 @@ class Classes:
         return place
 
     def finish(self) -> Dimensions:
-        """The classes, numbered in the order in which they were met. Sizes of 0 and 1 are fixed."""
+        """The classes, numbered in order of first occurrence. Sizes of 0 and 1 are fixed."""
         numbers: dict[int, int] = {}
         sizes: Sizes = {}
         for place, size in enumerate(self._size):
@@ -154,7 +154,7 @@ class Classes:
 
 
 def read_dimensions(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) -> Dimensions:
-    """The classes of all dimensions, by what is known of each op. The module is not changed.
+    """The classes of all dimensions, from the definitions of ops. The module is not changed.
 
     op_rules: (call target, rule text) pairs for custom calls. Raises what `read_rules` raises.
     """
@@ -164,7 +164,7 @@ def read_dimensions(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = (
     called = {ir.FlatSymbolRefAttr(op.attributes["callee"]).value for op, _ in pairs if op.name == "func.call"}
     used = {ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value for op, _ in pairs if _is_composite(op)}
     for name, function in functions.items():
-        # What else than a call refers to a function would have to change with it.
+        # Any other reference to a function than a call would have to change with it.
         if name in used or (function.name == "func.func" and is_private(function) and name not in called):
             _fix_signature(function, classes)
     for op, rule in pairs:
@@ -186,7 +186,7 @@ def _name(op: ir.Operation) -> str:
 
 
 def _relate(site: Site) -> None:
-    """Pass on to the classes what the op says; fix the dimensions that it says nothing of."""
+    """Add the op's constraints to the classes; fix the dimensions that it does not cover."""
     definition = OPS.get(site.op.name)
     ties = BY_FACTORS if definition is None else definition.ties
     if ties is NONE:
@@ -198,10 +198,10 @@ def _relate(site: Site) -> None:
 
 
 def consistent(dimensions: Dimensions, wanted: Sizes) -> Sizes:
-    """Sizes for all classes, as near to the wanted ones as the relations let them be.
+    """Sizes for all classes, as near to the wanted ones as the relations allow.
 
-    wanted: sizes of free classes, none above the present one. A class that cannot have its size keeps the present one,
-    so the answer is always consistent; in the worst case nothing changes.
+    wanted: sizes of free classes, none above the current one. A class that cannot have its size keeps the current one,
+    so the result is always consistent; in the worst case nothing changes.
     """
     fixed, floors = set(dimensions.fixed), dict.fromkeys(dimensions.sizes, 1)
     while True:
@@ -212,7 +212,7 @@ def consistent(dimensions: Dimensions, wanted: Sizes) -> Sizes:
         _derive(dimensions, sizes, fixed)
         broken = {n for r in dimensions.relations if not r.holds(sizes) for n in (*r.left, *r.right)}
         low = {b.whole: b.least(sizes) for b in dimensions.bounds if b.least(sizes) > sizes[b.whole]}
-        # A whole that is too short is raised; one that cannot be is fixed, and its parts with it.
+        # A sliced dimension that is too short is raised; if that is impossible, it is fixed together with its slices.
         for bound in dimensions.bounds:
             if bound.whole in low and (floors[bound.whole] >= low[bound.whole] or bound.whole in fixed):
                 broken |= {bound.whole, bound.part}
@@ -224,7 +224,7 @@ def consistent(dimensions: Dimensions, wanted: Sizes) -> Sizes:
 
 
 def _derive(dimensions: Dimensions, sizes: Sizes, fixed: set[int]) -> None:
-    """Compute the products and sums, each as often as what it is made of may have changed."""
+    """Compute products and sums, repeated until their inputs are final."""
     for _ in dimensions.relations:
         before = dict(sizes)
         for relation in dimensions.relations:

@@ -1,4 +1,4 @@
-"""A module at a smaller size, with settings under which the same tensors are big: for checks that fit into memory."""
+"""A smaller version of a module, with settings under which the same tensors are big: for checks that fit in memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from exla_opt.options import Options
 from exla_opt.resize.apply import resize
 from exla_opt.resize.dimensions import Dimensions, Sizes, consistent, read_dimensions
 
-# Dimensions up to this size are left alone as long as larger ones can be made smaller: widths, heads, features.
+# Dimensions do not shrink below this size: widths, heads, features.
 _SMALL = 32
 # Sizes are divided by powers of two up to this one.
 _DIVISIONS = 24
-# A prediction is seldom wrong by more.
+# Predictions are rarely off by more.
 _MARGIN = 1.2
-# Integer constants below this are seldom a dimension's size.
+# Integer constants below this are rarely a dimension's size.
 _LEAST_COUNT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunken:
-    """A smaller module, which takes other numbers of the same kind.
+    """A smaller module, with other inputs of the same kind.
 
-    options: under which the tensors are big that were big. sizes: the dimensions that were changed, (before, after)
-    pairs, the largest first.
+    options: under which the same tensors are big. sizes: the dimensions that were changed, (before, after) pairs, the
+    largest first.
     """
 
     module: ir.Module
@@ -40,19 +40,19 @@ class Shrunken:
 
 
 class CannotShrink(Exception):
-    """The module cannot be made small enough; the text says what stands in the way, a clause."""
+    """The module cannot be made small enough; the message is a clause that says what prevents it."""
 
 
 def needed_bytes(module: ir.Module) -> int:
-    """The memory of a run with its inputs and outputs at hand, as far as it can be predicted."""
+    """The predicted memory of a run that also holds its inputs and outputs."""
     memory = predict(module)
     return int(_MARGIN * memory.peak) + memory.arguments + 2 * memory.results
 
 
 def shrink(read: Callable[[], ir.Module], options: Options, limit: int) -> Iterator[Shrunken]:
-    """The module with its dimensions divided by powers of two, from the first with which a run fits into `limit` bytes.
+    """Divide the module's dimensions by powers of two; yield versions from the first that runs in `limit` bytes on.
 
-    read: makes the module anew. All dimensions that must be equal get one size. Raises CannotShrink when no such power
+    read: creates the module anew. All dimensions that must be equal get one size. Raises CannotShrink when no version
     fits, and what `read_rules` raises for the op rules of the options.
     """
     before, fits = -1, False
@@ -83,9 +83,9 @@ def shrink(read: Callable[[], ir.Module], options: Options, limit: int) -> Itera
 
 
 def _settings(dimensions: Dimensions, sizes: Sizes, options: Options) -> Options:
-    """A threshold below all tensors that are big and, where there is one, above the others; and slices in proportion.
+    """A threshold below all big tensors and, if possible, above the others; and slices in proportion.
 
-    Between them it stands as near to the largest of the others as it did: passes make tensors of sizes between.
+    In between, it keeps its distance from the largest of the others: passes compute tensors of sizes in between.
     """
     types = Types()
     big: list[int] = []
@@ -111,7 +111,7 @@ def _settings(dimensions: Dimensions, sizes: Sizes, options: Options) -> Options
 
 
 def _rescale_counts(module: ir.Module, dimensions: Dimensions, sizes: Sizes) -> None:
-    """Integer constants that are a dimension's size, or one less, follow it: trip counts, bounds of indices."""
+    """Adapt integer constants that are a dimension's size, or one less: trip counts, bounds of indices."""
     after: dict[int, set[int]] = {}
     for number, size in dimensions.sizes.items():
         after.setdefault(size, set()).add(sizes[number])

@@ -1,4 +1,4 @@
-"""Whether two modules of one signature give the same results on the same inputs."""
+"""Checks that two modules of one signature give the same results on the same inputs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from exla_opt.runtime.inputs import Array
 from exla_opt.runtime.nudge import measure_spreads
 
 _SEED = 0
-# What is nothing is looked at where it should be more than this part of what its type lets it be off.
+# A zero in place of an expected number is checked if the number exceeds this part of its type's tolerance.
 _OF_TOLERANCE = 0.1
 _WIDE = 4  # bytes
 
 
 class CannotRun(Exception):
-    """The module that is to be checked against cannot be run here; the text says why."""
+    """The original module cannot be run here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How the results of two modules compare, and the seconds that a run of each takes once it is warm."""
+    """The comparisons of two modules' results, and the seconds of a warm run of each."""
 
     comparisons: list[Comparison]
     seconds: tuple[float, float]
@@ -38,7 +38,7 @@ class Checked:
 def compare_modules(original: ir.Module, rewritten: ir.Module) -> Checked:
     """Run both on the CPU, on the same random inputs, compare their results, and time a second run of each.
 
-    Raises CannotRun when the original one cannot be compiled or run here, InputError when only the other one cannot.
+    Raises CannotRun if the original cannot be compiled or run here, InputError if only the rewritten one cannot.
     """
     try:
         program = _compile(original)
@@ -58,15 +58,15 @@ def compare_results(
     run: Callable[[Sequence[Array]], Sequence[Array]],
     inputs: Sequence[Array],
 ) -> list[Comparison]:
-    """Compare all results; where a float is not equal by its type's tolerance, the tolerance is measured.
+    """Compare all results; measure the tolerance where a float exceeds the tolerance of its type.
 
-    So it is where the absolute tolerance alone lets a result pass: what inputs that are off by an ulp do not move is no
-    noise around zero, and must be equal relative to its own size.
+    It is also measured where a result passes by the absolute tolerance alone: if inputs that are off by an ulp do not
+    move it, its error is no noise around zero, and it must be equal relative to its own size.
 
-    A float that passes by its type and is nothing where it should be something is missing, unless a nudge of the inputs
-    moves what it should be: rounding makes no zero of a number that it does not move.
+    A float that passes but is zero where it should not be is missing, unless a nudge of the inputs moves the expected
+    number: rounding does not turn a number into zero that it does not move.
 
-    run: the results of the program that `expected` comes from. Raises InputError when it fails.
+    run: runs the program that computed `expected`. Raises InputError if the run fails.
     """
     comparisons = [compare(*pair) for pair in zip(expected, actual, strict=True)]
     gone = [_gone(*triple) for triple in zip(comparisons, expected, actual, strict=True)]
@@ -86,9 +86,9 @@ def compare_results(
 
 
 def _gone(one: Comparison, wanted: Array, found: Array) -> npt.NDArray[np.intp]:
-    """The places of floats, as in `parts_of`, that are 0 and should be well above the rounding of the largest.
+    """The positions of floats, as in `parts_of`, that are 0 but should be well above the rounding of the largest.
 
-    Floats of 16 bits and fewer are left out: their small numbers round to nothing.
+    Floats of 16 bits and fewer are left out: their small numbers underflow to zero.
     """
     if not one.passed or wanted.dtype.kind not in "fc" or wanted.dtype.itemsize < _WIDE:
         return np.empty(0, np.intp)
@@ -102,5 +102,5 @@ def _is_tiny(one: Comparison) -> bool:
 
 
 def _compile(module: ir.Module) -> Program:
-    # Compiled as memory is measured: with the fusions that hide scratch memory, more is needed than was predicted.
+    # Compiled as for measuring memory: the fusions that hide scratch memory need more than was predicted.
     return compile_program(serialise(module, "bytecode"), count_all_memory=True)

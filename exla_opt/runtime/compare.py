@@ -1,21 +1,21 @@
-"""Whether two results are equal: the rule by which a rewritten module is judged.
+"""The rule by which the results of a rewritten module equal those of the original.
 
 Integers and booleans must be equal bit by bit. Floats must have NaN and infinity at the same places, and elsewhere
 
     |actual - expected| <= max(relative * largest, absolute)
 
-where `largest` is the largest finite magnitude in the expected array. The errors of a sum in another order are
-in proportion to its terms, not to what is left of them, so an element near zero in an array of large ones may be
-off by as much as its neighbours. Both tolerances follow from the dtype alone (TOLERANCES). The absolute one is for
-results that are zero on paper, such as the gradient of a bias that a softmax cancels: what remains of them is
-noise of a few roundings of numbers near one. Complex numbers are compared by their parts, as twice as many floats.
+where `largest` is the largest finite magnitude in the expected array. The errors of a reordered sum are proportional to
+its terms, not to its value, so an element near zero in an array of large ones may be off by as much as its neighbours.
+Both tolerances follow from the dtype alone (TOLERANCES). The absolute one is for results that are zero in exact
+arithmetic, such as the gradient of a bias that a softmax cancels: their values are noise of a few roundings of numbers
+near one. Complex numbers are compared by their parts, as twice as many floats.
 
-Some programs make more of a rounding: deep networks with random weights, long recurrences, what cancels. For those the
-tolerance is measured: an error of at most SPREADS times what inputs that are off by an ulp do to the original's results
-(`exla_opt.runtime.nudge`) is equal as well.
+Some programs amplify rounding: deep networks with random weights, long recurrences, cancellations. For those the
+tolerance is measured: an error also passes if it is at most SPREADS times the change of the original's results when its
+inputs are off by an ulp (`exla_opt.runtime.nudge`).
 
-An element far below the largest may be off by as much as it is. One that is 0 instead is missing, if it is well above
-the rounding of the largest and inputs that are off by an ulp hardly move it: that is a tile that was never written.
+An element far below the largest may have an error of its own size. One that is 0 is missing, if it should be well above
+the rounding of the largest and hardly moves when inputs are off by an ulp: its tile was never written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Tolerance:
 
 
 # Results of the wide dtypes come from long sums and ill-conditioned solves, so the relative tolerance is many
-# roundings; the absolute one is a hundredth of it. For the narrow ones a single rounding is already all of it.
+# roundings; the absolute one is a hundredth of it. For the narrow ones it is little more than one rounding.
 TOLERANCES: dict[str, Tolerance] = {
     "float64": Tolerance(1e-9, 1e-11),
     "float32": Tolerance(1e-4, 1e-6),
@@ -46,15 +46,15 @@ TOLERANCES: dict[str, Tolerance] = {
     "bfloat16": Tolerance(2e-2, 2e-2),
 }
 _NARROW = Tolerance(0.1, 0.1)  # floats of 8 bits and fewer
-# A rewritten program rounds at every step, and not at its inputs alone.
+# A rewritten program rounds at every step, not only at its inputs.
 SPREADS = 4
-# A number that a rounding of the inputs moves by less than this part of it is not rounded to nothing.
+# A number that a rounding of the inputs moves by less than this part of itself cannot round to zero.
 _CERTAIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """A largest value and the index at which it stands, None when there is nothing to look at."""
+    """A largest value and its index, None for an empty array."""
 
     value: float
     index: tuple[int, ...] | None
@@ -65,12 +65,12 @@ class Comparison:
     """One result of two modules.
 
     dtype, shape: of the expected array.
-    problem: why they are not equal, a sentence; "" when they are.
+    problem: why they differ, as a sentence; "" if they are equal.
     absolute: the largest |actual - expected|; of integers and booleans too.
     relative: the largest |actual - expected| / |expected|; infinite where only the expected element is zero.
     largest: the largest finite magnitude in the expected array, 0 when there is none.
     allowed: the largest absolute error that passes; 0 for integers and booleans.
-    spread: how far inputs that are off by an ulp move the expected array; 0 where the dtype alone gives `allowed`.
+    spread: how far inputs that are off by an ulp move the expected array; 0 if the dtype alone gives `allowed`.
     special_agree: whether NaN, +inf and -inf stand at the same places.
     all_nan: whether the expected array has elements and all are NaN.
     """
@@ -111,7 +111,7 @@ def default_tolerance(dtype: npt.DTypeLike) -> Tolerance:
 def compare(expected: Array, actual: Array, tolerance: Tolerance | None = None, spread: float = 0.0) -> Comparison:
     """Compare two arrays by the rule above; `tolerance` replaces the dtype's own for floats, never for integers.
 
-    spread: how far inputs that are off by an ulp move `expected`, 0 when that was not measured.
+    spread: how far inputs that are off by an ulp move `expected`; 0 if not measured.
     """
     dtype, shape = expected.dtype, expected.shape
     if (actual.dtype, actual.shape) != (dtype, shape):
@@ -132,7 +132,7 @@ def _compare_exact(expected: Array, actual: Array) -> Comparison:
     different = np.flatnonzero(expected.reshape(-1) != actual.reshape(-1))
     wanted, found = expected.reshape(-1)[different], actual.reshape(-1)[different]
     sizes = np.abs(wanted.astype(np.float64))
-    # The figures are for show: float64 rounds large integers, but different ones are at least one apart.
+    # The figures are for display: float64 rounds large integers, but different ones are at least one apart.
     errors = np.maximum(np.abs(found.astype(np.float64) - wanted.astype(np.float64)), 1.0)
     problem = ""
     if different.size:
@@ -156,13 +156,13 @@ def _compare_floats(expected: Array, actual: Array, tolerance: Tolerance, spread
     wanted, found = parts_of(expected), parts_of(actual)
     finite = np.isfinite(wanted)
     ordinary = finite & np.isfinite(found)
-    # At the other places only the same NaN or the same infinity will do.
+    # Elsewhere only the same NaN or the same infinity is equal.
     special = ~ordinary & ~((wanted == found) | (np.isnan(wanted) & np.isnan(found)))
     largest = float(np.abs(wanted[finite]).max(initial=0.0))
     by_type = max(tolerance.relative * largest, tolerance.absolute)
     allowed = max(by_type, SPREADS * spread)
     where = np.flatnonzero(ordinary)
-    with np.errstate(over="ignore"):  # the difference of two huge numbers may be infinite: that is large enough
+    with np.errstate(over="ignore"):  # the difference of two huge numbers may be infinite, which is large enough
         errors = np.abs(found[where] - wanted[where])
     per_element = 2 if expected.dtype.kind == "c" else 1
     positions = where // per_element
@@ -198,7 +198,7 @@ def parts_of(array: Array) -> npt.NDArray[np.float64]:
 
 
 def missing(expected: Array, gone: npt.NDArray[np.intp], moved: npt.NDArray[np.float64]) -> str:
-    """Why zeros at the places `gone` of the numbers are wrong, "" where they are none or rounding accounts for them.
+    """Why zeros at the positions `gone` are wrong; "" if there are none or rounding explains them.
 
     moved: how far inputs that are off by an ulp move each number.
     """

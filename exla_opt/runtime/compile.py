@@ -1,4 +1,4 @@
-"""A module becomes a program that runs, through the PJRT client that jax brings."""
+"""Compiles modules with jax's PJRT client, and runs and times them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from exla_opt.sharding.gspmd import is_gspmd
 
 Device = Literal["cpu", "cuda"]
 
-# XLA:CPU's YNN fusions keep entire tensors in scratch memory that no statistic counts. Without them the sizes are
-# true; with them, as every user has it, the times are.
+# XLA:CPU's YNN fusions keep entire tensors in scratch memory that no statistic counts. Sizes are correct without them,
+# times with them, as every user has them.
 _WITHOUT_YNN = [("xla_cpu_experimental_ynn_fusion_type", "")]
-# XLA:CPU plans memory before LLVM makes code, so that the sizes are true at any level of LLVM's, in half the time.
+# XLA:CPU plans memory before LLVM generates code: LLVM's lowest level gives the same sizes in half the time.
 _UNOPTIMISED = [("xla_backend_optimization_level", "0")]
 
 
@@ -34,7 +34,7 @@ _UNOPTIMISED = [("xla_backend_optimization_level", "0")]
 class Program:
     """A compiled module: PJRT's executable, the devices that it was compiled for, and the shapes of its results.
 
-    The shapes are there for a program of several devices, whose results are put together.
+    The shapes are needed for a program for several devices, to assemble its results.
     """
 
     executable: Any
@@ -44,9 +44,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """For how many devices a module is written, and the shapes of its results if there are several.
+    """The number of devices that a module is written for, and the shapes of its results if there are several.
 
-    by_shardy: its shardings are those of Shardy, not of GSPMD.
+    by_shardy: its shardings are Shardy's, not GSPMD's.
     """
 
     partitions: int = 1
@@ -55,7 +55,7 @@ class Spread:
 
 
 def read_spread(module: str | bytes) -> Spread:
-    """Over how many devices a module is spread. Raises InputError when it cannot be read."""
+    """Read how a module is partitioned. Raises InputError when it cannot be read."""
     data = module.encode() if isinstance(module, str) else module
     if PARTITIONS.encode() not in data:
         return Spread()
@@ -68,7 +68,7 @@ def read_spread(module: str | bytes) -> Spread:
 
 
 def check_device(device: Device, partitions: int = 1) -> None:
-    """Raise InputError when this machine has no such device. A CPU is as many as a program is for, if jax lets it."""
+    """Raise InputError if this machine lacks the device. Unless jax is in use, the CPU becomes `partitions` devices."""
     if device == "cpu" and partitions > 1:
         pjrt.ask_for_cpus(partitions)
     try:
@@ -86,9 +86,9 @@ def compile_program(
 ) -> Program:
     """Compile a module given as text, MLIR bytecode or a portable artifact.
 
-    `count_all_memory` leaves out XLA:CPU's uncounted scratch memory: such a program is for reading memory
-    statistics, not for timing. Without `optimise` LLVM leaves a CPU's code as it is: the same memory, to be read and
-    not to be run. Raises InputError when there is no such device and when XLA refuses the module.
+    `count_all_memory` leaves out XLA:CPU's uncounted scratch memory: such a program is for reading memory statistics,
+    not for timing. Without `optimise`, LLVM does not optimise a CPU's code: the memory is the same, but the program is
+    not meant to run. Raises InputError when there is no such device and when XLA refuses the module.
     """
     spread = read_spread(module)
     check_device(device, spread.partitions)
@@ -108,8 +108,8 @@ def compile_program(
 def run_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
     """Run once on `arrays`, one for each argument, and return the results, one for each result.
 
-    The arrays stay as they are even where the module donates its arguments. Raises InputError when the run
-    fails, as it does when memory runs out.
+    The arrays are unchanged even if the module donates its arguments. Raises InputError when the run fails, as it does
+    when memory runs out.
     """
     return _run(program, arrays)[0]
 
@@ -117,8 +117,8 @@ def run_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
 def time_programs(programs: Sequence[Program], arrays: Sequence[Array], repeats: int) -> list[float]:
     """The median seconds of a run of each program on `arrays`, over `repeats` >= 1 runs.
 
-    Each program should have run once before, for its first run is slower. They take turns, so that a disturbance
-    of the machine hits all of them. Transfers are not counted. Raises InputError when a run fails.
+    Each program should have run once before, as its first run is slower. They take turns, so that a disturbance of the
+    machine affects all of them. Transfers are not counted. Raises InputError when a run fails.
     """
     seconds: list[list[float]] = [[] for _ in programs]
     for _ in range(repeats):
@@ -129,7 +129,7 @@ def time_programs(programs: Sequence[Program], arrays: Sequence[Array], repeats:
 
 def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]:
     try:
-        # Fresh buffers each time: a donated one is gone after the run. Without x64, jax would halve wide dtypes.
+        # Fresh buffers each time: a run consumes donated ones. Without x64, jax would halve wide dtypes.
         with jax.enable_x64(True):
             if len(program.devices) == 1:
                 buffers = [jax.device_put(array, program.devices[0]) for array in arrays]
@@ -152,5 +152,5 @@ _CUDA_HELP = "pip install 'jax[cuda13]' on a machine with an NVIDIA driver, or u
 
 
 def first_line(error: BaseException) -> str:
-    """What jax or XLA says, without the rest of its report and without a full stop."""
+    """The first line of jax's or XLA's message, without a full stop."""
     return str(error).strip().partition("\n")[0].rstrip(".")

@@ -1,9 +1,9 @@
-"""Random inputs on which a program computes something.
+"""Random inputs on which a program computes finite and meaningful numbers.
 
 Standard normal numbers make a deep network chaotic: each product of matrices multiplies a signal by the root of the
-length that it sums over, and after a few layers a softmax chooses by roundings. So a matrix that multiplies is scaled
-by 1/sqrt(fan-in) (LeCun et al., "Efficient BackProp", section 4.6). And where a program takes a root or a logarithm
-of what it is given, normal numbers give NaN, which is equal to any other NaN: other kinds of numbers are tried then.
+length that it sums over, and after a few layers a softmax decides by rounding errors. So a matrix that multiplies is
+scaled by 1/sqrt(fan-in) (LeCun et al., "Efficient BackProp", section 4.6). If a program takes a root or a logarithm of
+its inputs, normal numbers give NaN, which equals any other NaN: then other kinds of numbers are tried.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.runtime.inputs import Array, Kind, Signature, can_be, random_inputs, read_signature
 
-# Programs of many arguments get one try for each of so many.
+# Programs with many arguments get one try per this many.
 _TRIES = 16
 
 
 def choose_inputs(
     module: ir.Module, seed: int, run: Callable[[Sequence[Array]], list[Array]]
 ) -> tuple[list[Array], list[Array]]:
-    """Random arrays for @main on which as few of its results as can be found are NaN or infinite, and these results.
+    """Draw arrays for @main that make as few results as possible NaN or infinite; return them and the results.
 
-    The same for the same seed. Floats are standard normal, those of a matrix that multiplies scaled by 1/sqrt(fan-in).
-    Where a result has NaN or infinities, numbers between 0 and 1 are tried for all floats, then positive definite
-    matrices for what is square, and each argument that does not need it becomes normal again.
+    The same for the same seed. Floats are standard normal; matrices that multiply are scaled by 1/sqrt(fan-in). If a
+    result has NaN or infinities, numbers between 0 and 1 are tried for all floats, then positive definite matrices for
+    square arguments; each argument that does not need them becomes normal again.
 
-    run: the results of the program. Raises InputError when a run fails, or the arrays do not fit in memory.
+    run: runs the program. Raises InputError when a run fails, or the arrays do not fit in memory.
     """
     signature = read_signature(module)
     scales = {number: float(length) ** -0.5 for number, length in fan_ins(module).items()}
@@ -54,9 +54,9 @@ def choose_inputs(
 
 
 def _choose_kinds(signature: Signature, fewest: int, count: Callable[[Mapping[int, Kind]], int]) -> dict[int, Kind]:
-    """The kinds that leave the fewest numbers that are not finite; what is not in it stays normal.
+    """The kinds that leave the fewest non-finite numbers; arguments not in the dict stay normal.
 
-    fewest: how many there are when all is normal. count: how many there are with some kinds.
+    fewest: the number of non-finite numbers when all arguments are normal. count: counts them for given kinds.
     """
     best: dict[int, Kind] = {}
     within = {number: Kind.UNIT for number, one in enumerate(signature.arguments) if can_be(Kind.UNIT, one)}
@@ -77,10 +77,10 @@ def _not_finite(results: Sequence[Array]) -> int:
 
 
 def fan_ins(module: ir.Module) -> dict[int, int]:
-    """The arguments of @main that are weights, each with the number of products that are summed up for an element.
+    """The arguments of @main that are weights, each with the number of products in the sum of one element.
 
-    A weight is what a dot without batch dimensions or a convolution multiplies with what was computed, or the second of
-    two arguments. What was multiplied by a weight is data, and no weight of a later product (a gradient has them).
+    A weight is the operand that a dot without batch dimensions or a convolution multiplies with a computed value, or
+    the second of two arguments. A value multiplied by a weight is data, never a later weight (gradients have such).
     """
     types = Types()
     arguments = _Arguments(module)
@@ -106,7 +106,7 @@ def _known(number: int | None) -> int:
 
 
 def _fan_in(op: ir.Operation, types: Types) -> int | None:
-    """How many products an element of the result sums up; None for a dot with batch dimensions, or of scalars."""
+    """The number of products in the sum of one element; None for a dot with batch dimensions, or of scalars."""
     left, right = (types.of(operand).shape for operand in op.operands)
     if op.name == "stablehlo.convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -128,7 +128,7 @@ def _is_argument_of_main(value: ir.Value) -> bool:
 
 
 class _Arguments:
-    """Which argument of @main a value is, moved, converted, passed to a function or through a loop."""
+    """Traces values back to arguments of @main, through moves, conversions, calls and loops."""
 
     def __init__(self, module: ir.Module) -> None:
         self.calls: dict[str, ir.Operation] = {}
@@ -138,7 +138,7 @@ class _Arguments:
         self.known: dict[ir.Value, int | None] = {}
 
     def behind(self, value: ir.Value) -> int | None:
-        """The argument's number, None if it is none, or one that was looked up in."""
+        """The number of the argument; None if the value comes from none, or was looked up in one."""
         passed = []
         found = None
         while value not in self.known:
@@ -158,7 +158,7 @@ class _Arguments:
         return found
 
     def _source(self, value: ir.Value) -> ir.Value | None:
-        """What the value is a moved or converted copy of."""
+        """The value of which this one is a moved or converted copy."""
         op = defining_op(value)
         if op is None:
             block = value.owner
@@ -184,7 +184,7 @@ class _Arguments:
             return carried
         traits = traits_of(op.name)
         moves = op.name == "stablehlo.convert" or Trait.MOVES in traits
-        # Not what a gather looks up: the rows of a table are data, and the table may be a weight elsewhere.
+        # Not the table of a gather: its rows are data here, and the table may be a weight elsewhere.
         if not moves or Trait.EXPENSIVE in traits:
             return None
         moved: ir.Value = op.operands[0]

@@ -1,7 +1,7 @@
-"""A JAX function as what it was exported to and rewritten, with derivatives and batches of its own.
+"""JAX functions that call their exported and rewritten module, with derivatives and batching rules of their own.
 
-JAX has no rule for a batch of what was exported, and its derivative is the one that was not rewritten. So each is
-exported and rewritten like the function itself; a derivative only by the arguments that it is asked for.
+JAX has no batching rule for an exported function, and its derivative would not be rewritten. So each is exported and
+rewritten like the function itself; a derivative only by the arguments that it is requested for.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxlib.mlir import ir
 
-# From a module as a portable artifact to one of the same signature.
+# From a portable artifact to one with the same signature.
 Rewrite = Callable[[bytes], bytes]
-# Of arrays; gives a list of arrays.
+# Takes arrays and returns a list of arrays.
 Flat = Callable[..., list[Any]]
 
 _NO_CALLS_BACK = (
     "exla_opt cannot rewrite a function that calls Python while it runs (jax.debug.print, jax.pure_callback, "
     "io_callback): leave the call out, or take jax.jit"
 )
-# What jax says of targets that it does not promise to keep. Here the process that exports them runs them, too.
+# jax's error for custom calls without a stability guarantee. The exporting process runs them, so none is needed.
 _NO_PROMISE = "custom calls whose targets have no compatibility guarantees"
 
 
 @jax.tree_util.register_static
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Of which arguments a derivative is wanted, by their places."""
+    """The positions of the arguments by which a derivative is requested."""
 
     places: tuple[int, ...]
 
 
 def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
-    """The function with the module that it is exported to rewritten, whenever it is traced.
+    """Return the function with its exported module rewritten, on every trace.
 
-    shardings: how each argument is spread over devices, None for one that is not. Raises NotImplementedError for a
-    function that calls Python while it runs, and what `jax.export` raises.
+    shardings: the sharding of each argument, None if it has none. Raises NotImplementedError for a function that calls
+    Python while it runs, and whatever `jax.export` raises.
     """
 
     @custom_vmap
@@ -71,7 +71,7 @@ def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
         given, wanted = kept
         known = [place for place, one in enumerate(cotangents) if not isinstance(one, SymbolicZero) and _is_float(one)]
         pull = _pullback(flat, len(given), wanted.places, known, [(one.shape, one.dtype) for one in cotangents])
-        # Under jax.grad nobody knows how arguments are spread: they are tracers.
+        # Under jax.grad the shardings of arguments are unknown: they are tracers.
         arguments = [*given, *[cotangents[place] for place in known]]
         found = rewritten(pull, rewrite, [None] * len(arguments))(*arguments)
         by_place = dict(zip(wanted.places, found, strict=True))
@@ -82,9 +82,9 @@ def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
 
 
 def _pullback(flat: Flat, count: int, wanted: Sequence[int], known: Sequence[int], results: Sequence[Any]) -> Flat:
-    """The derivative as a function of the `count` arguments and of the cotangents of the results at `known`.
+    """The derivative as a function of the `count` arguments and the cotangents of the results at `known`.
 
-    wanted: the places of the arguments that it is by. results: the shape and type of every cotangent.
+    wanted: the positions of the arguments to differentiate by. results: the shape and type of every cotangent.
     """
 
     def pull(*given: Any) -> list[Any]:
@@ -131,7 +131,7 @@ def _call_targets(lowered: jax.stages.Lowered) -> list[str]:
 
 
 def module_of(lowered: jax.stages.Lowered) -> ir.Module:
-    """The module that jax lowered a function to."""
+    """The module of a lowered jax function."""
     module: Any = lowered.compiler_ir()
     assert isinstance(module, ir.Module)
     return module
@@ -140,7 +140,7 @@ def module_of(lowered: jax.stages.Lowered) -> ir.Module:
 def lowered(
     function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any], platform: str | None
 ) -> ir.Module:
-    """The module of a function, jitted or not, for arguments that may be abstract. platform: None is jax's backend."""
+    """The module of a function, jitted or not, for arrays or abstract arguments. platform: None is jax's backend."""
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
     platforms = (jax.default_backend() if platform is None else platform,)
     return module_of(jitted.trace(*arguments, **named).lower(lowering_platforms=platforms))

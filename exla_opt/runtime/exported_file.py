@@ -1,4 +1,4 @@
-"""Files that `jax.export.Exported.serialize` writes: the module in one, and one with another module."""
+"""Files written by `jax.export.Exported.serialize`: read the module, or replace it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def module_in(data: bytes) -> bytes:
 
 
 def with_module(data: bytes, module: bytes, rewrite: Rewrite) -> bytes:
-    """The file with another module of the same signature; `rewrite` gives those of the derivatives that are in it.
+    """The file with another module of the same signature; `rewrite` rewrites the derivatives stored in it.
 
-    Raises what `rewrite` raises.
+    Raises whatever `rewrite` raises.
     """
     exported = _read(data)
     order, last = 0, exported
@@ -28,7 +28,7 @@ def with_module(data: bytes, module: bytes, rewrite: Rewrite) -> bytes:
 
 
 def replaced(exported: export.Exported, module: bytes, rewrite: Rewrite) -> export.Exported:
-    """The function with another module; `rewrite` gives those of its derivatives when they are asked for."""
+    """The function with another module; `rewrite` rewrites its derivatives on demand."""
 
     def derivative(_: export.Exported) -> export.Exported:
         found = exported.vjp()
@@ -44,6 +44,6 @@ def _read(data: bytes) -> export.Exported:
         return export.deserialize(bytearray(data))
     except ImportError:
         raise InputError("reading what jax.export wrote needs flatbuffers", help="pip install flatbuffers") from None
-    except Exception as error:  # flatbuffers raises what its struct does
+    except Exception as error:  # flatbuffers passes on the errors of struct
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"jax cannot read this exported function ({what})", help="export it again") from None

@@ -1,7 +1,7 @@
 """The arithmetic of an instruction of optimised HLO: its seconds on a machine, and whether they are known.
 
-The weights of ops are those of `exla_opt/memory/seconds.py`. What a library does is known for products of matrices,
-convolutions, sorts and a top-k; of the others only that they run.
+The weights of ops are those of `exla_opt/memory/seconds.py`. Library calls are estimated for products of matrices,
+convolutions, sorts and top-k; the time of all others is unknown.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from exla_opt.memory.seconds import QUICK, SLOW, SORT
 from exla_opt.ops.traits import CHLO, STABLEHLO, Trait
 from exla_opt.runtime.hlo import Instruction
 
-# What libraries are called by, or how that begins.
+# The call targets of libraries, or their prefixes.
 _PRODUCTS = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLUTIONS = "__cudnn$conv"
 _TOP_K = "__gpu$TopK"
 _RADIX_SORT = "__cub$DeviceRadixSort"
 
 _REDUCTIONS = frozenset("reduce reduce-window select-and-scatter".split())
-# These only move, or say, what there is.
+# These ops only move data, or describe it.
 _NO_ARITHMETIC = frozenset("bitcast broadcast constant get-tuple-element iota parameter tuple".split())
 # Operations of a Fourier transform, over n log2 n.
 _FOURIER = 5
@@ -37,7 +37,7 @@ _HIGHEST = re.compile(r'operand_precision(?:":\[|=\{)"?(?:HIGHEST|highest)')
 def seconds_of_work(
     instruction: Instruction, operands: Sequence[Instruction], amount: float, machine: Machine
 ) -> tuple[float, bool]:
-    """The seconds of the arithmetic for `amount` elements of an instruction's result, and whether they are known."""
+    """The seconds to compute `amount` elements of an instruction's result, and whether they are known."""
     opcode, elements = instruction.opcode, machine.flops_elementwise
     if opcode == "dot":
         return _product(instruction, operands[0], machine), True
@@ -64,7 +64,7 @@ def _traits(opcode: str) -> Trait:
 
 
 def _terms(instruction: Instruction, operands: Sequence[Instruction]) -> float:
-    """How many elements each element of a reduction combines."""
+    """The number of elements that each element of a reduction combines."""
     if window := _WINDOW.search(instruction.attributes):
         return float(prod(int(size) for size in window[1].split("x")))
     return operands[0].shape.elements / max(instruction.shape.elements, 1) if operands else 1.0
@@ -76,7 +76,7 @@ def _sort(operand: Instruction, machine: Machine) -> float:
 
 
 def _library(instruction: Instruction, operands: Sequence[Instruction], machine: Machine) -> tuple[float, bool]:
-    """The seconds of a library's arithmetic, and whether they are known."""
+    """The seconds of a library call's arithmetic, and whether they are known."""
     found = _TARGET.search(instruction.attributes)
     target = found[1] if found else ""
     if target.startswith(_PRODUCTS):
@@ -100,7 +100,7 @@ def _product(instruction: Instruction, left: Instruction, machine: Machine) -> f
 
 
 def _forward(target: str, arrays: list[Instruction]) -> list[Instruction]:
-    """Image, kernel and result of the convolution whose gradient cuDNN computes: which are operands depends on it."""
+    """Image, kernel and result of the convolution that cuDNN differentiates; `target` says which are operands."""
     first, second, result = arrays
     if target.startswith(_CONVOLUTIONS + "BackwardInput"):
         return [result, second, first]
@@ -119,7 +119,7 @@ def _convolution(instruction: Instruction, arrays: Sequence[Instruction], machin
 
 
 def _speed(instruction: Instruction, dtype: str, machine: Machine) -> float:
-    """Operations a second of products of matrices of this element type, as HLO spells it."""
+    """Operations per second of matrix products with this element type, as HLO spells it."""
     if dtype.startswith("c"):
         return _speed(instruction, "f64" if dtype == "c128" else "f32", machine) / 4
     if dtype == "f32" and _HIGHEST.search(instruction.attributes):

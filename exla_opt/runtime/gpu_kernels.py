@@ -1,9 +1,9 @@
-"""What a kernel of optimised HLO does: the bytes that it reads and writes, and the seconds of its arithmetic.
+"""The work of a kernel in optimised HLO: the bytes that it reads and writes, and the seconds of its arithmetic.
 
-NOTE [What a fusion reads]: what a fused computation takes of a parameter may be less than all of it. So from its
-results backwards each instruction is asked how many elements of its operands it takes for the elements that are taken
-of it: a slice takes no more than itself, a reduce all of its rows. What several take counts once. An update in place
-reads and writes its part.
+NOTE [What a fusion reads]: a fused computation may read only a part of a parameter. So we walk it backwards from its
+results, and compute for each instruction how many elements of its operands it needs for the needed elements of its
+result: a slice needs no more than itself, a reduce all of its rows. Elements that several uses need count once. An
+in-place update reads and writes only its part.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from exla_opt.memory.machine import Machine
 from exla_opt.runtime.gpu_arithmetic import seconds_of_work
 from exla_opt.runtime.hlo import Instruction, Module, attribute, bits_of
 
-# These take of the first operand what is taken of them, and all of the others: places and numbers.
+# These need as much of the first operand as is needed of them, and all of the others: indices and numbers.
 _CUTS = frozenset("dynamic-slice gather slice".split())
-# These take all of their operands, whatever is taken of them.
+# These need all of their operands, however little is needed of them.
 _TAKE_ALL = frozenset(
     "cholesky concatenate convolution custom-call dot fft select-and-scatter sort triangular-solve".split()
 )
-# Of these only the first result is what they are for; the others are what they use while they run.
+# Only the first result of these counts; the others are scratch space.
 _ONE_RESULT = frozenset(("copy-start", "custom-call"))
 _IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What one kernel does.
+    """The work of one kernel.
 
-    reads: for each operand the bytes that it takes of it. written: bytes. work: the seconds of its arithmetic.
-    at_least: whether some of that is not known.
+    reads: the bytes read of each operand. written: bytes. work: the seconds of its arithmetic. at_least: whether the
+    time of some of it is unknown.
     """
 
     reads: tuple[float, ...]
@@ -42,16 +42,16 @@ class Kernel:
 
 @dataclass(slots=True)
 class Kernels:
-    """The kernels of a module; each fused computation is looked at once."""
+    """The kernels of a module; each fused computation is read once."""
 
     module: Module
     machine: Machine
     fused: dict[str, Kernel] = field(default_factory=dict)
 
     def of(self, instruction: Instruction, around: Mapping[str, Instruction]) -> Kernel:
-        """What an instruction does that is a kernel. around: those of its computation, by name.
+        """The work of an instruction that is one kernel. around: the instructions of its computation, by name.
 
-        Raises LookupError and ValueError where the HLO contradicts itself.
+        Raises LookupError and ValueError if the HLO is inconsistent.
         """
         if instruction.opcode == "fusion":
             return self.fusion(attribute(instruction, "calls"))
@@ -63,7 +63,7 @@ class Kernels:
         return Kernel(sizes, amount * _element_bytes(instruction), work, not is_known)
 
     def fusion(self, name: str) -> Kernel:
-        """What a fused computation does: see NOTE [What a fusion reads]."""
+        """The work of a fused computation: see NOTE [What a fusion reads]."""
         if name in self.fused:
             return self.fused[name]
         computation = self.module.computations[name]
@@ -92,8 +92,8 @@ class Kernels:
     def inside(
         self, instruction: Instruction, operands: Sequence[Instruction], amount: float, is_result: bool
     ) -> tuple[list[float], float, bool]:
-        """What an instruction in a fusion does for `amount` elements of its result: the elements that it takes of each
-        operand, the seconds of its arithmetic, and whether they are known."""
+        """The elements of each operand that an instruction in a fusion needs for `amount` elements of its result, the
+        seconds of its arithmetic, and whether they are known."""
         if instruction.opcode != "fusion":
             reads = _taken(instruction, operands, amount, is_result)
             return reads, *seconds_of_work(instruction, operands, amount, self.machine)
@@ -109,13 +109,13 @@ def _parameters(instructions: Iterable[Instruction]) -> list[Instruction]:
 
 
 def _element_bytes(instruction: Instruction) -> float:
-    """The bytes of one element of each result together: a reduce of two tensors makes two in step."""
+    """The bytes of one element of all results together: a reduce of two tensors computes two in step."""
     shapes = instruction.shapes[:1] if instruction.opcode in _ONE_RESULT else instruction.shapes
     return sum(bits_of(shape.dtype) for shape in shapes) / 8
 
 
 def _results(root: Instruction, around: Mapping[str, Instruction]) -> Iterable[Instruction]:
-    """What a fusion writes: its root or, of a tuple, its elements; an update in place where a view hides it."""
+    """The results of a fusion: its root, or the root's elements if it is a tuple; in-place updates under views."""
     if root.opcode == "tuple":
         for name in root.operands:
             yield from _results(around[name], around)
@@ -127,7 +127,7 @@ def _results(root: Instruction, around: Mapping[str, Instruction]) -> Iterable[I
 
 
 def _written(instruction: Instruction, around: Mapping[str, Instruction]) -> float:
-    """How many elements of each result a kernel writes that returns them."""
+    """The number of elements of each result that a kernel writes."""
     if instruction.opcode not in _IN_PLACE:
         return instruction.shape.elements
     updates = around[instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]]
@@ -137,9 +137,9 @@ def _written(instruction: Instruction, around: Mapping[str, Instruction]) -> flo
 def _taken(
     instruction: Instruction, operands: Sequence[Instruction], amount: float, is_in_place: bool = True
 ) -> list[float]:
-    """The elements that are taken of each operand for `amount` elements of the result.
+    """The elements of each operand that `amount` elements of the result need.
 
-    is_in_place: whether an update is written over what it updates.
+    is_in_place: whether an update overwrites its operand.
     """
     opcode = instruction.opcode
     all_of = [float(each.shape.elements) for each in operands]

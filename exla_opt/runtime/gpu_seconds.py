@@ -1,9 +1,9 @@
-"""How long a GPU takes for a compiled module, and what it moves and launches: read off XLA's optimised HLO.
+"""Estimates from XLA's optimised HLO how long a GPU takes for a module, and what it moves and launches.
 
-The HLO is what will run: kernels one after another, those of a loop's body as often as the loop's known trip count
-says. A kernel takes as long as its arithmetic or its traffic, whichever is more, and its fixed cost: the roofline of
-`exla_opt/memory/seconds.py` with the same figures of the machine, but on the kernels that XLA made and not on those
-that are predicted. `docs/exla-run.md` says how far off it is.
+The HLO is what will run: kernels one after another, those of a loop's body as often as its known trip count says. A
+kernel takes as long as its arithmetic or its traffic, whichever is more, plus a fixed cost: the roofline of
+`exla_opt/memory/seconds.py` with the same figures of the machine, but on XLA's own kernels instead of predicted ones.
+`docs/exla-run.md` gives its accuracy.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from exla_opt.memory.seconds import LAST_KERNELS
 from exla_opt.runtime.gpu_kernels import Kernels
 from exla_opt.runtime.hlo import Computation, HloError, Instruction, Module, attribute, parse_hlo
 
-# These take no time: another name of a buffer, or a part of one.
+# These take no time: they rename a buffer, or a part of one.
 _VIEWS = frozenset("add-dependency async-done bitcast copy-done get-tuple-element opt-barrier tuple".split())
 _FREE = _VIEWS | frozenset("after-all constant domain get-dimension-size parameter partition-id replica-id".split())
-# These run a computation once, where they stand.
+# These run a computation once, in their place.
 _CALLS = frozenset(("async-start", "call"))
 
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -29,12 +29,12 @@ _NAMES = re.compile(r"[\w.\-]+")
 
 @dataclass(frozen=True, slots=True)
 class GpuTime:
-    """What one run on a GPU is estimated to take.
+    """The estimated cost of one run on a GPU.
 
-    seconds: of all kernels, one after another. traffic: the bytes read from and written to its memory; what is read
-    from the cache is not among them. launches: kernels started, those in loops as often as they run. overhead: the
-    seconds among `seconds` that are the fixed costs of kernels and of loops' trips. at_least: whether something runs
-    whose time is not known, so that all figures are "at least".
+    seconds: of all kernels, one after another. traffic: bytes read from and written to its memory, without reads that
+    hit the cache. launches: kernels started, those in loops once per trip. overhead: the part of `seconds` that is the
+    fixed costs of kernels and loop trips. at_least: whether the time of some op is unknown, so that all figures are
+    lower bounds.
     """
 
     seconds: float = 0.0
@@ -45,11 +45,11 @@ class GpuTime:
 
     @property
     def overhead_share(self) -> float:
-        """The part of the seconds that is overhead, from 0 to 1."""
+        """The overhead as a part of the seconds, from 0 to 1."""
         return self.overhead / self.seconds if self.seconds else 0.0
 
     def plus(self, other: GpuTime) -> GpuTime:
-        """This, and then the other."""
+        """The cost of this and then the other."""
         return GpuTime(
             self.seconds + other.seconds,
             self.traffic + other.traffic,
@@ -59,7 +59,7 @@ class GpuTime:
         )
 
     def times(self, trips: int) -> GpuTime:
-        """This so many times."""
+        """The cost of this many runs."""
         return GpuTime(
             trips * self.seconds, trips * self.traffic, trips * self.launches, trips * self.overhead, self.at_least
         )
@@ -73,13 +73,13 @@ def estimate(text: str, machine: Machine) -> GpuTime:
     module = parse_hlo(text)
     try:
         return _Estimator(module, Kernels(module, machine)).run(module.entry)
-    except (LookupError, ValueError) as error:  # a name that is nowhere, or a wrong number of operands
+    except (LookupError, ValueError) as error:  # an unknown name, or a wrong number of operands
         raise HloError(f"the HLO contradicts itself: {error}") from None
 
 
 @dataclass(slots=True)
 class _Estimator:
-    """The computations of a module that run kernel by kernel: the entry, and the bodies of loops and branches."""
+    """Estimates the computations that run kernel by kernel: the entry, and the bodies of loops and branches."""
 
     module: Module
     kernels: Kernels
@@ -92,7 +92,7 @@ class _Estimator:
 
     def run_all(self, computation: Computation) -> GpuTime:
         total = GpuTime()
-        written: dict[str, int] = {}  # the kernel, by number, that wrote what has this name
+        written: dict[str, int] = {}  # by name, the number of the kernel that wrote it
         kernels = 0
         for instruction in computation.instructions.values():
             if instruction.opcode in _FREE:
@@ -112,7 +112,7 @@ class _Estimator:
         return total
 
     def run_inside(self, instruction: Instruction) -> GpuTime | None:
-        """What the computations take that an instruction runs kernel by kernel; None for one that is a kernel."""
+        """The cost of the computations that an instruction runs kernel by kernel; None if it is one kernel itself."""
         if instruction.opcode == "while":
             return self.run_loop(instruction)
         if instruction.opcode == "conditional":
@@ -125,7 +125,7 @@ class _Estimator:
         return None
 
     def run_loop(self, instruction: Instruction) -> GpuTime:
-        """The trips of a loop; where they are not known one of them, with its condition, which then runs as well."""
+        """The cost of all trips of a loop; of one trip with its condition if the trip count is unknown."""
         known = _TRIPS.search(instruction.attributes)
         trip = self.run(attribute(instruction, "body"))
         if known is None:
@@ -135,7 +135,7 @@ class _Estimator:
         return trip.times(int(known[1]) if known else 1)
 
     def run_kernel(self, instruction: Instruction, computation: Computation, recent: set[str]) -> GpuTime:
-        """What one kernel takes. recent: the operands that one of the last kernels wrote."""
+        """The cost of one kernel. recent: the operands that the last kernels wrote."""
         machine = self.kernels.machine
         kernel = self.kernels.of(instruction, computation.instructions)
         reads: dict[str, float] = {}

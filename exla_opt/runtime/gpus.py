@@ -1,7 +1,7 @@
-"""NVIDIA's GPUs as XLA has to know them to compile for one that is not here.
+"""NVIDIA's GPUs, as XLA needs them described to compile for one that is not in this machine.
 
-The figures are those that NVIDIA publishes and that drivers report. Memory is rounded down, for drivers keep a share
-of it; where no driver's figure is known to us it is the published one.
+The figures are those that NVIDIA publishes and that drivers report. Memory is rounded down, as drivers reserve a part
+of it; it is the published figure if we know of no driver's.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _KIB = 2**10
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What all GPUs of one compute capability have in common.
+    """The properties shared by all GPUs of one compute capability.
 
-    major, minor: the compute capability. accelerated: whether XLA uses what only exactly this capability has.
-    fpus: float32 units of a streaming multiprocessor. threads: the most that run on one. shared_per_block,
-    shared_per_core: the most shared memory of a block and of a multiprocessor, in bytes.
+    major, minor: the compute capability. accelerated: whether XLA uses features that only this exact capability has.
+    fpus: float32 units per streaming multiprocessor. threads: the maximum per multiprocessor. shared_per_block,
+    shared_per_core: the maximum shared memory of a block and of a multiprocessor, in bytes.
     """
 
     major: int
@@ -32,7 +32,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One product: its name, memory in bytes, bytes a second, multiprocessors, GHz, and bytes of its cache."""
+    """One product: its name, memory in bytes, bytes per second, multiprocessors, GHz, and bytes of its cache."""
 
     name: str
     generation: Generation
@@ -95,17 +95,17 @@ GPUS = {
     "gb10": _gpu("GB10", _BLACKWELL_SPARK, 128, 273, 48, 2.42, 24),
 }
 
-# The oldest compute capability that CUDA 13's assembler knows.
+# The oldest compute capability that CUDA 13's assembler supports.
 _OLDEST = (7, 5)
 
 
 def is_too_old(gpu: Gpu) -> bool:
-    """Whether CUDA 13, for which jax's plugin is built, compiles for it no more."""
+    """Whether CUDA 13, for which jax's plugin is built, no longer compiles for it."""
     return (gpu.generation.major, gpu.generation.minor) < _OLDEST
 
 
 def describe(gpu: Gpu) -> str:
-    """The GPU as a text of XLA's GpuTargetConfigProto."""
+    """The GPU as the text of an XLA GpuTargetConfigProto."""
     kind = gpu.generation
     extension = " feature_extension: ACCELERATED_FEATURES" if kind.accelerated else ""
     return f"""

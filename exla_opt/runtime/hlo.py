@@ -1,7 +1,7 @@
 """A reader of XLA's optimised HLO: computations and their instructions in scheduled order, from the text.
 
-jaxlib gives no shapes of instructions other than in the text. Only what an estimate of time needs is read: shapes
-without layouts, operands by name, and the rest of the line as it stands.
+jaxlib exposes shapes of instructions only as text. Only what a time estimate needs is parsed: shapes without layouts,
+operands by name, and the rest of the line as it is.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _SHAPE = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _COMMENT = re.compile(r"/\*.*?\*/")
-# What the program calls its ops may contain anything, even what looks like an attribute.
+# The op names of the program may contain anything, even text that looks like an attribute.
 _METADATA = re.compile(r", metadata=\{(?:[^\"{}]|\"(?:[^\"\\]|\\.)*\")*\}")
 _PARENTHESIS = re.compile(r"[()]")
 _WIDTH = re.compile(r"[a-z]+(\d+)")
-# Element types whose names do not give the width.
+# The element types whose width their name does not give.
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
 
 
 class HloError(ValueError):
-    """The text is not what XLA prints as optimised HLO; the message says where."""
+    """The text is not optimised HLO as XLA prints it; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def bytes(self) -> float:
-        """Bytes of all elements; elements narrower than a byte take their part of one."""
+        """Bytes of all elements; an element narrower than a byte counts its part of one."""
         return self.elements * bits_of(self.dtype) / 8
 
 
@@ -51,8 +51,8 @@ class Shape:
 class Instruction:
     """One line of a computation.
 
-    shapes: of the result; of a tuple those of its elements, nested ones flat. operands: names. number: a parameter's,
-    0 for any other. attributes: what stands behind the operands, without metadata.
+    shapes: of the result; for a tuple, of its elements, nested ones flattened. operands: names. number: of a parameter,
+    else 0. attributes: the text after the operands, without metadata.
     """
 
     name: str
@@ -78,7 +78,7 @@ _NOTHING = Shape("token", ())
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """Instructions in the order in which they run, by name. root: the name of the one whose result is returned."""
+    """Instructions in execution order, by name. root: the name of the instruction whose result is returned."""
 
     instructions: dict[str, Instruction]
     root: str
@@ -152,7 +152,7 @@ def _read_instruction(line: str, number: int) -> tuple[bool, Instruction]:
 
 
 def _closing(line: str, begin: int) -> int:
-    """Where the parenthesis that opens at `begin` closes; the end of the line if it does not."""
+    """The position of the parenthesis that closes the one at `begin`; the end of the line if there is none."""
     depth = 0
     for found in _PARENTHESIS.finditer(line, begin):
         depth += 1 if found[0] == "(" else -1

@@ -1,4 +1,4 @@
-"""The arrays that a module is run on: from a .npz file, or random."""
+"""The input arrays of a run: from a .npz file, or random."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DTYPES: dict[str, type] = {
     "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
 }
 
-# Random integers often index something or are labels, so most are small and not negative.
+# Random integers often are indices or labels, so most are small and not negative.
 _INTEGER_LOW, _INTEGER_HIGH = -2, 10
 
 # Products of larger matrices take long.
@@ -63,7 +63,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What @main takes and returns."""
+    """The argument and result types of @main."""
 
     arguments: tuple[ArrayType, ...]
     results: tuple[ArrayType, ...]
@@ -72,8 +72,7 @@ class Signature:
 def read_signature(module: ir.Module) -> Signature:
     """The signature of @main.
 
-    Raises InputError when there is no @main, which is what XLA runs, or when it takes or returns something
-    that NumPy has no arrays for.
+    Raises InputError if there is no @main, which XLA runs, or if NumPy has no arrays of one of its types.
     """
     for view in module.body.operations:
         function = view.operation
@@ -93,7 +92,7 @@ def _array_type(name: str, kind: ir.Type, function: ir.Operation) -> ArrayType:
 
 
 class Kind(Enum):
-    """What the random floats of an argument are: standard normal, between 0 and 1, or positive definite matrices."""
+    """The kind of an argument's random floats: standard normal, between 0 and 1, or positive definite matrices."""
 
     NORMAL = "normal"
     UNIT = "between 0 and 1"
@@ -101,7 +100,7 @@ class Kind(Enum):
 
 
 def can_be(kind: Kind, argument: ArrayType) -> bool:
-    """Whether an argument can be drawn so: floats all, matrices only what is square in its last two dimensions."""
+    """Whether an argument can be drawn so: any float can, as matrices only if square in the last two dimensions."""
     dtype, shape = argument.dtype, argument.shape
     if dtype == np.bool_ or dtype.kind == "c" or "int" in dtype.name:
         return kind is Kind.NORMAL
@@ -112,12 +111,12 @@ def can_be(kind: Kind, argument: ArrayType) -> bool:
 def random_inputs(
     signature: Signature, seed: int, scales: Mapping[int, float] | None = None, kinds: Mapping[int, Kind] | None = None
 ) -> list[Array]:
-    """One array for each argument, the same for the same seed.
+    """Draw one array for each argument, the same for the same seed.
 
-    Floats and both parts of complex numbers are standard normal, integers small and mostly not negative,
-    booleans are as often true as false. Raises InputError when they do not fit in memory.
+    Floats and both parts of complex numbers are standard normal, integers small and mostly not negative, booleans
+    equally often true and false. Raises InputError when they do not fit in memory.
 
-    scales: by the number of an argument, what its normal numbers are multiplied with. kinds: those that are not normal.
+    scales: by argument number, the factor of its normal numbers. kinds: of the arguments that are not normal.
     """
     generator = np.random.default_rng(seed)
     scales, kinds = scales or {}, kinds or {}
@@ -141,10 +140,10 @@ def _random_array(generator: np.random.Generator, argument: ArrayType, scale: fl
     if dtype.kind == "c":
         parts = generator.standard_normal((2, *shape)) * scale
         return np.asarray(parts[0] + 1j * parts[1]).astype(dtype)
-    # Half the memory of float64, and every narrower float is rounded from it just as well.
+    # Half the memory of float64; every narrower float is rounded from it just as well.
     drawn = np.float64 if dtype == np.float64 else np.float32
     numbers: npt.NDArray[np.floating[Any]] = np.asarray(generator.standard_normal(shape, drawn))
-    if kind is Kind.UNIT:  # by the logistic function, and not near the ends
+    if kind is Kind.UNIT:  # by the logistic function, away from 0 and 1
         numbers = 0.05 + 0.9 / (1 + np.exp(-numbers))
     elif kind is Kind.DEFINITE:
         numbers = numbers @ np.swapaxes(numbers, -1, -2) / shape[-1] + np.eye(shape[-1], dtype=drawn)
@@ -187,7 +186,7 @@ def _check_names(path: str, names: Sequence[str], found: Sequence[str]) -> None:
 
 def _checked(path: str, name: str, array: Array, kind: ArrayType) -> Array:
     if array.dtype.kind == "V" and array.dtype.itemsize == kind.dtype.itemsize and array.dtype.names is None:
-        array = array.view(kind.dtype)  # .npz keeps the bytes of bfloat16 and its kin, but not their name
+        array = array.view(kind.dtype)  # .npz keeps the bytes of bfloat16 and similar types, but not their name
     if (array.shape, array.dtype) != (kind.shape, kind.dtype):
         actual = ArrayType(array.shape, array.dtype)
         raise InputError(f"{name} is {actual}, but @main takes {kind}", file=path)

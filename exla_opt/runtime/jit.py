@@ -1,10 +1,10 @@
 """JAX functions whose big tensors are computed in slices: a layer below `jax.jit`.
 
-While `jax.jit` traces, the function is traced on its own, exported, rewritten, and called as what it has become. What
-`jax.jit` does stays jax's: its cache, weak types, x64, static arguments, donation, `lower` and `compile`.
+While `jax.jit` traces, the function is traced separately, exported and rewritten, and the rewritten version is called.
+Everything else stays with `jax.jit`: its cache, weak types, x64, static arguments, donation, `lower` and `compile`.
 
-What a function closes over, arrays or tracers of functions around it, is an argument of the exported one: no constants
-in the module, and gradients flow into it.
+Values that a function closes over, arrays or tracers of outer functions, become arguments of the exported one: the
+module has no constants, and gradients flow into them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from exla_opt.runtime.exported import Rewrite, rewritten
 def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str, Any]) -> Any:
     """`jax.jit(function, **options)` with every module that it lowers to rewritten.
 
-    With several devices in this process, each call looks at how its arrays are spread over them. Raises what `jax.jit`
-    raises, and NotImplementedError for a function that calls Python while it runs.
+    With several devices in this process, each call checks the shardings of its arrays. Raises what `jax.jit` raises,
+    and NotImplementedError for a function that calls Python while it runs.
     """
 
     @functools.cache
@@ -48,12 +48,12 @@ def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str
 
 
 def backend_target() -> str:
-    """jax's own backend as a target."""
+    """The target that stands for jax's own backend."""
     return "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
 
 
 def _shardings(arguments: Any) -> tuple[Any, ...]:
-    """How the leaves are spread over devices, None for one that is not; () where none is."""
+    """The shardings of the leaves, None for a leaf without one; () if no leaf has one."""
     found = tuple(map(_sharding, jax.tree.leaves(arguments)))
     return found if any(found) else ()
 
@@ -65,14 +65,14 @@ def _sharding(leaf: Any) -> Any:
 
 
 def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function as `jax.jit` is to trace it. shardings: of the leaves of its arguments; () where none is spread."""
+    """The function that `jax.jit` traces. shardings: of the leaves of its arguments; () if none is sharded."""
 
     @functools.wraps(function)
     def traced(*arguments: Any, **named: Any) -> Any:
         if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return function(*arguments, **named)
         leaves, structure = jax.tree.flatten((arguments, named))
-        # All else is a static argument, or a part of one.
+        # Everything else is a static argument, or a part of one.
         dynamic = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
         given = [leaves[place] for place in dynamic]
         spread = [shardings[place] if shardings else None for place in dynamic]
@@ -96,7 +96,7 @@ def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any
 
 
 def _as_typed(result: Any, wanted: Any) -> Any:
-    """The result, with a weak type where the function gives one: what is exported has none."""
+    """The result, weakly typed if the function's own is: exported functions have no weak types."""
     if not getattr(wanted, "weak_type", False):
         return result
     return pjrt.as_weak(result)

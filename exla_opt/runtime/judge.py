@@ -1,4 +1,4 @@
-"""The compiler of a machine as the judge of what fits."""
+"""Uses the compiler of a machine to decide whether programs fit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def judge_of(
     partition: Partition | None = None,
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Judge:
-    """The judge for a target as it stands on the command line; None stands for this machine's CPU.
+    """Return the judge for a target in the spelling of the command line; None stands for this machine's CPU.
 
-    partition: whose programs of one device are given to `measure`; the memory is that of each device then. compiling:
-    what surrounds each compile. Only of a device that is named, a fault of the compiler is one of the run; else the
-    prediction takes its place. Raises TargetError for an unknown target.
+    partition: `measure` gets the local programs of this partition; the memory is then per device. compiling: a context
+    manager around each compile. A compiler fault is an error only for a named device; otherwise the prediction is used
+    instead. Raises TargetError for an unknown target.
     """
     machine = parse_target(target or "cpu")
     is_elsewhere = bool(machine.description) or machine.tpu is not None
@@ -37,7 +37,7 @@ def judge_of(
     def compiled(data: bytes) -> Measured:
         with compiling():
             found = compiled_memory(data if partition is None else joined_bytes(partition, data), machine)
-        if found.note and not notes:  # once is enough, for it differs with each program that is tried
+        if found.note and not notes:  # once is enough: it differs between the programs tried
             notes.append(found.note)
         return Measured(found.memory.peak, None if found.time is None else found.time.seconds)
 

@@ -1,4 +1,4 @@
-"""The memory that a compiled module takes, as XLA itself plans it."""
+"""The memory of a compiled module, as planned by XLA itself."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Memory", "measure_memory", "memory_of"]
 
 
 def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
-    """Compile `module` (text, bytecode or portable artifact) and read off its memory; nothing is run or allocated.
+    """Compile `module` (text, bytecode or portable artifact) and read its memory; nothing is run or allocated.
 
     For a CPU it is compiled twice, with XLA's YNN fusions and without, and the larger peak is reported. With them, as
-    every user has it, scratch memory appears in no statistic; without them, XLA keeps out of memory some tensors that
-    these fusions write. Raises InputError when there is no such device and when XLA refuses the module.
+    every user has it, no statistic counts scratch memory; without them, XLA keeps some tensors out of memory that these
+    fusions write. Raises InputError when there is no such device and when XLA refuses the module.
     """
     ways = (True, False) if device == "cpu" else (False,)
     programs = [compile_program(module, device, count_all_memory=way, optimise=False) for way in ways]
@@ -24,7 +24,7 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:
-    """The memory of what PJRT compiled, with `gemm` as Memory has it."""
+    """The memory of a PJRT executable; `gemm` as in Memory."""
     statistics = pjrt.statistics(executable)
     return Memory(
         arguments=statistics.argument_size_in_bytes,

@@ -1,4 +1,4 @@
-"""How far rounding alone can move a program's results: it is run on inputs that differ by an ulp."""
+"""Measures how far rounding alone can move a program's results: runs it on inputs that differ by an ulp."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy.typing as npt
 from exla_opt.runtime.compare import is_exact, parts_of
 from exla_opt.runtime.inputs import Array
 
-# So many runs; the largest difference of all counts.
+# The number of runs; the largest difference counts.
 _RUNS = 3
 
 
 def measure_spreads(
     run: Callable[[Sequence[Array]], Sequence[Array]], arrays: Sequence[Array], results: Sequence[Array]
 ) -> list[npt.NDArray[np.float64]]:
-    """For each number of each result the largest difference that inputs make whose floats are each off by an ulp.
+    """For each number of each result, the largest difference between runs on inputs whose floats are off by an ulp.
 
-    run: the program's results. results: those of `arrays` themselves. The numbers stand as in `parts_of`. Integers and
-    booleans have a spread of 0, as have numbers that are not finite in both. Raises InputError when a run fails.
+    run: runs the program. results: those for `arrays` themselves. Numbers are ordered as in `parts_of`. The spread is 0
+    for integers and booleans, and for numbers that are not finite in both. Raises InputError when a run fails.
     """
     spreads = [np.zeros(parts_of(result).size) for result in results]
     for seed in range(_RUNS):
@@ -32,7 +32,7 @@ def measure_spreads(
 
 
 def nudge(array: Array, generator: np.random.Generator) -> Array:
-    """The floats that stand next to those of the array, above or below by chance; anything else as it is."""
+    """Replace each float by its neighbour, above or below at random; other arrays are returned unchanged."""
     if is_exact(array.dtype):
         return array
     if array.dtype.kind == "c":

@@ -1,16 +1,16 @@
-"""Every call into the parts of jax and jaxlib that promise nothing to anybody, and nothing else.
+"""Every call into parts of jax and jaxlib without a stability guarantee, and nothing else.
 
-When a new jaxlib changes one of them, this is the file to adapt, with `exla_opt/ir/context.py`, which takes the
-dialects that jax registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Used here, and why:
+When a new jaxlib changes one of them, adapt this file, and `exla_opt/ir/context.py`, which takes the dialects that jax
+registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Used here, and why:
 
-- `jax.extend.backend.get_backend`: the PJRT client, which compiles StableHLO as it is; `jax.jit` takes functions.
+- `jax.extend.backend.get_backend`: the PJRT client, which compiles StableHLO directly; `jax.jit` takes functions.
 - `jaxlib.xla_client.CompileOptions`, `DeviceList`: flags of XLA for one compile.
 - `jax.experimental.topologies` and the client of its devices: compiles for a GPU or TPU that is not here.
-- the executable's `hlo_modules`: what of a GPU's time is estimated from.
+- the executable's `hlo_modules`: the source of the estimate of a GPU's time.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
-  shardings and `GSPMDSharding`: which part of an argument or result each of them has.
+  shardings and `GSPMDSharding`: the shard of each argument and result on each device.
 - `jax.extend.core`: a traced function called with its constants as arguments, and weak types.
-- what a `jax.stages.Lowered` keeps: the same one with another module.
+- the internals of a `jax.stages.Lowered`: to copy it with another module.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
 """
@@ -31,7 +31,7 @@ from jax.extend.core import jaxpr_as_fun, primitives
 from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
 
-# What XLA and PJRT raise: (almost) every fault of the module, and every lack of memory.
+# Exceptions of XLA and PJRT: (almost) every fault of the module, and every lack of memory.
 XlaError = jax.errors.JaxRuntimeError
 # What a compile raises when XLA refuses the module.
 COMPILE_ERRORS = (XlaError, ValueError)
@@ -48,10 +48,10 @@ def client(platform: str) -> Any:
 
 
 def ask_for_cpus(count: int) -> None:
-    """Let this machine's CPU be `count` devices, from the first use of jax on; later it stays as it is."""
+    """Split this machine's CPU into `count` devices, before the first use of jax; later this has no effect."""
     try:
         jax.config.update("jax_num_cpu_devices", count)
-    except RuntimeError:  # in use already
+    except RuntimeError:  # already in use
         return
 
 
@@ -60,7 +60,7 @@ def compile_here(
 ) -> tuple[Any, Sequence[Any]]:
     """Compile for the first devices of this machine's `platform`, one a partition; the executable and the devices.
 
-    module: text, bytecode or portable artifact. by_shardy: not by GSPMD, the partitioner before.
+    module: text, bytecode or portable artifact. by_shardy: False uses GSPMD, the older partitioner.
     Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
     """
     here = client(platform)
@@ -71,18 +71,18 @@ def compile_here(
 
 
 class TooFewDevices(RuntimeError):
-    """The program is for more devices than there are; the first argument is how many there are."""
+    """The program is for more devices than there are; the first argument is their number."""
 
 
 def compile_for(devices: Sequence[Any], module: ir.Module, flags: Flags, *, by_shardy: bool = True) -> Any:
-    """Compile for `described_devices`, one a partition; what comes out can be read, not run. Raises COMPILE_ERRORS."""
+    """Compile for `described_devices`, one a partition; the executable cannot run. Raises COMPILE_ERRORS."""
     options = _options(flags, len(devices), by_shardy)
     return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
 
 
 @cache
 def described_devices(description: str, count: int = 1) -> Sequence[Any]:
-    """The devices that stand for so many GPUs of a GpuTargetConfigProto, given as text, in one host.
+    """`count` devices in one host that stand for a GPU described by the text of a GpuTargetConfigProto.
 
     Raises NotImplementedError without jax's CUDA plugin and XlaError when XLA cannot take the description.
     """
@@ -94,7 +94,7 @@ def described_devices(description: str, count: int = 1) -> Sequence[Any]:
 
 
 def tpu_devices(topology: str, chip_config: str) -> Sequence[Any]:
-    """The TPUs of a topology by libtpu's name for it. chip_config: how a chip's cores are used; "" for as usual.
+    """The TPUs of a topology by libtpu's name for it. chip_config: how a chip's cores are used; "" for the default.
 
     Needs libtpu and its variables in the environment (`tpus.py`). Raises XlaError, RuntimeError or NotImplementedError.
     """
@@ -104,28 +104,28 @@ def tpu_devices(topology: str, chip_config: str) -> Sequence[Any]:
 
 
 def own_description() -> str:
-    """The GPU that is here as a GpuTargetConfigProto, as text. Raises RuntimeError when there is none."""
+    """This machine's GPU as the text of a GpuTargetConfigProto. Raises RuntimeError when there is none."""
     gpus = client("cuda").local_devices()
     return str(xla_client.get_topology_for_devices(gpus[:1]).target_config)
 
 
 def statistics(executable: Any) -> Any:
-    """The bytes that were planned: `argument_size_in_bytes`, and the same of output, alias and temp."""
+    """The planned bytes: `argument_size_in_bytes`, and the same of output, alias and temp."""
     return executable.get_compiled_memory_stats()
 
 
 def optimised_hlo(executable: Any) -> str:
-    """The text of the HLO that was compiled to kernels, of a program for one device; scheduled for a GPU."""
+    """The text of the HLO from which kernels were compiled, of a program for one device; scheduled for a GPU."""
     return str(executable.hlo_modules()[0].to_string())
 
 
 def execute(executable: Any, buffers: Sequence[Any]) -> list[Any]:
-    """Start a run on buffers of the device that `compile_here` compiled for; its results. Raises XlaError."""
+    """Start a run on buffers of the device that `compile_here` compiled for; return its results. Raises XlaError."""
     return [shards[0] for shards in executable.execute_sharded(buffers).disassemble_into_single_device_arrays()]
 
 
 def spread_over(executable: Any, arrays: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
-    """Arrays of this machine's memory on the devices of a program, each as the program wants it."""
+    """Put host arrays onto the devices of a program, each sharded as the program needs it."""
     wanted = [GSPMDSharding(devices, each) for each in executable.get_parameter_shardings()]
     return [jax.device_put(array, one) for array, one in zip(arrays, wanted, strict=True)]
 
@@ -133,7 +133,7 @@ def spread_over(executable: Any, arrays: Sequence[Any], devices: Sequence[Any]) 
 def execute_on_all(
     executable: Any, buffers: Sequence[Any], devices: Sequence[Any], shapes: Sequence[Sequence[int]]
 ) -> list[Any]:
-    """Start a run of a program for several devices; its results, of `shapes`, put together. Raises XlaError."""
+    """Start a run of a program for several devices; return its results, assembled to `shapes`. Raises XlaError."""
     shards = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
     found = [GSPMDSharding(devices, each) for each in executable.get_output_shardings()]
     return [
@@ -143,19 +143,19 @@ def execute_on_all(
 
 
 def with_constants_as_arguments(closed: Any) -> Any:
-    """What `jax.make_jaxpr` traced as a function of its constants, then of its arguments; it returns a list."""
+    """Turn a result of `jax.make_jaxpr` into a function of its constants, then its arguments; it returns a list."""
     jaxpr = closed.jaxpr
     opened = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
     return jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[]))
 
 
 def as_weak(value: Any) -> Any:
-    """A tracer's value with the weak type of a Python scalar."""
+    """A traced value with the weak type of a Python scalar."""
     return primitives.convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
 
 
 def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.Lowered:
-    """What jax lowered, with another module of the same signature."""
+    """A copy of a lowered function with another module of the same signature."""
     new, computation = copy.copy(lowered), copy.copy(lowered._lowering)
     computation._hlo, computation._executable = module, None  # type: ignore[attr-defined]
     new._lowering = computation

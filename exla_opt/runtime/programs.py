@@ -1,4 +1,4 @@
-"""Programs as jax has them, rewritten: the same kind comes out."""
+"""Rewrites programs in jax's own forms, and returns the same form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[[ir.Module], "Rewriting"]
 
 
 def rewritten(program: Any, run: Run) -> tuple[Any, Rewriting]:
-    """The program with its module as `run` rewrites it, and what that found. Raises TypeError for other programs."""
+    """Rewrite the program's module by `run`; return both outcomes. Raises TypeError for other programs."""
     if isinstance(program, ir.Module):
         found = run(_own(serialise(program, "bytecode")))
         return found.module, found
@@ -48,5 +48,5 @@ def _exported(program: export.Exported, run: Run) -> tuple[export.Exported, Rewr
 
 
 def _own(data: bytes) -> ir.Module:
-    """The module in a context of ours, which knows all dialects."""
+    """The module in a context of our own, which has all dialects."""
     return parse_module("<program>", data, new_context()).module

@@ -1,8 +1,8 @@
-"""Where modules fit: their peaks on many devices, in bounded time.
+"""Finds the devices on which modules fit: their peaks on many devices, in bounded time.
 
-XLA's memory plan of a GPU depends on its compute capability, and on the rest of it only where memory is short, for XLA
-then recomputes tensors. So each capability is compiled for once, with cuBLAS's matrix products, for the GPU that has
-most memory, and again for each GPU of which the peak takes more than half. TPUs are compiled for meanwhile.
+XLA's memory plan for a GPU depends on its compute capability; the rest of the GPU matters only when memory is short and
+XLA recomputes tensors. So each capability is compiled for once, with cuBLAS's matrix products, for its GPU with the
+most memory, and again for each GPU of which the peak takes more than half. TPUs are compiled for in parallel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exla_opt.runtime.gpus import GPUS, Generation
 from exla_opt.runtime.target import NoSuchTarget, Target, TargetError, compiled_memory, parse_target, tpu_memory
 from exla_opt.runtime.tpus import LONGEST, TPUS
 
-# Above this part of a GPU's memory, XLA's limits may change the plan.
+# Above this part of a GPU's memory, the plan may depend on the GPU.
 _SHORT = 0.5
 _GEMMS = ("cuBLAS",)
 
@@ -26,8 +26,8 @@ _GEMMS = ("cuBLAS",)
 class Row:
     """One device.
 
-    memory: its bytes; 0 where the target is none. peaks: the bytes of each module; None where why says why not.
-    is_target: whether it is the target's fault that there are none, and not the module's.
+    memory: its bytes; 0 if the target cannot be used. peaks: the bytes of each module; if None, `why` says why not.
+    is_target: whether the target is at fault for that, not the module.
     """
 
     target: str
@@ -58,7 +58,7 @@ class _Survey:
         return tuple(found)
 
     def gpu_peaks(self, target: Target) -> tuple[int, ...]:
-        """Those of a GPU of the table: of its capability's compile, where memory is not short."""
+        """The peaks on a known GPU: from the compile for its capability, unless memory is short."""
         kind = GPUS[target.name.partition(":")[2]].generation
         if kind in self.compiled:
             _, peaks = self.compiled[kind]
@@ -85,23 +85,23 @@ _OVER = "not compiled: out of time; name it alone"
 
 
 def all_targets() -> list[str]:
-    """The names of all targets that need not be here, and this machine's CPU."""
+    """The names of all targets that need not be in this machine, and its CPU."""
     return ["cpu", *(f"cuda:{name}" for name in GPUS), *(f"tpu:{name}" for name in TPUS)]
 
 
 def survey(
     modules: Sequence[bytes], names: Sequence[str], seconds: float, tried: Callable[[str], None] = lambda name: None
 ) -> list[Row]:
-    """A row for each target of `names`, in their order. modules: bytecode, text or portable artifacts.
+    """Return a row for each target of `names`, in their order. modules: bytecode, text or portable artifacts.
 
-    seconds: after which nothing more is begun, and a TPU's compile is stopped. tried: called with each target before it
-    is compiled for. Raises InputError when a module cannot be read and, before anything is compiled, NoSuchTarget for a
-    name of none.
+    seconds: after these, no compile starts and a TPU's compile is stopped. tried: called with each target before it is
+    compiled for. Raises InputError when a module cannot be read and, before anything is compiled, NoSuchTarget for an
+    unknown name.
     """
     for name in names:
         _check_name(name)
     work = _Survey(modules, time.monotonic() + seconds, {})
-    # The one with most memory first: of the others of its capability, its figures stand where memory is not short.
+    # The GPU with the most memory first: its figures hold for the others of its capability if memory is not short.
     here = sorted((name for name in names if not name.startswith("tpu:")), key=_order)
     rows: dict[str, Row] = {}
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -118,7 +118,7 @@ def _check_name(name: str) -> None:
         parse_target(name)
     except NoSuchTarget:
         raise
-    except TargetError:  # a row says why it cannot be compiled for here
+    except TargetError:  # its row gives the reason
         pass
 
 

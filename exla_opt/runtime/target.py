@@ -1,7 +1,7 @@
-"""Whether a module would fit: its memory on a device that need not be here.
+"""Checks whether a module would fit: its memory on a device that need not be in this machine.
 
-A CPU is this machine's own. A GPU is a description, a text of XLA's GpuTargetConfigProto: XLA compiles for it without
-a GPU and without a driver, and nothing runs. For a TPU libtpu compiles, in a process of its own.
+A CPU is this machine's own. A GPU is described by the text of an XLA GpuTargetConfigProto: XLA compiles for it without
+a GPU or a driver, and nothing runs. For a TPU, libtpu compiles in a separate process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, c
 from exla_opt.runtime.traffic import Traffic, traffic_of
 from exla_opt.sharding.gspmd import is_gspmd
 
-# With a GPU at hand, XLA times the candidates for each matrix product and takes the fastest. Without one it does as it
-# is asked, all by Triton or all by cuBLAS; what the GPU would choose should lie between the two.
+# With a GPU, XLA times the candidates for each matrix product and takes the fastest. Without one it does as told, all
+# by Triton or all by cuBLAS; the GPU's own choice should lie between the two.
 _GEMMS = {"Triton": True, "cuBLAS": False}
 
-# Without some of these XLA divides by zero and takes the process along, without the others it does not compile.
+# Without some of these XLA divides by zero and crashes the process, without the others it does not compile.
 _NEEDED = ("threads_per_warp", "block_dim_limit_x", "shared_memory_per_block_optin", "cuda_compute_capability")
 
 # The GPUs whose speeds are known, by the names that their drivers give them.
@@ -47,7 +47,7 @@ _MACHINES: dict[str, Machine] = {
     "NVIDIA H100 80GB HBM3": machine_of("cuda:h100"),
 }
 
-# The device that stands for a GPU of which nothing more is said.
+# The GPU that the target `gpu` stands for.
 _ANY_GPU = "h200"
 _TARGETS = "cpu, gpu, cuda (the GPU that is here), cuda:h200 (or another GPU), cuda:PATH or tpu:v5e (or another TPU)"
 
@@ -66,11 +66,11 @@ class TargetError(InputError):
         super().__init__(message, file=f"--target={target}")
 
     def locate(self, name: str, data: bytes) -> None:
-        """Stay as it is: the fault is not in the module `name`."""
+        """Do nothing: the fault is not in the module `name`."""
 
 
 class NoSuchTarget(TargetError):
-    """The name is that of no target, on any machine."""
+    """The name is of no known target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Target:
     """A device to compile for.
 
     name: as the user wrote it.
-    memory: what the device has, in bytes.
+    memory: of the device, in bytes.
     description: the GPU as a text of GpuTargetConfigProto; "" for this machine's CPU and for a TPU.
     tpu: the TPU; None for all others.
     """
@@ -90,11 +90,10 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """The target that `text` names: cpu, gpu (an H200), cuda (the GPU that is here), cuda:NAME of `gpus.py`, cuda:PATH,
-    or tpu:NAME of `tpus.py`.
+    """Parse a target: cpu, gpu (an H200), cuda (this machine's), cuda:NAME, cuda:PATH or tpu:NAME.
 
-    Raises NoSuchTarget when it names none or PATH cannot be read, TargetError when there is no GPU here, when CUDA no
-    longer compiles for the GPU, and when PATH lacks a fact that XLA cannot do without.
+    The names are in `gpus.py` and `tpus.py`. Raises NoSuchTarget when it names none or PATH cannot be read, TargetError
+    when there is no GPU here, when CUDA no longer compiles for the GPU, and when PATH lacks a field that XLA requires.
     """
     if text == "cpu":
         return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -122,10 +121,10 @@ def parse_target(text: str) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What compiling for a device shows.
+    """The findings of a compile for a device.
 
-    memory: the bytes of one run. note: what could not be compiled although the rest could, a clause; "" as a rule.
-    time: what one run is estimated to take; None on a CPU or TPU and on a GPU whose speeds are not known.
+    memory: the bytes of one run. note: the part that could not be compiled although the rest could, a clause; normally
+    "". time: the estimated time of one run; None on a CPU or TPU and on a GPU whose speeds are not known.
     """
 
     memory: Memory
@@ -139,14 +138,13 @@ def has_gpu_compiler() -> bool:
 
 
 def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = tuple(_GEMMS)) -> Compiled:
-    """Compile `module` (text, bytecode or portable artifact) for `target` and read off its memory; nothing is run.
+    """Compile `module` (text, bytecode or portable artifact) for `target` and read its memory; nothing is run.
 
     For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is reported;
-    if XLA refuses one of the two, the other, with a note. The time is that with cuBLAS's products, which need no trials
-    to be fast; with Triton's if XLA refuses the others. Where there is no GPU, JAX_PLATFORMS=cpu has to be set
-    before jax is imported, or else jax's CUDA plugin looks for a driver and does not load. What does not depend on the
-    module is made once in a process. gemms: of Triton and cuBLAS, which are tried. A TPU's compile is stopped after ten
-    minutes.
+    if XLA refuses one of the two, the other, with a note. The time is that with cuBLAS's products, which are fast
+    without tuning; with Triton's if XLA refuses the others. Without a GPU, JAX_PLATFORMS=cpu must be set before jax is
+    imported, or else jax's CUDA plugin looks for a driver and does not load. Everything independent of the module is
+    made once per process. gemms: which of Triton and cuBLAS to try. A TPU's compile is stopped after ten minutes.
 
     Raises TargetError without the extra `cuda` or `tpu` and when XLA cannot read the description, and InputError when
     the module cannot be read or XLA refuses it.
@@ -172,12 +170,12 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
     if not choices:
         raise refused[0][1]
     note = "; ".join(f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused)
-    # The last is cuBLAS's: its products are as fast as they get, while Triton's have tiles that nobody has tried.
+    # The last is cuBLAS's: its products are as fast as they get, while Triton's have untuned tiles.
     return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(executable, target))
 
 
 def compiled_traffic(module: bytes, target: Target) -> Traffic:
-    """What each device sends to the others by a module for several, as it is compiled for `target`.
+    """The bytes that each device sends to the others in a module for several, compiled for `target`.
 
     Raises what `compiled_memory` raises.
     """
@@ -185,7 +183,7 @@ def compiled_traffic(module: bytes, target: Target) -> Traffic:
 
 
 def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
-    """What each device sends to the others by a module for several, and needs, as it is compiled for `target`.
+    """The bytes that each device sends to the others in a module for several, and its memory, compiled for `target`.
 
     For a GPU with the matrix products of cuBLAS. Raises what `compiled_memory` raises.
     """
@@ -200,7 +198,7 @@ def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
 
 
 def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
-    """The memory of `module` on a TPU, by a compile that is stopped after so many seconds.
+    """The memory of `module` on a TPU, from a compile that is stopped after `seconds`.
 
     Raises TargetError without the extra `tpu` and for a module of several devices, and InputError when libtpu refuses
     the module or takes too long.
@@ -219,7 +217,7 @@ def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
 
 
 def _time_of(executable: Any, target: Target) -> GpuTime | None:
-    """What one run is estimated to take; None where the GPU's speeds are not known or its HLO cannot be read."""
+    """The estimated time of one run; None if the GPU's speeds are not known or its HLO cannot be read."""
     name = _NAME.search(target.description)
     if name is None or name[1] not in _MACHINES:
         return None
@@ -242,7 +240,7 @@ def _compile_for_gpu(module: ir.Module, target: Target, devices: Sequence[Any], 
 
 
 def _devices(target: Target, count: int) -> Sequence[Any]:
-    """The devices that stand for so many of the GPU; compiling is all they can do."""
+    """`count` devices that stand for the GPU; they can only compile."""
     try:
         return pjrt.described_devices(target.description, count)
     except NotImplementedError:

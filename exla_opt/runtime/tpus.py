@@ -1,8 +1,8 @@
-"""Compiling for a TPU that is not here: libtpu in a process of its own, which may be stopped.
+"""Compiling for a TPU that is not in this machine: libtpu in a separate process, which can be stopped.
 
-libtpu writes to standard error what nobody asked for, needs variables set before it is loaded, and may take minutes;
-none of that belongs in the process that asks. Where a program does not fit, it fails and gives one sentence, with the
-bytes that it would have needed; these are the peak then.
+libtpu writes noise to standard error, needs variables set before it is loaded, and may take minutes; the calling
+process should see none of that. If a program does not fit, libtpu fails with one sentence that has the bytes needed;
+these are then the peak.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from exla_opt.memory.peak import Memory
 
 _GIB = 2**30
 
-# The longest that one compile may take, in seconds.
+# The maximum seconds of one compile.
 LONGEST = 600.0
 SLOW = "a compile for a TPU takes seconds to minutes, and is stopped after ten"
 
 
 @dataclass(frozen=True, slots=True)
 class Tpu:
-    """One generation: libtpu's name for its smallest topology, further arguments, and bytes of memory a device."""
+    """One generation: libtpu's name for its smallest topology, further arguments, and memory bytes per device."""
 
     topology: str
     memory: int
     chip_config: str = ""
 
 
-# By the names of `--target=tpu:NAME`; the memory is what libtpu says is available of it.
+# By the names of `--target=tpu:NAME`; the memory is the size that libtpu reports as available.
 TPUS = {
     "v4": Tpu("v4:2x2x1", int(30.75 * _GIB), "megacore"),
     "v5e": Tpu("v5e:2x2", int(15.75 * _GIB)),
@@ -44,7 +44,7 @@ TPUS = {
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": _GIB, "T": 2**40}
 _SIZE = r"([\d.]+)([KMGT]?)\b"
-# The two forms of its refusal. Both count everything, arguments and results too, whatever they call it.
+# The two forms of its refusal. Both count everything, arguments and results too, whatever their wording.
 _FORMS = r"on HBM, the total memory required for HLO temporaries \(|in memory space hbm\. Used "
 _NEEDED = re.compile(rf"Ran out of memory (?:{_FORMS}){_SIZE}")
 
@@ -57,7 +57,7 @@ _ENVIRONMENT = {
 
 
 class TpuError(RuntimeError):
-    """libtpu did not compile the program; the message is its own first line, or says how long it took."""
+    """libtpu did not compile the program; the message is libtpu's first line, or says how long it took."""
 
 
 class NoTpuCompiler(RuntimeError):
@@ -76,10 +76,9 @@ def has_tpu_compiler() -> bool:
 def compile_for_tpu(module: bytes, tpu: Tpu, signature_bytes: int, seconds: float = LONGEST) -> Memory:
     """The memory of `module` (bytecode, of one device) on a TPU; nothing is run.
 
-    signature_bytes: of arguments and results, which libtpu does not tell apart in a program that does not fit; they
-    are all given as arguments then.
-    seconds: after which the compile is stopped. Raises NoTpuCompiler, TookTooLong, and TpuError when libtpu refuses
-    the module.
+    signature_bytes: of arguments and results, which libtpu does not distinguish in a program that does not fit; they
+    are then all reported as arguments.
+    seconds: the limit of the compile. Raises NoTpuCompiler, TookTooLong, and TpuError when libtpu refuses the module.
     """
     if not has_tpu_compiler():
         raise NoTpuCompiler
@@ -96,12 +95,12 @@ def compile_for_tpu(module: bytes, tpu: Tpu, signature_bytes: int, seconds: floa
     if "error" in found:
         return memory_refused(found["error"], signature_bytes)
     arguments, results, aliased = found["arguments"], found["results"], found["aliased"]
-    # Its own figure of temporary memory leaves out what lives in loops only; the peak has all of it.
+    # Its own figure of temporary memory leaves out buffers that live only in loops; the peak includes them.
     return Memory(arguments, results, aliased, max(found["peak"] - (arguments + results - aliased), 0))
 
 
 def memory_refused(message: str, signature_bytes: int) -> Memory:
-    """The memory of a program that does not fit, of what libtpu says then. Raises TpuError for any other message."""
+    """The memory of a program that does not fit, from libtpu's message. Raises TpuError for any other message."""
     found = _NEEDED.search(message)
     if found is None:
         raise TpuError(message.strip().partition("\n")[0])

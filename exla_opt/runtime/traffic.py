@@ -1,4 +1,4 @@
-"""What the devices of a program send to each other: bytes of collectives in what XLA compiled."""
+"""Bytes that the devices of a program send to each other, from the collectives in the compiled HLO."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAMES = re.compile(r"[\w.\-]+")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one device. bytes: of the larger of what collectives read and write, those in loops as often as they run.
+    """The traffic of one device. bytes: the larger of what each collective reads and writes; in loops once per trip.
 
-    in_loops: the part of it that loops have. ops: how many collectives there are in the program.
-    at_least: whether one stands in a loop whose trips are not known, which counts as one.
+    in_loops: the part within loops. ops: the number of collectives in the program. at_least: whether one is in a loop
+    with an unknown trip count, which counts as one trip.
     """
 
     bytes: float = 0.0
@@ -31,7 +31,7 @@ class Traffic:
 
 
 def traffic_of(text: str) -> Traffic:
-    """What the optimised HLO of one device sends. Raises HloError when the text cannot be read."""
+    """The bytes that one device sends, from its optimised HLO. Raises HloError when the text cannot be read."""
     module = parse_hlo(text)
     return _Reader(module).of(module.entry)
 
@@ -50,7 +50,7 @@ class _Reader:
             opcode = each.opcode.removesuffix("-start")
             if opcode in _COLLECTIVES:
                 read = sum(instructions[operand].bytes for operand in each.operands if operand in instructions)
-                # A start's tuple has what is read as well.
+                # A start's tuple also contains its operands.
                 written = each.bytes - (read if opcode != each.opcode else 0)
                 total = _plus(total, Traffic(max(read, written), 0.0, 1))
             elif each.opcode == "while":
@@ -65,7 +65,7 @@ class _Reader:
         return total
 
     def loop(self, attributes: str, body: str) -> Traffic:
-        """All trips of a loop."""
+        """The traffic of all trips of a loop."""
         found, trips = self.of(body), _TRIPS.search(attributes)
         count = int(trips[1]) if trips else 1
         return Traffic(

@@ -1,1 +1,1 @@
-"""Modules for many devices: the program of one device is made of them, rewritten like any other, and put back."""
+"""Modules for many devices: extracts the local program of one device, which is rewritten, and puts it back."""

@@ -1,7 +1,7 @@
-"""Ops that state a rule of their own read and make tensors that are spread alike along each factor of the rule.
+"""Makes the operands and results of ops with an explicit rule agree on a sharding along each factor of the rule.
 
-Shardy inserts communication where an op and its operands disagree, but not at ops with a rule in an attribute: what
-such ops read and make is spread anew here.
+Shardy inserts communication where an op and its operands disagree, except at ops with a rule in an attribute: their
+operands and results are resharded here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .shardings import read_meshes, reshard, set_shardings, sharding_of_value
 
 
 def agree(module: ir.Module) -> None:
-    """Spread the operands and results of every op with a rule alike, in place; whole along what is needed complete."""
+    """Reshard the operands and results of every op with a rule alike, in place; never along factors needed complete."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
     for op in inside_out(module):
         if RULE not in op.attributes:
@@ -33,7 +33,7 @@ def agree(module: ir.Module) -> None:
 
 
 def places_of(tensor: ir.Attribute) -> dict[int, int]:
-    """The dimension that each factor stands in."""
+    """The dimension of each factor."""
     return {
         factor: dim
         for dim, mapping in enumerate(sdy.TensorMappingAttr(tensor).dim_mappings)
@@ -69,9 +69,9 @@ def _agree(op: ir.Operation, spread: Sequence[Sharding | None], mesh: Mesh) -> N
 def _axes_of_factors(
     places: Sequence[Mapping[int, int]], before: Sequence[Sharding], sizes: Sequence[int], complete: set[int]
 ) -> dict[int, Axes]:
-    """The axes along which each factor is cut: those of the largest tensor that is cut along it, the last one first.
+    """The axes that shard each factor: those of the largest tensor sharded along it; of equal ones, the last tensor's.
 
-    No axis cuts two factors.
+    No axis shards two factors.
     """
     found: dict[int, Axes] = {}
     order = sorted(range(len(sizes)), key=lambda number: (sizes[number], number), reverse=True)
@@ -88,7 +88,7 @@ def _axes_of_factors(
 
 
 def _spread_by(places: Mapping[int, int], before: Sharding, axes: Mapping[int, Axes]) -> Sharding:
-    """How a tensor is spread whose factors are cut along these axes."""
+    """The sharding of a tensor whose factors are sharded along these axes."""
     by_dim: dict[int, Axes] = {}
     for factor, dim in places.items():
         by_dim[dim] = (*by_dim.get(dim, ()), *axes.get(factor, ()))

@@ -1,4 +1,4 @@
-"""Shardy in a process of its own, for it aborts the process at some modules: python -m exla_opt.sharding.apart."""
+"""Runs Shardy in a separate process, as it aborts on some modules: python -m exla_opt.sharding.apart."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from exla_opt.ir.write import serialise
 
 from .prepare import propagate
 
-# Of the processor; the largest module of the tests takes less than one.
+# CPU time; the largest module of the tests takes less than one.
 _SECONDS = 600
 _EVENLY = "--evenly"
 
 
 class ShardyFailed(Exception):
-    """Shardy refuses the module, or does not survive it; the text says which, a clause."""
+    """Shardy refuses the module, or crashes on it; the message is a clause that says which."""
 
 
 def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
-    """A copy of a module without calls, with what `propagate` writes on it. Raises ShardyFailed."""
+    """A copy of a module without calls, with the shardings that `propagate` writes. Raises ShardyFailed."""
     try:
         found = subprocess.run(
             [sys.executable, "-m", "exla_opt.sharding.apart", *([_EVENLY] if evenly else [])],
@@ -48,7 +48,7 @@ def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
 
 
 def main() -> int:
-    """Read a module from standard input, and write it with how its tensors are spread."""
+    """Read a module from standard input, and write it with the shardings of its tensors."""
     try:
         module = parse_module(PARSER_FILE, sys.stdin.buffer.read(), new_context()).module
         propagate(module, evenly=_EVENLY in sys.argv)

@@ -1,10 +1,10 @@
-"""Sums over devices of what a loop writes into a stack, step by step, taken behind the loop.
+"""Moves all-reduces of the slices that a loop writes into a stack behind the loop.
 
     while { s = dynamic_update_slice(s, all_reduce(x), n) }  ->  all_reduce(while { s = dynamic_update_slice(s, x, n) })
 
-The gradients of the weights of all layers are such a stack. The loop talks to no other device then, so it can be cut
-along the batch. The same numbers are added for every element, and as many bytes are sent: each element of the stack is
-written once, or the sum stays where it is.
+The gradients of the weights of all layers are such a stack. The loop then does not communicate, so it can be split
+along the batch. The same numbers are added for every element, and as many bytes are sent: either each element of the
+stack is written once, or the sum stays where it is.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from exla_opt.ops.stack_sums import only_update
 from exla_opt.ops.traits import Trait, has_trait
 
 _SUM = "stablehlo.all_reduce"
-# So many times larger than the stack is what may be cut.
+# The factor by which the other tensors must exceed the stack.
 _TIMES = 2
 
 
 def sum_behind_loops(module: ir.Module) -> None:
-    """Take the sums of stacks behind the loops that write them, in place; inner loops first."""
+    """Move the sums of stacks behind the loops that write them, in place; inner loops first."""
     for loop in inside_out(module, "stablehlo.while"):
         for carry, result in enumerate(loop.results):
             found = _sum_of_stack(loop, carry)
@@ -37,7 +37,7 @@ def sum_behind_loops(module: ir.Module) -> None:
 
 
 def _sum_of_stack(loop: ir.Operation, carry: int) -> ir.Operation | None:
-    """The op that sums each slice of a stack over devices, if that is all it does and the stack is written whole."""
+    """The all-reduce of each slice of a stack, if nothing else changes the slice and the loop fills the stack."""
     update = only_update(loop, carry)
     if update is None or update.block != loop.regions[1].blocks[0]:
         return None
@@ -46,7 +46,7 @@ def _sum_of_stack(loop: ir.Operation, carry: int) -> ir.Operation | None:
         return None
     value = update.operands[1]
     made = defining_op(value)
-    # What is only moved may be added up before or after.
+    # Ops that only move elements may come before or after the sum.
     while made is not None and has_trait(made, Trait.REARRANGES) and _is_read_once(value):
         value = made.operands[0]
         made = defining_op(value)
@@ -58,9 +58,9 @@ def _sum_of_stack(loop: ir.Operation, carry: int) -> ir.Operation | None:
 
 
 def _pays(loop: ir.Operation, stack: ir.Value) -> bool:
-    """Whether something that the loop reads or carries is twice as large as the stack, which is there twice.
+    """Whether the loop reads or carries a tensor of twice the stack's size; the stack then exists twice.
 
-    Without such a thing, as the activations of all layers, there is nothing to be gained by cutting the loop.
+    Without such a tensor, like the activations of all layers, splitting the loop gains nothing.
     """
     types = Types()
     values = [*loop.results, *captured_values(loop)]

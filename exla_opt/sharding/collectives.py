@@ -1,4 +1,4 @@
-"""Shardy's collectives as those of StableHLO, on the part of a tensor that one device has."""
+"""Shardy's collectives as StableHLO collectives on local shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from exla_opt.ops.sizes import elements
 from .mesh import Axes, Mesh, Sharding, parts
 
 _MOVE = re.compile(r"(\{[^{}]*\}): (\d+)->(\d+)")
-# What StableHLO calls a channel between the devices of a program.
+# StableHLO's number for a channel between the devices of a program.
 _DEVICE_TO_DEVICE = 1
 
 
@@ -25,8 +25,8 @@ _DEVICE_TO_DEVICE = 1
 class Collectives:
     """Writes collectives at the current insertion point.
 
-    channel: the last one that is taken. top: an op at the head of the function, before which is written what all blocks
-    read.
+    channel: the last one in use. top: an op at the head of the function, before which values that all blocks read are
+    written.
     """
 
     mesh: Mesh
@@ -35,7 +35,7 @@ class Collectives:
     _indices: dict[Axes, ir.Value] = field(default_factory=dict)
 
     def index(self, axes: Axes) -> ir.Value:
-        """Which part this device has of what is cut along `axes`, a tensor<i32>."""
+        """The index of this device's shard along `axes`, a tensor<i32>."""
         if axes not in self._indices:
             with ir.InsertionPoint(self.top), ir.Location.unknown():
                 table = np.array(self.mesh.indices(axes), np.int32)
@@ -49,36 +49,36 @@ class Collectives:
         return self._indices[axes]
 
     def offset(self, axes: Axes, size: int) -> ir.Value:
-        """Where the part of this device begins, a tensor<i32>. size: of each part."""
+        """The start of this device's shard, a tensor<i32>. size: of each shard."""
         return stablehlo.multiply(self.index(axes), build.scalar_i32(size))
 
     def gather(self, value: ir.Value, dim: int, axes: Axes) -> ir.Value:
-        """All parts along a dimension, one behind the other."""
+        """The concatenation of all shards along a dimension."""
         if parts(axes) == 1:
             return value
         shape = build.shape_of(value)
         shape[dim] *= parts(axes)
-        if 0 in shape:  # StableHLO gathers nothing but elements
+        if 0 in shape:  # StableHLO cannot gather an empty tensor
             return build.zeros(build.with_shape(build.tensor_of(value), shape))
         attributes = {"all_gather_dim": _i64(dim), **self._between(axes)}
         return _one(self._made("stablehlo.all_gather", value, shape, attributes))
 
     def part(self, value: ir.Value, dim: int, axes: Axes) -> ir.Value:
-        """This device's part along a dimension of a tensor that it has all of."""
+        """This device's shard along a dimension of a replicated tensor."""
         if parts(axes) == 1:
             return value
         size = build.shape_of(value)[dim] // parts(axes)
         return build.slice_along(value, dim, self.offset(axes, size), size)
 
     def reduce(self, value: ir.Value, axes: Axes, monoid: str) -> ir.Value:
-        """The same on all devices of a group: what their parts combine to."""
+        """All-reduce: the combined shards, on all devices of a group."""
         if parts(axes) == 1:
             return value
         made = self._made("stablehlo.all_reduce", value, build.shape_of(value), self._between(axes), regions=1)
         return _with_body(made, value, monoid)
 
     def reduce_scatter(self, value: ir.Value, dim: int, axes: Axes, monoid: str) -> ir.Value:
-        """This device's part along a dimension of what the parts of a group combine to."""
+        """This device's shard along a dimension of the combined shards of a group."""
         if parts(axes) == 1:
             return value
         shape = build.shape_of(value)
@@ -87,7 +87,7 @@ class Collectives:
         return _with_body(self._made("stablehlo.reduce_scatter", value, shape, attributes, regions=1), value, monoid)
 
     def all_to_all(self, value: ir.Value, axes: Axes, source: int, target: int) -> ir.Value:
-        """Cut along `target` in the place of `source`."""
+        """Shard along `target` instead of `source`."""
         if parts(axes) == 1:
             return value
         shape, count = build.shape_of(value), parts(axes)
@@ -103,13 +103,13 @@ class Collectives:
         return _one(self._made("stablehlo.all_to_all", value, shape, attributes))
 
     def permute(self, value: ir.Value, before: Sharding, after: Sharding) -> ir.Value:
-        """Each device gets the part that it has by `after`, from one that has it by `before`."""
+        """Send shards so that each device has the one of `after` instead of `before`."""
         pairs = np.array(sources_and_targets(self.mesh, before, after), np.int64)
         attributes = {"source_target_pairs": _pairs(pairs), "channel_handle": self._channel()}
         return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
 
     def shift(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
-        """What the device before in its group has, with a step of 1, or the one behind, with -1; zeros at the end."""
+        """The value of the previous device in the group, for a step of 1, or the next, for -1; zeros at the end."""
         pairs = [pair[::step] for group in self.mesh.groups(axes) for pair in pairwise(group)]
         attributes = {"source_target_pairs": _pairs(np.array(pairs, np.int64)), "channel_handle": self._channel()}
         return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
@@ -134,7 +134,7 @@ class Collectives:
 
 
 def sources_and_targets(mesh: Mesh, before: Sharding, after: Sharding) -> list[tuple[int, int]]:
-    """Who sends to whom, so that each device has the part that it should have; itself where it has it already."""
+    """Pairs of sender and receiver, so that each device gets its shard; from itself if it already has it."""
 
     def part_of(place: int, sharding: Sharding) -> tuple[int, ...]:
         return tuple(mesh.index(place, axes) for axes in sharding)
@@ -156,7 +156,7 @@ def sources_and_targets(mesh: Mesh, before: Sharding, after: Sharding) -> list[t
 
 
 def moves_of(mesh: Mesh, op: ir.Operation) -> list[tuple[Axes, int, int]]:
-    """The axes that an all_to_all of Shardy's moves, each with the dimensions from which and to which."""
+    """The axes that a Shardy all_to_all moves, each with the source and the target dimension."""
     found = _MOVE.findall(str(op.attributes["params"]))
     return [(mesh.read_axes(axes), int(source), int(target)) for axes, source, target in found]
 

@@ -1,4 +1,4 @@
-"""What Shardy writes between ops, on the part of one device."""
+"""The local forms of the communication ops that Shardy inserts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _reduce_scatter(localiser: Localiser, op: ir.Operation, _: Sequence[Sharding
 
 
 def _source(op: ir.Operation) -> ir.Operation:
-    """The op whose results a collective combines. Raises NoLocalForm where it is none."""
+    """The op whose results a collective combines. Raises NoLocalForm if there is none."""
     made = defining_op(op.operands[0])
     while made is not None and made.name in ("sdy.all_reduce", "sdy.reduce_scatter"):
         made = defining_op(made.operands[0])

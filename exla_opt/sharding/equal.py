@@ -1,6 +1,6 @@
-"""Equal collectives of one block become one: under different channels the compiler takes them for different.
+"""Merges equal collectives of one block: as their channels differ, the compiler does not.
 
-The forward and the backward pass of a layer gather the same weights, and a step that is computed again gathers again.
+The forward and the backward pass of a layer gather the same weights, and a recomputed step gathers again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CHANNEL = "channel_handle"
 
 
 def merge_equal_collectives(module: ir.Module) -> None:
-    """Let every reader read the first of equal collectives of the same values, in place."""
+    """Replace equal collectives of the same values by the first, in place."""
     for function in operations_of(module.body):
         for block in _blocks(function):
             _merge(block)

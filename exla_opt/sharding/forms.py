@@ -1,4 +1,4 @@
-"""The forms on one device of ops that ask where its part begins, or combine the parts of several devices."""
+"""The local forms of ops that depend on the position of their shard, or combine the shards of several devices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _iota(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
 
 
 def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Along a dimension that is cut it keeps one of every few elements: the same ones of each part."""
+    """Along a sharded dimension it keeps every n-th element: the same ones of each shard."""
     starts, strides = integers(op, "start_indices", []), integers(op, "strides", [])
     before, after = (build.shape_of(value) for value in (op.operands[0], op.results[0]))
     for dim in _cut(shardings[0]):
@@ -76,7 +76,7 @@ def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]
 
 
 def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Along a dimension that is cut as much is put behind each element."""
+    """Along a sharded dimension each element is followed by the same padding."""
     low, high, interior = (integers(op, name, []) for name in _PADDING)
     for dim in _cut(shardings[0]):
         if low[dim] or high[dim] != interior[dim]:
@@ -89,7 +89,7 @@ def _cut(sharding: Sharding) -> list[int]:
 
 
 def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """What it starts with counts once: where devices combine their results, each starts with what changes nothing."""
+    """Its initial value counts once: if devices combine their results, each starts from the identity."""
     axes = localiser.reduced_axes(op)
     if not axes:
         return plain(localiser, op, shardings)
@@ -109,9 +109,9 @@ def _reduce(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
 
 
 def _chosen(localiser: Localiser, op: ir.Operation, candidates: Results, axes: Axes) -> Results:
-    """The best of what each device has chosen among its own part, as argmax does, with its index counted on all.
+    """The best of each device's own choice, as for argmax, with its index in the entire tensor.
 
-    Shardy's rule was restricted to those that may choose again.
+    Shardy's rule was restricted to ops whose choices can be chosen from again.
     """
     rank = len(build.shape_of(candidates[0]))
     together = []
@@ -132,7 +132,7 @@ def _chosen(localiser: Localiser, op: ir.Operation, candidates: Results, axes: A
 
 
 def _gather(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Of rows that other devices have it gives zeros, which their sum leaves."""
+    """For rows of other devices it returns zeros, which vanish in the sum."""
     cut = [dim for dim in indexed_dims(op) if parts(localiser.shardings[op.operands[0]][dim]) > 1]
     if not cut:
         return plain(localiser, op, shardings)
@@ -154,8 +154,8 @@ def _gather(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
 
 
 def _scatter(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Indices of other devices' rows lie outside, where nothing is written. Where the updates are spread, each device
-    adds its own to zeros, and the operand comes in once."""
+    """Scatter locally: indices of other devices' rows are out of bounds, where nothing is written. If the updates are
+    sharded, each device adds its own to zeros, and the operand is added once."""
     operand, given, *_ = op.operands
     before = dict(localiser.local)
     for dim in indexed_dims(op):
@@ -180,7 +180,7 @@ def _spread_updates(localiser: Localiser, op: ir.Operation) -> Axes:
 
 
 def _top_k(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """The best of every part, and the best of these: in the order of the devices, so that ties stay as they were."""
+    """The best of every shard, then the best of these: in device order, so that ties are broken as before."""
     if op.attributes["call_target_name"] != ir.StringAttr.get(TOP_K):
         return plain(localiser, op, shardings)
     [operand] = localiser.operands(op)
@@ -207,7 +207,7 @@ def _largest(value: ir.Value, count: int) -> tuple[ir.Value, ir.Value]:
 
 
 def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Control flow block by block. What a block gets and returns is spread as the results are."""
+    """Control flow block by block. Arguments and results of a block are sharded as the op's results are."""
     kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
     operands = localiser.operands(op)
     if op.name == "stablehlo.while":
@@ -228,7 +228,7 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
 
 
 def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """The body of a manual computation is written for one device already, as far as its axes go."""
+    """The body of a manual computation is already local, as far as its axes go."""
     manual = axes_in_manual(op, localiser.mesh)
     block = op.regions[0].blocks[0]
     given = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"]).shardings
@@ -245,7 +245,7 @@ def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
 
 
 def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
-    """A value as it is spread in or behind a region. Raises NoLocalForm where parts are neither taken nor joined."""
+    """A value resharded for the boundary of a region. Raises NoLocalForm if that needs more than slices and gathers."""
     found = localiser.local[value]
     for dim, (has, wants) in enumerate(zip(localiser.shardings[value], sharding, strict=True)):
         before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
@@ -259,7 +259,7 @@ def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.
 
 
 def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """A collective of the program's own, between devices that have the same part of what is spread besides."""
+    """A collective in the program itself, between devices that have the same shard along all other axes."""
     if not stays_between(op, localiser.mesh, localiser.manual):
         raise NoLocalForm(f"{op.name} of a computation that is manual over some axes communicates along the others")
     return plain(localiser, op, shardings)

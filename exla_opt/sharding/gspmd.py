@@ -1,11 +1,11 @@
-"""Modules whose shardings are GSPMD's, the partitioner before Shardy, in Shardy's words.
+"""Translates the shardings of GSPMD, the older partitioner, to Shardy's.
 
     custom_call @Sharding(x)                                     sdy.sharding_constraint x
     p = custom_call @SPMDFullToShardShape(x)                     sdy.manual_computation(x) {
     q = f(p)                                              ->       p: q = f(p)
     custom_call @SPMDShardToFullShape(q)                         }
 
-XLA has such a translation, which nothing reaches from outside a compile.
+XLA has such a translation, but only as a part of its compiles.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def is_gspmd(module: ir.Module) -> bool:
 
 
 def translate(module: ir.Module, devices: int) -> None:
-    """Say with Shardy's attributes and ops, in place, what a module without calls says with GSPMD's.
+    """Replace GSPMD's shardings by Shardy's attributes and ops, in place, in a module without calls.
 
-    Raises NoAxes where a sharding has no words of Shardy's.
+    Raises NoAxes for a sharding that Shardy cannot express.
     """
     tiles = {text: read_tiles(text) for text in set(_texts(module))}
     mesh = common_mesh("mesh", devices, tiles.values())
@@ -66,7 +66,7 @@ class _Translation:
     tiles: Mapping[str, Tiles]
 
     def signature(self, function: ir.Operation) -> None:
-        """Shardings of arguments and results."""
+        """Translate the shardings of arguments and results."""
         kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         for name, types in zip(_NAMES, (kind.inputs, kind.results), strict=True):
             if name in function.attributes:
@@ -86,7 +86,7 @@ class _Translation:
         return ir.DictAttr.get(found)
 
     def op(self, op: ir.Operation) -> None:
-        """A constraint, or an op that carries a sharding."""
+        """Translate a constraint, or an op that carries a sharding."""
         if GSPMD not in op.attributes:
             return
         text = string(op, GSPMD)
@@ -113,7 +113,7 @@ class _Translation:
         op.erase()
 
     def boundary(self, op: ir.Operation) -> Boundary | None:
-        """Where a computation begins or ends that is written for one device; None for any other op."""
+        """The boundary of a computation written for one device; None for any other op."""
         target = _target(op)
         if target not in (ENTER, LEAVE):
             return None

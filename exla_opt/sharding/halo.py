@@ -1,10 +1,10 @@
-"""Windows that reach into the parts of neighbours: each device gets the rows that it lacks from these alone.
+"""Windows that overlap neighbouring shards: each device gets only the missing rows from its neighbours.
 
     rows of device 1            [ a b c d | e f g h | i j k l ]
     a window of 3 rows needs          [ d | e f g h | i ]
 
-What lies beyond the ends of the dimension is replaced by what the op pads with, as for tiles that overlap
-(`ops/overlaps.py`): the op of one device is a tile that begins where its part does.
+Positions beyond the ends of the dimension are replaced by the op's padding, as for overlapping tiles
+(`ops/overlaps.py`): the local op is a tile that begins at the shard.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .shardings import shardings_of_results
 
 
 def is_exchanged(factor: Factor, operands: Sequence[int | None], results: Sequence[int | None], devices: int) -> bool:
-    """Whether parts along a factor whose tiles overlap need no more than their neighbours have, however it is cut.
+    """Whether shards along a factor with overlapping tiles need rows of direct neighbours only, however it is sharded.
 
-    operands, results: the dimension in which it should stand, by tensor. devices: of which all may cut it.
+    operands, results: the dimension of the factor, by tensor. devices: the maximum number of shards.
     """
     stands = [None if mapping is None else mapping.dim for mapping in (*factor.operands, *factor.results)]
     if stands != [*operands, *results] or factor.size % devices:
@@ -37,9 +37,9 @@ def is_exchanged(factor: Factor, operands: Sequence[int | None], results: Sequen
 
 
 def _windowed(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """A convolution or the like on a device's part, and on the rows of its neighbours that its windows read.
+    """A convolution or similar op on a local shard, and on the rows of its neighbours that its windows read.
 
-    Its windows stay as long as they are.
+    Its windows keep their length.
     """
     made: Results = list(with_own_types(localiser, op, shardings).results)
     shapes = Shapes(*(tuple(tuple(build.shape_of(value)) for value in values) for values in (op.operands, op.results)))
@@ -52,9 +52,9 @@ def _windowed(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardi
 
 
 def _with_neighbours(localiser: Localiser, op: ir.Operation, values: Results, factor: Factor, axes: Axes) -> Results:
-    """The op that makes these values once more, on operands that go on where the parts of neighbours begin.
+    """The op of these values repeated, on operands extended by rows of neighbours.
 
-    op: of all devices.
+    op: the original op, of all devices.
     """
     own = defining_op(values[0])
     assert own is not None
@@ -85,7 +85,7 @@ def _with_neighbours(localiser: Localiser, op: ir.Operation, values: Results, fa
 
 
 def _check(localiser: Localiser, op: ir.Operation, factor: Factor, axes: Axes) -> None:
-    """Raise NoLocalForm where not all that carries the factor is cut alike."""
+    """Raise NoLocalForm unless all tensors that carry the factor are sharded alike."""
     mappings = (*factor.operands, *factor.results)
     results = shardings_of_results(op, localiser.mesh)
     cuts = (*(localiser.shardings[value] for value in op.operands), *results)
@@ -102,9 +102,9 @@ def _exchanged(
     rows: tuple[int, int],
     axes: Axes,
 ) -> ir.Value:
-    """A part, longer by the indices that `reach` says, of which `rows` elements on each side are the neighbours'.
+    """A shard extended by `reach` indices, of which `rows` elements on each side come from the neighbours.
 
-    The others, and what lies beyond the ends of the dimension, are zeros that no window reads, or not as they are.
+    The others, and those beyond the ends of the dimension, are zeros, which windows do not read unmasked.
     """
     size = build.shape_of(value)[mapping.dim]
     before, behind = (min(side * mapping.inner, read) for side, read in zip(reach, rows, strict=True))

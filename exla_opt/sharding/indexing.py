@@ -1,4 +1,4 @@
-"""Gathers and scatters whose rows are spread over devices: each device looks at the indices of its own rows."""
+"""Gathers and scatters with sharded rows: each device uses the indices of its own rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GATHER", "SCATTER", "in_own_rows", "indexed_dims", "is_summing", "ma
 
 
 def indexed_dims(op: ir.Operation) -> tuple[int, ...]:
-    """The dimensions of a gather's or a scatter's operand of which each index names one row."""
+    """The dimensions of a gather's or a scatter's operand in which each index selects one row."""
     numbers = numbers_of(op)
     if len(op.results) != 1:
         return ()
@@ -25,14 +25,14 @@ def indexed_dims(op: ir.Operation) -> tuple[int, ...]:
 
 
 def is_summing(op: ir.Operation) -> bool:
-    """Whether what a scatter writes may be put together from several scatters: it adds, and has one operand."""
+    """Whether a scatter's result may be combined from several scatters: it adds, and has one operand."""
     return len(op.results) == 1 and componentwise(body_of(op)) == ("add",)
 
 
 def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value, size: int) -> ir.Value:
-    """The indices, counted from the device's first row of dimension `dim`; those of other rows lie outside.
+    """The indices, counted from the device's first row of dimension `dim`; those of other rows are out of bounds.
 
-    offset: the first row, a tensor<i32>. size: of the dimension on all devices. A gather clamps an index before.
+    offset: the first row, a tensor<i32>. size: of the dimension on all devices. A gather's indices are clamped first.
     """
     numbers = numbers_of(op)
     component = numbers.named.index(dim)
@@ -50,7 +50,7 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
 
 
 def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:
-    """Of which elements of a gather's result, of `shape`, this device has the row. indices: as above. size: rows."""
+    """The mask of a gather's result, of `shape`, in rows of this device. indices: as above. size: rows."""
     numbers = numbers_of(op)
     component = numbers.named.index(dim)
     rank = len(build.shape_of(indices))

@@ -1,4 +1,4 @@
-"""The module of all devices around the program of one, in the words of the partitioner that the module is for."""
+"""The module of all devices around a local program, in the terms of the module's own partitioner."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MANUAL = "{manual}"
 def join(
     original: ir.Module, local: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results: Sequence[Sharding]
 ) -> ir.Module:
-    """A module with the signature of `original`, each device of which runs `local`; both stay as they are.
+    """A module with the signature of `original`, each device of which runs `local`; both are unchanged.
 
-    arguments, results: how they are spread over the mesh.
+    arguments, results: their shardings.
     """
     made = copy_of(original)
     function = main_function(made)
@@ -48,7 +48,7 @@ def _in_shardy(
     arguments: Sequence[Sharding],
     results: Sequence[Sharding],
 ) -> list[ir.Value]:
-    """One manual computation over all axes."""
+    """Build one manual computation over all axes."""
     axes = ", ".join(f'"{name}"' for name, _ in mesh.axes)
     attributes = {
         "in_shardings": _per_value(mesh, arguments),
@@ -72,7 +72,7 @@ def _in_gspmd(
     arguments: Sequence[Sharding],
     results: Sequence[Sharding],
 ) -> list[ir.Value]:
-    """Calls that begin and end what each device does."""
+    """Build the calls that begin and end the local computation."""
     own = []
     for argument, inner, sharding in zip(block.arguments, body.arguments, arguments, strict=True):
         spread = _call(CONSTRAINT, argument, argument.type, spelled(sharding, mesh))
@@ -95,7 +95,7 @@ def _call(target: str, value: ir.Value, kind: ir.Type, sharding: str) -> ir.Valu
 
 
 def _copied(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """What a block returns, its ops made once more at the current insertion point."""
+    """Clone a block's ops at the current insertion point, and return the operands of its terminator."""
     values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, arguments, strict=True))
     for op in operations_of(body)[:-1]:
         copy = op.clone(ip=ir.InsertionPoint.current).operation

@@ -1,7 +1,7 @@
-"""The program of one device, made op by op from a module on whose ops Shardy wrote how their results are spread.
+"""Builds the local program op by op, from a module in which Shardy annotated the shardings of all results.
 
-Every op is made once more on the parts that one device has. For most that is the op itself with smaller types; what
-asks where its part begins, or combines the parts of several devices, has a form of its own (`forms.py`).
+Every op is rebuilt on local shards. Most ops stay the same with smaller types; those that depend on the position of
+their shard, or combine the shards of several devices, have forms of their own (`forms.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .mesh import Axes, Mesh, Sharding, is_replicated, local_shape
 from .shardings import SHARDING, shardings_of_results
 
 Results = list[ir.Value]
-# Its state goes in and out, so that all devices draw the same.
+# Its state is an argument and a result, so that all devices draw the same.
 _DRAWS_FROM_OPERAND = "stablehlo.rng_bit_generator"
 # Ops along whose factors devices have different parts of a sum.
 _REDUCING = frozenset(
@@ -36,16 +36,15 @@ _REDUCING = frozenset(
 
 
 class NoLocalForm(Exception):
-    """An op has no form on the part of one device; the text names it."""
+    """An op has no local form; the message names it."""
 
 
 @dataclass(slots=True)
 class Localiser:
-    """The ops of one device so far. local, shardings: by value of the module of all devices.
+    """Builds the local program. local, shardings: by value of the original module.
 
-    start: what is still to be combined with the sum of all devices' results, by result: a scatter's operand, or what a
-    reduce starts with. manual: the axes that the program itself names where we are; a manual computation over some axes
-    is spread over the others.
+    start: by result, a value still to be combined with the sum over all devices: a scatter's operand, or a reduce's
+    initial value. manual: the axes of the manual computation around the current op; it is sharded over the others.
     """
 
     mesh: Mesh
@@ -57,19 +56,19 @@ class Localiser:
     manual: frozenset[str] = frozenset()
 
     def block(self, block: ir.Block) -> None:
-        """Make the ops of a block at the current insertion point, its terminator left out."""
+        """Build the ops of a block at the current insertion point, except its terminator."""
         for op in operations_of(block)[:-1]:
             with op.location:
                 self.op(op)
 
     def op(self, op: ir.Operation) -> None:
-        """Make one op. Raises NoLocalForm."""
+        """Build one op. Raises NoLocalForm."""
         shardings = shardings_of_results(op, self.mesh)
         make = self.forms.get(op.name, plain)
         made = make(self, op, shardings)
         is_left = RULE in op.attributes and op.name in _REDUCING and len(op.results) == 1
         if is_left and (axes := self.reduced_axes(op)):
-            # Shardy leaves it to an op with a rule of its own to combine what its devices have.
+            # Shardy leaves combining the devices' results to an op with a rule of its own.
             made = [self.combined(op, self.collectives.reduce(made[0], axes, monoid_between(op)))]
         for result, value, sharding in zip(op.results, made, shardings, strict=True):
             expected = self.local_type(result, sharding)
@@ -79,7 +78,7 @@ class Localiser:
             self.shardings[result] = sharding
 
     def combined(self, op: ir.Operation, value: ir.Value) -> ir.Value:
-        """What all devices' results of an op combine to, with what the op starts with."""
+        """The combined results of all devices, with the op's initial value."""
         start = self.start.pop(op.results[0], None)
         if start is None:
             return value
@@ -87,7 +86,7 @@ class Localiser:
         return found
 
     def local_type(self, value: ir.Value, sharding: Sharding) -> ir.Type:
-        """The type of the part of one device. Raises NoLocalForm where a dimension does not divide."""
+        """The type of a local shard. Raises NoLocalForm if a dimension is not divisible."""
         kind: ir.Type = value.type
         if not isinstance(kind, ir.RankedTensorType):
             return kind
@@ -98,15 +97,15 @@ class Localiser:
             raise NoLocalForm(str(error)) from None
 
     def operands(self, op: ir.Operation) -> list[ir.Value]:
-        """The parts of an op's operands."""
+        """The local shards of an op's operands."""
         return [self.local[value] for value in op.operands]
 
     def is_replicated(self, op: ir.Operation) -> bool:
-        """Whether all that the op reads is on every device."""
+        """Whether all operands are replicated."""
         return all(is_replicated(self.shardings[value]) for value in op.operands)
 
     def reduced_axes(self, op: ir.Operation) -> Axes:
-        """The axes along which devices have different parts of the operands, and no result is cut."""
+        """The axes along which devices have different shards of the operands, and that shard no result."""
         given = {axis: None for value in op.operands for axes in self.shardings[value] for axis in axes}
         for sharding in shardings_of_results(op, self.mesh):
             for axes in sharding:
@@ -119,7 +118,7 @@ Form = Callable[[Localiser, ir.Operation, Sequence[Sharding]], Results]
 
 
 def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """The op itself, with smaller types and the attributes that go with them."""
+    """The op itself, with local types and matching attributes."""
     before = [tuple(build.shape_of(v)) for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType)]
     made = with_own_types(localiser, op, shardings)
     definition = OPS.get(op.name)
@@ -132,7 +131,7 @@ def plain(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding])
 
 
 def with_own_types(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> ir.Operation:
-    """The op itself, with smaller types."""
+    """The op itself, with local types."""
     if op.name.startswith("sdy."):
         raise NoLocalForm(f"{op.name} has no form on one device")
     if has_side_effect(op) and op.name != _DRAWS_FROM_OPERAND and not has_trait(op, Trait.COLLECTIVE):
@@ -148,14 +147,14 @@ def with_own_types(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
 
 
 def own_part(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
-    """This device's part of a tensor that it has all of."""
+    """This device's shard of a replicated tensor."""
     for dim, axes in enumerate(sharding):
         value = localiser.collectives.part(value, dim, axes)
     return value
 
 
 def monoid_between(op: ir.Operation) -> str:
-    """How the results that several devices have of an op are combined. Raises NoLocalForm."""
+    """How the results of several devices are combined. Raises NoLocalForm."""
     if op.name == "stablehlo.reduce":
         monoid = monoid_of(op)
         if monoid is not None:

@@ -1,4 +1,4 @@
-"""Computations written for one device, which custom calls begin and end, gathered into ops with bodies."""
+"""Gathers computations written for one device, which custom calls begin and end, into ops with bodies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .tile_assignment import NoAxes
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """How a tensor is spread where such a computation begins or ends, as Shardy writes it, and which axes it names.
+    """The sharding of a tensor at such a boundary, as Shardy writes it, and the axes that are manual inside.
 
-    depth: how many axes are named around it already.
+    depth: how many axes are already manual around it.
     """
 
     enters: bool
@@ -30,7 +30,7 @@ class Boundary:
 
 @dataclass(slots=True)
 class _Body:
-    """numbers: of the ops in it. enters: the ops whose results it reads. leaves: those that end it."""
+    """numbers: of its ops. enters: the ops whose results it reads. leaves: those that end it."""
 
     numbers: set[int] = field(default_factory=set)
     enters: dict[int, None] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class _Body:
 
 
 def gather_bodies(module: ir.Module, boundary: Callable[[ir.Operation], Boundary | None]) -> None:
-    """Put what lies between boundaries into `sdy.manual_computation`s, in place. Raises NoAxes where that cannot be."""
+    """Move the ops between boundaries into `sdy.manual_computation`s, in place. Raises NoAxes if that is impossible."""
     blocks: dict[tuple[int, ir.Block], None] = {}
     found: dict[ir.Value, Boundary] = {}
     for op in inside_out(module, "stablehlo.custom_call"):
@@ -67,7 +67,7 @@ def _gather(block: ir.Block, boundaries: dict[ir.Value, Boundary]) -> None:
 
 
 def _copy_constants(block: ir.Block) -> None:
-    """Copies of the constants of outer blocks: a body reads nothing from outside."""
+    """Copy the constants of outer blocks: a body must not capture values."""
     inside = {result for op in operations_of(block) for result in op.results} | set(block.arguments)
     copies: dict[ir.Value, ir.Value] = {}
     for op in operations_of(block):
@@ -84,7 +84,7 @@ def _bodies(
     reads: Sequence[Sequence[ir.Value]],
     marks: Sequence[Boundary | None],
 ) -> list[_Body]:
-    """The ops between boundaries: those that share an op are one body. Linear in the ops."""
+    """The ops between boundaries: those connected through an op form one body. Linear in the ops."""
     owner: dict[int, int] = {}
     bodies: dict[int, _Body] = {}
     constant = _constants(ops, places, reads, marks)
@@ -132,7 +132,7 @@ def _constants(
     reads: Sequence[Sequence[ir.Value]],
     marks: Sequence[Boundary | None],
 ) -> set[int]:
-    """The ops that read no tensor of the program's: every body has them of its own."""
+    """The ops that depend on no tensor of the program: every body gets its own copy."""
     found: set[int] = set()
     for number, op in enumerate(ops):
         pure = marks[number] is None and not has_side_effect(op)
@@ -183,7 +183,7 @@ def _per_value(marks: Sequence[Boundary | None]) -> ir.Attribute:
 
 
 def _erase(ops: Sequence[ir.Operation], bodies: Sequence[_Body], marks: Sequence[Boundary | None]) -> None:
-    """What stands in bodies now, and is read by nobody else. Raises NoAxes for what is left outside."""
+    """Erase ops that are now in bodies and otherwise unread. Raises NoAxes if others remain outside."""
     inside = {number for body in bodies for number in (*body.numbers, *body.leaves)}
     for number in range(len(ops) - 1, -1, -1):
         mark = marks[number]

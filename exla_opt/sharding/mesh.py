@@ -1,7 +1,7 @@
-"""Meshes of devices, and which part of a tensor each device has; as plain values, without IR.
+"""Meshes of devices, and the shard of a tensor on each device; as plain values, without IR.
 
-The words are Shardy's: a mesh has axes, a dimension of a tensor is cut along a list of axes, the first of which is the
-major one. A sub-axis is a part of an axis: of `size` places, each of which `pre` others come before.
+The terms are Shardy's: a mesh has axes, and a dimension of a tensor is sharded along a list of axes, the major one
+first. A sub-axis is a part of an axis: it has `size` positions, and `pre` is the number of parts of the axis before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LIST = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A mesh axis, or a part of one. size: places along it. pre: into how many parts it is cut before."""
+    """A mesh axis, or a sub-axis. size: positions along it. pre: the number of parts that it subdivides."""
 
     name: str
     size: int
@@ -26,14 +26,14 @@ class Axis:
 
 
 Axes = tuple[Axis, ...]
-# The axes of every dimension of a tensor; none for one that every device has all of.
+# The axes of every dimension of a tensor; empty if the tensor is replicated.
 Sharding = tuple[Axes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """name: its symbol in the module, or `mesh<...>` of one that has none. axes: (name, size), the major one first.
-    devices: by place in the mesh.
+    """name: its symbol in the module, or `mesh<...>` if it has none. axes: (name, size), the major one first.
+    devices: by position in the mesh.
     """
 
     name: str
@@ -42,38 +42,38 @@ class Mesh:
 
     @property
     def count(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return len(self.devices)
 
     def axis(self, name: str, pre: int | None = None, size: int | None = None) -> Axis:
-        """An axis by its name, or a part of it. Raises KeyError for a name that the mesh lacks."""
+        """An axis by its name, or a sub-axis. Raises KeyError for a name that the mesh lacks."""
         return Axis(name, dict(self.axes)[name] if size is None else size, pre or 1)
 
     def read_axes(self, text: str) -> Axes:
-        """The axes in a text of Shardy's: `{"d", "m":(1)2}`."""
+        """The axes in Shardy's notation: `{"d", "m":(1)2}`."""
         return tuple(
             self.axis(name, int(pre) if pre else None, int(size) if size else None)
             for name, pre, size in _AXIS.findall(text)
         )
 
     def read_lists(self, text: str) -> list[Axes]:
-        """The lists of axes in a text of Shardy's: `[{}, {"d"}]`."""
+        """The lists of axes in Shardy's notation: `[{}, {"d"}]`."""
         return [self.read_axes(part) for part in _LIST.findall(text)]
 
     def index(self, place: int, axes: Axes) -> int:
-        """Which part the device at a place of the mesh has of what is cut along these axes."""
+        """The index along these axes of the shard on the device at a position of the mesh."""
         found = 0
         for axis in axes:
             found = found * axis.size + self._along(place, axis)
         return found
 
     def indices(self, axes: Axes) -> tuple[int, ...]:
-        """The part of every device, by the number that the device has in the program."""
+        """The shard index of every device, by the device's number in the program."""
         parts = {device: self.index(place, axes) for place, device in enumerate(self.devices)}
         return tuple(parts[device] for device in range(self.count))
 
     def groups(self, axes: Axes) -> list[list[int]]:
-        """The devices that differ in their part along these axes alone, each group in the order of the parts."""
+        """The groups of devices that differ only in position along these axes, each in the order of the shards."""
         found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for place, device in enumerate(self.devices):
             rest = tuple(
@@ -97,7 +97,7 @@ class Mesh:
         return self._coordinate(place, axis.name) // (size // (axis.pre * axis.size)) % axis.size
 
     def _others(self, place: int, name: str, size: int, cut: Sequence[Axis]) -> list[int]:
-        """The coordinate along an axis without what some parts of it say."""
+        """The coordinate along an axis, without the digits of these sub-axes."""
         coordinate = self._coordinate(place, name)
         digits, before = [], 1
         for axis in sorted(cut, key=lambda each: each.pre):
@@ -107,12 +107,12 @@ class Mesh:
 
 
 def parts(axes: Axes) -> int:
-    """Into how many parts these axes cut a dimension."""
+    """The number of shards along these axes."""
     return prod(axis.size for axis in axes)
 
 
 def local_shape(shape: Sequence[int], sharding: Sharding) -> list[int]:
-    """The shape of the part that one device has. Raises ValueError where a dimension does not divide."""
+    """The shape of a local shard. Raises ValueError if a dimension is not divisible."""
     found = []
     for size, axes in zip(shape, sharding, strict=True):
         if size % parts(axes):
@@ -122,5 +122,5 @@ def local_shape(shape: Sequence[int], sharding: Sharding) -> list[int]:
 
 
 def is_replicated(sharding: Sharding) -> bool:
-    """Whether every device has all of the tensor."""
+    """Whether every device has the entire tensor."""
     return not any(sharding)

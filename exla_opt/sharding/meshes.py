@@ -1,4 +1,4 @@
-"""Several meshes of the same devices in the same order become one: today's pmap brings a mesh of its own."""
+"""Merges meshes of the same devices in the same order: today's pmap brings a mesh of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMING = (
 
 
 def merge_meshes(module: ir.Module) -> None:
-    """Name the axes of the first mesh wherever those of one are named that is alike, in place."""
+    """Replace references to the axes of equal meshes by those of the first mesh, in place."""
     meshes = read_meshes(module)
     for number, mesh in enumerate(meshes):
         like = next((one for one in meshes[:number] if _is_alike(one, mesh)), None)
@@ -34,7 +34,7 @@ def merge_meshes(module: ir.Module) -> None:
 
 
 def keep_meshes(module: ir.Module, meshes: Sequence[ir.Operation]) -> None:
-    """Put copies of those meshes at the head of a module that it lacks: collectives may name them."""
+    """Copy those meshes that a module lacks to its head, as collectives may name them."""
     named = {str(op.attributes["sym_name"]) for op in operations_of(module.body) if op.name == "sdy.mesh"}
     with ir.InsertionPoint.at_block_begin(module.body):
         for mesh in meshes:

@@ -1,4 +1,4 @@
-"""Between which devices the collectives talk that a program writes itself, in `jax.shard_map`."""
+"""The device groups of collectives that a program writes itself, in `jax.shard_map`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _GROUPS, _PAIRS = "replica_groups", "source_target_pairs"
 
 
 def stays_between(op: ir.Operation, mesh: Mesh, manual: Collection[str]) -> bool:
-    """Whether a collective moves along the manual axes alone, and alike at each place of the other axes.
+    """Whether a collective moves data only along the manual axes, and alike at each position of the other axes.
 
-    Then it does the same to the parts that devices have along the other axes. Devices are counted over the mesh.
+    Then it does the same to all shards along the other axes. Devices are numbered over the mesh.
     """
     free = tuple(mesh.axis(name) for name, size in mesh.axes if size > 1 and name not in manual)
     if not free:
         return True
     attribute = op.attributes[_GROUPS if _GROUPS in op.attributes else _PAIRS]
-    if not isinstance(attribute, ir.DenseElementsAttr):  # axes by their names, as jax 0.12 writes them
+    if not isinstance(attribute, ir.DenseElementsAttr):  # axes by name, as in jax 0.12
         return set(_NAMED.findall(str(attribute))) <= set(manual)
     if _GROUPS in op.attributes and not _counts_devices(op):
         return False
@@ -38,6 +38,6 @@ def stays_between(op: ir.Operation, mesh: Mesh, manual: Collection[str]) -> bool
 
 
 def _counts_devices(op: ir.Operation) -> bool:
-    """Whether the groups are of devices, and not of replicas. An all_to_all has no attribute that says so."""
+    """Whether the groups contain devices, not replicas. An all_to_all has no attribute that says so."""
     has_channel = "channel_handle" in op.attributes
     return "use_global_device_ids" in op.attributes or (has_channel and op.name == "stablehlo.all_to_all")

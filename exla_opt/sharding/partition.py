@@ -1,11 +1,10 @@
-"""The program of one device, and back: partition first, then split.
+"""The local program of one device, and back: partition first, then split.
 
     @main(%x : 1024 rows)          @main(%x : 128 rows)        @main(%x : 1024 rows)
       big ops on all rows     ->     the same on 128      ->     sdy.manual_computation(%x) in, out as before
                                      collectives of 8              the rewritten program of one device
 
-Between the two the program is one like any other: what is big, where a slice fits and what memory is needed are asked
-of one device.
+In between, the local program is like any other: tensor sizes, slices and memory are those of one device.
 """
 
 from __future__ import annotations
@@ -45,16 +44,15 @@ _OTHERWISE = "export with the Shardy partitioner: jax.config.update('jax_use_sha
 
 
 class CannotPartition(Exception):
-    """There is no program of one device; the text says why, a clause."""
+    """There is no local program; the message is a clause that says why."""
 
 
 @dataclass(slots=True)
 class Partition:
-    """A module for several devices, and what each of them does.
+    """A module for several devices, and its local program.
 
-    original: as it came, its calls inlined. local: the program of one device, as it is without a pass. mesh: the
-    devices.
-    arguments, results: how they are spread.
+    original: the input, with its calls inlined. local: the local program before any pass. mesh: the devices.
+    arguments, results: their shardings.
     """
 
     original: ir.Module
@@ -64,27 +62,27 @@ class Partition:
     results: Sequence[Sharding]
 
     def local_copy(self) -> ir.Module:
-        """The program of one device, to be rewritten."""
+        """The local program, to be rewritten."""
         return copy_of(self.local)
 
     def joined(self, local: ir.Module) -> ir.Module:
-        """The module of all devices around a program of one, which stays as it is."""
+        """The module of all devices around a local program, which is unchanged."""
         return join(self.original, local, self.mesh, self.arguments, self.results)
 
 
 def joined_bytes(partition: Partition, local: bytes) -> bytes:
-    """The module of all devices around a program of one, both as bytecode."""
+    """The module of all devices around a local program, both as bytecode."""
     module = parse_module(PARSER_FILE, local, partition.original.context).module
     return serialise(partition.joined(module), "bytecode")
 
 
 def is_partitioned(module: ir.Module) -> bool:
-    """Whether the module's tensors are spread over several devices."""
+    """Whether the module's tensors are sharded over several devices."""
     return devices_of(module) > 1
 
 
 def partition(module: ir.Module) -> Partition:
-    """The program of one device of a module, which stays as it is.
+    """The local program of a module, which is unchanged.
 
     Raises CannotPartition, and InputError for recursive calls.
     """
@@ -96,19 +94,19 @@ def partition(module: ir.Module) -> Partition:
     try:
         return _partition(original, said, evenly=False)
     except CannotPartition as first:
-        try:  # where Shardy, or a form of ours, has no padding
+        try:  # in case Shardy, or a local form, lacks padding
             return _partition(original, said, evenly=True)
         except CannotPartition:
             raise first from None
 
 
 def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partition:
-    """The program of one device. said: the same module in Shardy's words. evenly: no uneven parts in the middle."""
+    """The local program. said: the same module in Shardy's terms. evenly: no uneven shards of intermediate tensors."""
     try:
         spread = propagated(said, evenly=evenly)
     except ShardyFailed as error:
         raise CannotPartition(str(error)) from None
-    # Those of the module as it came: from jaxlib 0.12 on, Shardy writes the mesh itself where it is named.
+    # The meshes of the input: from jaxlib 0.12 on, Shardy inlines the mesh where it is named.
     count = devices_of(original)
     meshes = [mesh for mesh in read_meshes(said) if mesh.count == count]
     if len(meshes) != 1:
@@ -139,7 +137,7 @@ def _check(module: ir.Module) -> None:
 
 
 def _in_words_of_shardy(module: ir.Module) -> ir.Module:
-    """The module, or a copy whose shardings are Shardy's where they were GSPMD's. Raises CannotPartition."""
+    """The module, or a copy with GSPMD's shardings translated to Shardy's. Raises CannotPartition."""
     if not is_gspmd(module):
         return module
     made = copy_of(module)
@@ -192,7 +190,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
 
 
 def _function_like(function: ir.Operation, kind: ir.Type) -> ir.Operation:
-    """A function of another type, without a body; what its arguments share with results, and its shardings, go."""
+    """A function of another type, without a body and without shardings."""
     attributes = {"sym_name": function.attributes["sym_name"], "function_type": ir.TypeAttr.get(kind)}
     for name in ("sym_visibility", "arg_attrs", "res_attrs"):
         if name in function.attributes:

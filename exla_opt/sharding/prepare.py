@@ -1,13 +1,13 @@
-"""What Shardy is asked: how the tensors of a module are spread over its devices, with the communication written out.
+"""Runs Shardy: propagates the shardings of a module, and inserts explicit communication.
 
-Shardy propagates the shardings and inserts collectives where an op and its operands disagree. Four things are done
-before, so that its answer is the one that XLA's own run of Shardy gives, and one that the local forms can do:
+Shardy propagates the shardings and inserts collectives where an op and its operands disagree. Four preparations make
+its result equal that of XLA's own run of Shardy, with ops that have local forms:
 
-- a broadcast that only adds dimensions of 1 becomes a reshape, as XLA has it by then: reshapes come first when
-  shardings are propagated, and others would be found;
-- positions are counted once for each reader, for each is spread in its own way;
+- a broadcast that only adds dimensions of 1 becomes a reshape, as XLA does before: propagation visits reshapes first,
+  and would give other shardings;
+- each reader gets its own iota, as each is sharded in its own way;
 - a `chlo.top_k`, which Shardy does not know, becomes a call with a rule;
-- an op that has no local form along one of its factors gets a rule that says so, and its operand is gathered there.
+- an op without a local form along a factor gets a rule that says so, and its operand is gathered along it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from .uneven import mask_uneven, spread_masks
 
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
 _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
-# A pass of functions up to jaxlib 0.11, and of modules since.
+# A function pass up to jaxlib 0.11, a module pass since.
 _PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
 
 
 def propagate(module: ir.Module, *, evenly: bool = False) -> None:
-    """Write on every op of `module`, in place, how its results are spread, and all communication as ops of Shardy's.
+    """Annotate every op of `module`, in place, with its results' shardings, and insert communication as Shardy ops.
 
-    evenly: no dimension is cut that an axis does not divide, so that few are padded, or none. The module has
-    neither calls nor composites. Shardy may abort the process. Raises MLIRError where it refuses,
-    and InputError where a dimension that devices do not divide cannot be padded.
+    evenly: shard no dimension that an axis does not divide, so that few are padded, or none. The module has neither
+    calls nor composites. Shardy may abort the process. Raises MLIRError if it refuses, and InputError if a dimension
+    that devices do not divide cannot be padded.
     """
     with module.context, ir.Location.unknown():
         _drop_constraints_of_scalars(module)
@@ -72,12 +72,12 @@ def _pad(module: ir.Module) -> None:
 
 
 def _divisor(module: ir.Module) -> int:
-    """What each axis alone divides."""
+    """A size that every single axis divides."""
     return lcm(*(size for mesh in read_meshes(module) for _, size in mesh.axes))
 
 
 def _constrain_evenly(module: ir.Module) -> None:
-    """Leave dimensions whole in constraints that cut them into uneven parts."""
+    """Remove dimensions that would be sharded unevenly from constraints."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
     for op in inside_out(module, "sdy.sharding_constraint"):
         spread = sharding_of_value(op.results[0], meshes)
@@ -90,7 +90,7 @@ def _constrain_evenly(module: ir.Module) -> None:
 
 
 def _that_parses(pipelines: Sequence[str]) -> str:
-    """The first of some pipelines that this release knows. Raises ValueError where it knows none."""
+    """The first of some pipelines that this release knows. Raises ValueError if it knows none."""
     for pipeline in pipelines[:-1]:
         try:
             passmanager.PassManager.parse(pipeline)
@@ -106,7 +106,7 @@ def _run(module: ir.Module, pipelines: Sequence[str]) -> None:
 
 
 def _drop_constraints_of_scalars(module: ir.Module) -> None:
-    """jax constrains the sums in the bodies of reduces and the like; they say nothing, and hide what is computed."""
+    """Drop jax's constraints on scalars in bodies of reduces and the like: they are no-ops that hide the combiner."""
     for op in inside_out(module, "sdy.sharding_constraint"):
         if not build.shape_of(op.results[0]):
             op.results[0].replace_all_uses_with(op.operands[0])
@@ -125,9 +125,9 @@ def _reshape_broadcasts(module: ir.Module) -> None:
 
 
 def _separate_constants(module: ir.Module) -> None:
-    """Count once for each reader: along rows and along columns, positions are spread in two ways.
+    """Give each reader its own iota: along rows and along columns, it is sharded in two ways.
 
-    Readers first: what is made for one of them is read once.
+    Readers first: a copy for one of them is read once.
     """
     for op in reversed(inside_out(module)):
         if len(op.results) != 1 or op.regions or not _counts(op):
@@ -138,7 +138,7 @@ def _separate_constants(module: ir.Module) -> None:
 
 
 def _counts(op: ir.Operation) -> bool:
-    """Whether the op counts, or repeats or converts what does."""
+    """Whether the op is an iota, or a broadcast or conversion of one."""
     found: ir.Operation | None = op
     while found is not None and found.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
         found = defining_op(found.operands[0])
@@ -146,7 +146,7 @@ def _counts(op: ir.Operation) -> bool:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    """Whether nothing is read to make the tensor: of such ones Shardy makes one for each way in which it is read."""
+    """Whether the tensor depends on no input: Shardy copies such tensors for each sharding that readers need."""
     op = defining_op(value)
     while op is not None and len(op.operands) == 1 and Trait.POINTWISE in traits_of(op.name):
         op = defining_op(op.operands[0])

@@ -1,4 +1,4 @@
-"""What goes out of a module for several devices once the program of one is rewritten, and what is said of it."""
+"""The output for a module for several devices after its local program is rewritten, and its remarks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .equal import merge_equal_collectives
 from .partition import Partition
 from .sent import bytes_sent
 
-# Of the bytes that devices send to each other: what a compiler makes of equal programs may differ by as much.
+# The tolerance for traffic: compilers may differ by as much for equal programs.
 MORE = 1.02
 _MORE_SENT, _NOTHING_GAINED = "EX312", "EX305"
-# Passes that name what is big in a module that is left as it is, and change nothing.
+# Passes that name the big tensors of a module that is left unchanged.
 NAMING = ("normalise", "tensor-splitter")
 
 
 def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
-    """The remarks on a module of which there is no program of one device. why: a clause."""
+    """The remarks on a module without a local program. why: a clause."""
     return tuple(
         replace(remark, message=f"not split: {why}") if remark.code == "EX311" else remark for remark in remarks
     )
@@ -30,10 +30,9 @@ def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
 def joined_if_gained(
     partition: Partition, local: ir.Module, remarks: Sequence[Remark]
 ) -> tuple[ir.Module | None, list[Remark]]:
-    """The module of all devices, and the remarks on it; None where it should go out as it came.
+    """The module of all devices, and its remarks; None if the original should be kept.
 
-    It should where no pass has changed anything that one device keeps, and where the devices would send more to each
-    other than they did.
+    It is kept if no pass changed a tensor that one device holds, or if the devices would exchange more bytes.
     """
     said = [replace(remark, devices=partition.mesh.count) for remark in remarks]
     if not any(remark.kind is Kind.PASSED for remark in said):
@@ -52,9 +51,9 @@ def too_much_sent(remarks: Sequence[Remark], before: float, after: float) -> lis
 
 
 def more_needed(remarks: Sequence[Remark], before: float, after: float) -> list[Remark]:
-    """The remarks on a module that goes out as it came because its devices would need more. before, after: bytes.
+    """The remarks on a module left unchanged because its devices would need more. before, after: bytes.
 
-    The partitioner that compiles a module need not spread it as Shardy does.
+    The partitioner that compiles a module need not shard it as Shardy does.
     """
     why = f"left as it came: each device would need {after:,.0f} bytes instead of {before:,.0f}"
     return _left(remarks, _NOTHING_GAINED, why)

@@ -1,4 +1,4 @@
-"""The sharding rules that ops get before Shardy is asked: along what each of them has a form on a part of a tensor.
+"""Gives ops sharding rules before Shardy runs: each may be sharded along the factors that have a local form.
 
 Along all other factors its operand is gathered.
 """
@@ -25,26 +25,26 @@ from .halo import is_exchanged
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
 
 TOP_K = "exla_opt.top_k"
-# The bodies of computations that are manual over some axes are spread over the others.
+# The bodies of computations that are manual over some axes are sharded over the others.
 _WALKED = CONTROL_FLOW | {"sdy.manual_computation"}
-# What Shardy's rule says of these is true of the parts that devices have, along every factor.
+# For these, Shardy's rule holds for local shards along every factor.
 _TRUSTED = frozenset("stablehlo." + name for name in "broadcast_in_dim reshape transpose dot_general dot".split())
-# These have no rule of Shardy's that is needed: their shardings are those of the values that go in and out.
+# These need no rule of Shardy's: their shardings are those of their operands and results.
 _BY_VALUES = frozenset(
     "stablehlo.while stablehlo.case stablehlo.if stablehlo.return stablehlo.constant stablehlo.iota "
     "stablehlo.optimization_barrier func.return chlo.constant".split()
 )
-# Of a custom call Shardy knows nothing, and of the gradient of a maximum in windows no two tensors that are cut alike.
+# Shardy has no rule for custom calls, and shards no two tensors alike in the gradient of a maximum in windows.
 _OTHERWISE = frozenset({"stablehlo.custom_call", "stablehlo.select_and_scatter"})
 
 
 def state_rules(module: ir.Module, divisor: int = 1) -> None:
-    """Give every op a rule that has no more factors than there are local forms for.
+    """Give every op a rule with only those factors that have local forms.
 
-    divisor: along a factor whose size it does not divide nothing is cut, either.
+    divisor: factors whose size it does not divide are not sharded, either.
     """
     ops = list(walk_functions(module.operation, _WALKED))
-    copy_of_all = annotated_copy(module)  # its ops live as long as it is held
+    copy_of_all = annotated_copy(module)  # keeps its ops alive
     annotated = list(walk_functions(copy_of_all, _WALKED))
     own = read_rules(module, inside=_WALKED)
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
@@ -70,7 +70,7 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
 
 
 def _cut_evenly(op: ir.Operation, said: ir.Operation, divisor: int) -> None:
-    """Let those factors be needed complete whose size the divisor does not divide. said: carries the op's rule."""
+    """Mark factors whose size the divisor does not divide as needed complete. said: carries the op's rule."""
     if divisor == 1 or RULE not in said.attributes:
         return
     rule = sdy.OpShardingRuleAttr(said.attributes[RULE])
@@ -82,7 +82,7 @@ def _cut_evenly(op: ir.Operation, said: ir.Operation, divisor: int) -> None:
 def _with_complete(
     rule: sdy.OpShardingRuleAttr, complete: set[int], *, is_sum: bool, moved: Container[int] = ()
 ) -> ir.Attribute:
-    """A rule with some factors complete. is_sum: whether others may be reduced. moved: along those we exchange rows."""
+    """A rule with some factors complete. is_sum: whether others may be reduced. moved: those with exchanged rows."""
     return sdy.OpShardingRuleAttr.get(
         list(rule.factor_sizes),
         list(rule.operand_mappings),
@@ -96,7 +96,7 @@ def _with_complete(
 
 
 def _by_places(op: ir.Operation) -> ir.Attribute:
-    """A collective's rule: it may be cut along the dimensions in which it moves nothing, each result as its operand."""
+    """A collective's rule: it may be sharded along dimensions in which it moves nothing, each result as its operand."""
     moved = moved_dims(op)
     sizes: list[int] = []
     operands, results = [], []
@@ -116,7 +116,7 @@ def _by_places(op: ir.Operation) -> ir.Attribute:
 
 
 def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
-    """A rule that says what our factors do, and that all else is needed complete; None where there can be none."""
+    """A rule with our own factors, all else needed complete; None if no rule is possible."""
     values = [*op.operands, *op.results]
     if not len(op.operands) or not len(op.results):  # Shardy has no rules for these
         return None
@@ -156,7 +156,7 @@ def _by_own_factors(op: ir.Operation, own: OpRule) -> ir.Attribute | None:
 
 
 def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule, devices: int) -> ir.Attribute | None:
-    """Shardy's rule of an op, with those factors complete that have no local form; None where all have one."""
+    """Shardy's rule of an op, with factors without a local form complete; None if all have one."""
     places = [places_of(tensor) for tensors in (rule.operand_mappings, rule.result_mappings) for tensor in tensors]
     count = len(rule.operand_mappings)
     replicated, exchanged = set(rule.need_replication_factors), set[int]()
@@ -171,15 +171,15 @@ def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule, dev
     is_choice = op.name == "stablehlo.reduce" and len(op.results) > 1
     if (
         not replicated and not exchanged and not is_choice
-    ):  # one with a rule of its own is left alone: what it chooses is no sum
+    ):  # ops with explicit rules are left alone: their choices are no sums
         return None
     return _with_complete(rule, replicated, is_sum=not is_choice, moved=exchanged)
 
 
 def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[int | None], own: OpRule) -> bool:
-    """Whether the parts that devices have along a factor can be computed from the operands' parts.
+    """Whether local shards along a factor can be computed from the operands' shards.
 
-    operands, results: the dimension that the factor stands in, by tensor.
+    operands, results: the dimension of the factor, by tensor.
     """
     if op.name in (GATHER, SCATTER):
         if operands[0] is not None and operands[0] in indexed_dims(op):
@@ -200,7 +200,7 @@ def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[
 
 
 def _adds_between_devices(op: ir.Operation) -> bool:
-    """Whether XLA combines between devices as the reduce does: not by an exclusive or, nor by the bits of integers."""
+    """Whether XLA's all-reduce can combine as the reduce does: not by exclusive or, nor by bits of integers."""
     if len(op.results) != 1:
         return False
     is_bit = build.tensor_of(op.results[0]).element_type == ir.IntegerType.get_signless(1)
@@ -208,7 +208,7 @@ def _adds_between_devices(op: ir.Operation) -> bool:
 
 
 def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None]) -> bool:
-    """Whether the factor fills these dimensions of the values, and stands in no others."""
+    """Whether the factor fills these dimensions of the values, and is in no others."""
     for value, mapping, dim in zip(values, (*factor.operands, *factor.results), dims, strict=True):
         if mapping is None or dim is None:
             if mapping is not None or dim is not None:
@@ -227,6 +227,6 @@ def _is_top_k(op: ir.Operation) -> bool:
 
 
 def mapping_of(factors: Iterable[int]) -> ir.Attribute:
-    """The dimensions of a tensor, each of which one factor fills."""
+    """The dimensions of a tensor, each filled by one factor."""
     dims = [sdy.DimMappingAttr.get([factor]) for factor in factors]
     return sdy.TensorMappingAttr.get(dims)

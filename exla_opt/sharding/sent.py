@@ -1,4 +1,4 @@
-"""What a program of one device sends to the others, counted on its ops."""
+"""The bytes that a local program sends to other devices, counted on its ops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from exla_opt.ops.traits import Trait, has_trait
 
 
 def bytes_sent(module: ir.Module) -> int:
-    """The bytes of the larger of what collectives read and write, those in loops as often as they run.
+    """The larger of the bytes read and written by each collective, summed; those in loops once per trip.
 
-    A loop whose trips are not known counts as one trip. Linear in the ops.
+    A loop with an unknown trip count counts as one trip. Linear in the ops.
     """
     types = Types()
     return sum(

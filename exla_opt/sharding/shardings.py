@@ -1,4 +1,4 @@
-"""Shardings as Shardy writes them on ops and functions, read as plain values."""
+"""Shardings in Shardy's attributes on ops and functions, read as plain values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _axis(attribute: ir.Attribute, mesh: Mesh) -> Axis:
 
 
 def shardings_of_results(op: ir.Operation, mesh: Mesh) -> list[Sharding]:
-    """How the results of an op are spread; replicated where nothing is said."""
+    """The shardings of an op's results; replicated by default."""
     if "out_sharding" in op.attributes:
         return [sharding_of_attribute(op.attributes["out_sharding"], mesh)]
     name = "out_shardings" if op.name == "sdy.manual_computation" else SHARDING
@@ -61,14 +61,14 @@ def shardings_of_results(op: ir.Operation, mesh: Mesh) -> list[Sharding]:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a value is spread, and over which mesh."""
+    """The sharding of a value, and its mesh."""
 
     sharding: Sharding
     mesh: Mesh
 
 
 def sharding_of_value(value: ir.Value, meshes: Mapping[str, Mesh]) -> Spread | None:
-    """What was propagated to a value; None where nothing is said, or its axes do not matter."""
+    """The sharding propagated to a value; None if there is none, or its axes do not matter."""
     attribute = _attribute_of(value)
     if attribute is None:
         return None
@@ -81,7 +81,7 @@ def sharding_of_value(value: ir.Value, meshes: Mapping[str, Mesh]) -> Spread | N
 
 
 def axes_in_manual(op: ir.Operation, mesh: Mesh) -> frozenset[str]:
-    """The axes along which the body of a manual computation has its parts already."""
+    """The axes along which the body of a manual computation is already local."""
     return frozenset(axis.name for axis in mesh.read_axes(str(op.attributes["manual_axes"])))
 
 
@@ -91,7 +91,7 @@ def without(sharding: Sharding, names: frozenset[str]) -> Sharding:
 
 
 def _mesh_of(attribute: ir.Attribute, meshes: Mapping[str, Mesh]) -> Mesh:
-    """The mesh that a sharding names, or that stands in it, as jaxlib 0.12 writes them."""
+    """The mesh that a sharding names, or contains inline, as in jaxlib 0.12."""
     if str(attribute).startswith("@"):
         return meshes[ir.FlatSymbolRefAttr(attribute).value]
     return _read_mesh(str(attribute).removeprefix("#sdy."), attribute)
@@ -133,14 +133,14 @@ def _nth(op: ir.Operation, name: str, place: int) -> ir.Attribute | None:
 
 
 def reshard(value: ir.Value, sharding: Sharding, mesh: Mesh) -> ir.Value:
-    """The value, spread in another way."""
+    """The value with another sharding."""
     attribute = ir.Attribute.parse(f"#sdy.sharding{text_of(sharding, mesh)}")
     made: ir.Value = ir.Operation.create("sdy.reshard", [value.type], [value], {"sharding": attribute}).results[0]
     return made
 
 
 def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh: Mesh) -> list[Sharding]:
-    """How the arguments (`arg_attrs`) or results (`res_attrs`) of a function are spread."""
+    """The shardings of a function's arguments (`arg_attrs`) or results (`res_attrs`)."""
     if name not in function.attributes:
         return [((),) * len(ir.RankedTensorType(kind).shape) for kind in values]
     attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes[name])]
@@ -153,9 +153,9 @@ def shardings_of(function: ir.Operation, name: str, values: list[ir.Type], mesh:
 
 
 def text_of(sharding: Sharding, mesh: Mesh, opened: Sequence[bool] = ()) -> str:
-    """The sharding as Shardy writes it in a list: `<@mesh, [{"d"}, {}]>`.
+    """The sharding as Shardy prints it in a list: `<@mesh, [{"d"}, {}]>`.
 
-    opened: which dimensions may be cut further.
+    opened: which dimensions may be sharded further.
     """
     more = opened or (False,) * len(sharding)
     dims = [
@@ -172,7 +172,7 @@ def _axis_text(axis: Axis, mesh: Mesh) -> str:
 
 
 def set_shardings(op: ir.Operation, shardings: Sequence[Sharding], mesh: Mesh) -> None:
-    """Write on an op how its results are spread."""
+    """Annotate an op with the shardings of its results."""
     listed = ", ".join(text_of(each, mesh) for each in shardings)
     op.attributes[SHARDING] = ir.Attribute.parse(f"#sdy.sharding_per_value<[{listed}]>", op.context)
 

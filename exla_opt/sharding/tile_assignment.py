@@ -1,9 +1,9 @@
-"""Shardings as GSPMD, the partitioner before Shardy, writes them, and the axes that they have in common; without IR.
+"""Shardings in the notation of GSPMD, the older partitioner, and their common axes; without IR.
 
     {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}
 
-cuts a matrix into 4 x 1 parts, each of which 2 devices have. The devices are counted along [2,4], and read in the order
-that the transpose gives. GSPMD names no axes: here an axis is a run of devices that lie equally far apart.
+splits a matrix into 4 x 1 shards, each on 2 devices. The devices are numbered along [2,4], and read in the order of the
+transpose. GSPMD names no axes: here an axis is a run of equally spaced devices.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KINDS = ("manual", "replicated")
 
 
 class NoAxes(Exception):
-    """A sharding that has no axes of a mesh; the text names it, a clause."""
+    """A sharding that mesh axes cannot express; the message is a clause that names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """So many devices, each `stride` behind the one before."""
+    """`size` devices with numbers `stride` apart."""
 
     size: int
     stride: int
@@ -39,11 +39,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """What a text of GSPMD's says. tiles: into how many parts each dimension is cut. manual: how many parts of the
-    devices the program itself names. kept: how many devices have the same.
+    """A parsed GSPMD sharding. tiles: the number of shards of each dimension.
 
-    groups: tiles, manual and kept in the order in which the devices are read. runs: the devices in that order, the
-    outermost run first. is_manual: all of it is the program's.
+    groups: tiles, manual and kept (the numbers of shards that are manual, and of copies) in the order in which the
+    devices are read. runs: the devices in that order, the outermost run first. is_manual: all of it is manual.
     """
 
     tiles: tuple[int, ...] = ()
@@ -52,12 +51,12 @@ class Tiles:
     is_manual: bool = False
 
     def rank_is(self, rank: int) -> bool:
-        """Whether the sharding is one of a tensor with so many dimensions."""
+        """Whether the sharding fits a tensor of this rank."""
         return not self.groups or len(self.tiles) == rank
 
 
 def read_tiles(text: str) -> Tiles:
-    """What a sharding says. Raises NoAxes for one device alone, and for devices in no regular order."""
+    """Parse a sharding. Raises NoAxes for a single device, and for devices in no regular order."""
     if text == "{replicated}":
         return Tiles()
     if text == "{manual}":
@@ -75,7 +74,7 @@ def read_tiles(text: str) -> Tiles:
 
 
 def common_mesh(name: str, count: int, shardings: Iterable[Tiles]) -> Mesh:
-    """The mesh of `count` devices whose axes are the coarsest that all shardings can name. Raises NoAxes."""
+    """The mesh of `count` devices with the coarsest axes that express all shardings. Raises NoAxes."""
     known = list(shardings)
     strides = {1, count}
     for tiles in known:
@@ -96,7 +95,7 @@ def common_mesh(name: str, count: int, shardings: Iterable[Tiles]) -> Mesh:
 
 
 def axes_of(tiles: Tiles, rank: int, mesh: Mesh) -> tuple[Sharding, frozenset[str]]:
-    """The axes of every dimension in a mesh that `common_mesh` made, and those that are the program's."""
+    """The axes of every dimension in a mesh from `common_mesh`, and the manual ones."""
     if tiles.is_manual:
         return ((),) * rank, frozenset(name for name, _ in mesh.axes)
     if not tiles.groups:
@@ -120,7 +119,7 @@ def axes_of(tiles: Tiles, rank: int, mesh: Mesh) -> tuple[Sharding, frozenset[st
 
 
 def spelled(sharding: Sharding, mesh: Mesh) -> str:
-    """A sharding of a mesh as GSPMD writes it; a device has the part that it has in the mesh."""
+    """A sharding over a mesh in GSPMD's notation; each device keeps its shard."""
     sizes = [parts(axes) for axes in sharding]
     kept = mesh.count // prod(sizes)
     if kept == mesh.count:
@@ -156,7 +155,7 @@ def _devices(found: re.Match[str]) -> list[int]:
 
 
 def _runs(devices: Sequence[int], text: str) -> tuple[Run, ...]:
-    """The runs of which a list of devices is made, the outermost first. Raises NoAxes where it is made of none."""
+    """The runs in a list of devices, the outermost first. Raises NoAxes if there are none."""
     left = np.asarray(devices)
     found: list[Run] = []
     while len(left) > 1:
@@ -182,7 +181,7 @@ def _check_chain(strides: Iterable[int]) -> None:
 
 
 def _split(tiles: Tiles, strides: Sequence[int]) -> list[tuple[int, int]]:
-    """The runs cut at these strides, the outermost first: each as its stride and its size. strides: ascending."""
+    """The runs split at these strides, the outermost first: each as its stride and its size. strides: ascending."""
     found = []
     for run in tiles.runs:
         ends = [end for end in strides if run.stride <= end <= run.stride * run.size]
@@ -191,7 +190,7 @@ def _split(tiles: Tiles, strides: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _ends_of_groups(tiles: Tiles, strides: Sequence[int]) -> set[int]:
-    """Where runs are to be cut further, so that each group has runs of its own. Raises NoAxes."""
+    """Where to split runs further, so that each group has runs of its own. Raises NoAxes."""
     found: set[int] = set()
     left = _split(tiles, strides)
     for _, size in tiles.groups:

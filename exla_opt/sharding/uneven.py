@@ -1,8 +1,8 @@
-"""Dimensions that the devices along them do not divide: what they are padded with counts in no sum.
+"""Dimensions that their devices do not divide: keeps the padding out of reductions.
 
-Shardy pads such a dimension at its end with zeros, of which other ops make other numbers: exp makes ones. So before a
-reduction along the dimension, what lies beyond its end becomes what the reduction's result does not depend on. Shardy
-does so before dots alone, and does not say how what it writes there is spread.
+Shardy pads such a dimension at its end with zeros, which other ops turn into other numbers: exp makes ones. So before a
+reduction along the dimension, the positions beyond its end are set to the identity of the reduction. Shardy does so
+before dots only, and does not annotate those ops with shardings.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .indexing import GATHER, SCATTER
 from .mesh import Mesh, Sharding, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
 
-# These read along a dimension what they do not make; what is padded would be among it.
+# Along a dimension, these combine elements, padding included.
 _READING = (GATHER, SCATTER, "stablehlo.custom_call", "stablehlo.convolution", "stablehlo.dot")
 
 
 def mask_uneven(module: ir.Module) -> None:
-    """Mask what reductions read beyond the end of dimensions that are still to be padded, in place.
+    """Mask the operands of reductions beyond the end of dimensions that will be padded, in place.
 
-    Raises InputError for ops that might read it and have no masks.
+    Raises InputError for ops that might read the padding and have no masks.
     """
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
     for op in inside_out(module):
@@ -42,7 +42,7 @@ def mask_uneven(module: ir.Module) -> None:
 
 
 def spread_masks(module: ir.Module) -> None:
-    """Say of what Shardy writes before a dot of padded dimensions that it is spread as the operand is, in place."""
+    """Give the masks that Shardy inserts before dots the sharding of their operand, in place."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
     for op in inside_out(module, "stablehlo.select"):
         spread = sharding_of_value(op.operands[1], meshes)
@@ -53,7 +53,7 @@ def spread_masks(module: ir.Module) -> None:
             each = made.pop()
             if each is None or SHARDING in each.attributes:
                 continue
-            if len(build.shape_of(each.results[0])) != len(spread.sharding):  # a number, or none of Shardy's
+            if len(build.shape_of(each.results[0])) != len(spread.sharding):  # a scalar, or not Shardy's
                 continue
             set_shardings(each, [spread.sharding], spread.mesh)
             made += [defining_op(value) for value in each.operands]
@@ -85,7 +85,7 @@ def _mask(op: ir.Operation, index: int, dims: list[int], meshes: Mapping[str, Me
 
 
 def _masked(op: ir.Operation, index: int, dim: int, spread: Spread) -> ir.Value:
-    """An operand, and beyond its end along a dimension what changes nothing."""
+    """An operand with the identity beyond its end along a dimension."""
     value = op.operands[index]
     kind = build.tensor_of(value)
     shape = build.shape_of(value)
@@ -98,7 +98,7 @@ def _masked(op: ir.Operation, index: int, dim: int, spread: Spread) -> ir.Value:
     inside = _spread(build.compare(positions, end, "LT", "SIGNED"), spread.sharding, spread.mesh)
     if monoid in IDENTITY:
         neutral = build.splat(build.with_shape(kind, []), IDENTITY[monoid])
-    else:  # what the reduction starts with, for that may be combined as often as one likes
+    else:  # the reduction's initial value, which may be combined any number of times
         neutral = op.operands[len(op.results) + index]
     return _spread(stablehlo.select(inside, value, _repeated(neutral, kind, spread)), spread.sharding, spread.mesh)
 

@@ -1,7 +1,7 @@
 """TensorFlow functions whose big tensors are computed in slices: `tf.function(fn, jit_compile=True)` with less memory.
 
-`function` is the decorator; `export` writes a function as the file that the command `exla-opt` reads, and `call` runs
-such a file as a TensorFlow op. Importing this imports TensorFlow; `import exla_opt` does not.
+`function` is the decorator; `export` writes a function as a file for the command `exla-opt`, and `call` runs such a
+file as a TensorFlow op. Importing this package imports TensorFlow; `import exla_opt` does not.
 """
 
 from __future__ import annotations

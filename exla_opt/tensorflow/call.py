@@ -18,7 +18,7 @@ from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
 from exla_opt.tensorflow.platform import check_release, platform, stablehlo_version
 
-# The form of the op: nothing that came later is used.
+# The version of the op: no later feature is used.
 _VERSION = 5
 _DTYPES = {
     "i1": tf.bool,
@@ -41,10 +41,10 @@ _DTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A program that TensorFlow runs. artifact: portable, of a StableHLO that it reads.
+    """A program that TensorFlow runs. artifact: a portable artifact in a StableHLO version that TensorFlow reads.
 
-    parameters, results: their (tf.DType, shape), in order. assigned: by the number of a result, that of the parameter
-    which is a variable that it is assigned to. draws: whether it draws numbers that nobody asks for twice.
+    parameters, results: their (tf.DType, shape), in order. assigned: maps the number of a result to the number of the
+    parameter whose variable it is assigned to. draws: whether it draws random numbers, so that a second run differs.
     """
 
     artifact: bytes
@@ -54,7 +54,7 @@ class Module:
     draws: bool
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
-        """Run it. tensors: of the parameters' types and shapes."""
+        """Run it. tensors: with the parameters' types and shapes."""
         dtypes, shapes = [dtype for dtype, _ in self.results], [shape for _, shape in self.results]
         if not dtypes:
             return []
@@ -70,11 +70,11 @@ class Module:
 
 
 def call(module: bytes | str, tensors: Sequence[Any]) -> list[Any]:
-    """Run a StableHLO module, such as `exla-opt` wrote of what `export` gave, and return its results.
+    """Run a StableHLO module, such as one from `export` rewritten by `exla-opt`, and return its results.
 
-    module: MLIR text, MLIR bytecode or a portable artifact. tensors: its arguments; variables are read. It works
-    eagerly, in tf.function, with jit_compile=True and in a SavedModel, and has no gradient. Raises InputError for a
-    module that cannot be read, ValueError for arguments of other types or shapes.
+    module: MLIR text, MLIR bytecode or a portable artifact. tensors: its arguments; variables are read. Works eagerly,
+    in tf.function, with jit_compile=True and in a SavedModel; has no gradient. Raises InputError for a module that
+    cannot be read, ValueError for arguments of other types or shapes.
     """
     check_release()
     found = _read(module.encode() if isinstance(module, str) else module)
@@ -95,7 +95,7 @@ def _read(data: bytes) -> Module:
 
 
 def as_module(module: ir.Module) -> Module:
-    """A module as TensorFlow is to run it. Raises InputError for what its StableHLO does not know."""
+    """Convert a module for TensorFlow. Raises InputError for ops that its StableHLO version lacks."""
     main = next(
         view for view in module.body.operations if ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
     )
@@ -118,7 +118,7 @@ def _type_of(value_type: ir.Type) -> tuple[Any, list[int]]:
 
 
 def _assigned(module: ir.Module) -> dict[int, int]:
-    """By the number of a result, that of the parameter whose variable it is assigned to, as TensorFlow notes it."""
+    """Map result numbers to the numbers of the parameters whose variables they are assigned to."""
     attributes = module.operation.attributes
     if "mhlo.input_output_alias" not in attributes:
         return {}

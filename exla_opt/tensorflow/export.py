@@ -1,4 +1,4 @@
-"""A TensorFlow function as StableHLO: what goes in, what comes out, and which variables are read and assigned."""
+"""A TensorFlow function as StableHLO: its arguments, its results, and the variables that it reads and assigns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorflow.python import pywrap_tfe
 
 from exla_opt.tensorflow.platform import check_release
 
-# Of tensors; gives a list of tensors.
+# Takes tensors and returns a list of tensors.
 Flat = Callable[..., list[Any]]
 
 
@@ -24,11 +24,11 @@ _CLOSES_OVER = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A function of flat tensors that TensorFlow traced, not compiled yet.
+    """A function of flat tensors, traced by TensorFlow but not compiled.
 
-    specs: of its arguments. captured: the variables and eager tensors that it reads as well, in order; behind the
-    arguments they are the parameters of the module. outputs: the specs of its results; behind them the module returns
-    the variables that are assigned.
+    specs: of its arguments. captured: the variables and eager tensors that it also reads, in order; they follow the
+    arguments among the module's parameters. outputs: the specs of its results; in the module, the assigned variables
+    follow them.
     """
 
     compiled: Any
@@ -37,7 +37,7 @@ class Traced:
     outputs: tuple[Any, ...]
 
     def module(self) -> bytes:
-        """The program as MLIR bytecode. Raises ValueError for what XLA cannot compile."""
+        """The program as MLIR bytecode. Raises ValueError if XLA cannot compile it."""
         with outside():
             ir = self.compiled.experimental_get_compiler_ir(*self.specs)
             found: bytes = ir(stage="stablehlo_serialized")
@@ -45,12 +45,12 @@ class Traced:
 
 
 def export(fn: Callable[..., Any], *specs: Any) -> bytes:
-    """The function as a StableHLO module, in the form that `exla-opt` reads. Nothing is compiled or run.
+    """Return the function as a StableHLO module for `exla-opt`. Nothing is compiled or run.
 
-    specs: its arguments: tensors or tf.TensorSpec, nested as the function takes them, and anything else as it is. The
-    parameters of the module are the tensors in order, then what the function reads as well, variables and eager
-    tensors; its results those of the function, then the variables that it assigns. Raises ValueError for shapes that
-    are not static and for ops that XLA does not know.
+    specs: its arguments: tensors or tf.TensorSpec, nested as the function takes them; anything else is passed as is.
+    The module's parameters are the tensors in order, then the variables and eager tensors that the function also reads;
+    its results are those of the function, then the variables that it assigns. Raises ValueError for shapes that are not
+    static and for ops that XLA does not know.
     """
     leaves = tf.nest.flatten(specs)
     places = [place for place, leaf in enumerate(leaves) if is_tensor(leaf) or isinstance(leaf, tf.TensorSpec)]
@@ -69,9 +69,9 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
 
 
 def trace(flat: Flat, specs: Sequence[Any]) -> Traced:
-    """Let TensorFlow trace a function, whatever is traced or recorded around it. specs: tf.TensorSpec, static.
+    """Trace a function with TensorFlow, outside of any surrounding trace or tape. specs: tf.TensorSpec, static.
 
-    Raises ValueError for a function that reads tensors of another one, RuntimeError for an old TensorFlow.
+    Raises ValueError if the function reads tensors of another traced function, RuntimeError for an old TensorFlow.
     """
     check_release()
     with outside():
@@ -90,9 +90,9 @@ def trace(flat: Flat, specs: Sequence[Any]) -> Traced:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Outside of every function that is being traced, with the tapes around in force inside.
+    """Leave all functions that are being traced; tapes opened inside the context record.
 
-    tf.init_scope leaves the graphs, and stops all tapes of the thread: also those inside the function that is traced.
+    tf.init_scope leaves the graphs but stops all tapes of the thread, including those inside the traced function.
     """
     with tf.init_scope():
         pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
@@ -103,7 +103,7 @@ def outside() -> Iterator[None]:
 
 
 def is_tensor(leaf: Any) -> bool:
-    """Whether a leaf is an argument of the program. A variable is read by it, and is none."""
+    """Whether a leaf is an argument of the program. A variable is not: the program reads it."""
     return (tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable)) or type(leaf).__module__ == "numpy"
 
 
@@ -116,13 +116,13 @@ def spec_of(leaf: Any) -> Any:
 
 
 def results_of(results: Any) -> tuple[list[Any], Any]:
-    """The tensors in what a function gives, and its structure: None stays, all else becomes a tensor."""
+    """The tensors in a function's results, and their structure: None stays, anything else becomes a tensor."""
     structure = tf.nest.map_structure(_as_result, results)
     return [leaf for leaf in tf.nest.flatten(structure, expand_composites=True) if leaf is not None], structure
 
 
 def pack_results(structure: Any, tensors: Sequence[Any]) -> Any:
-    """The tensors in the structure that `results_of` found."""
+    """Put the tensors into the structure that `results_of` found."""
     rest = iter(tensors)
     leaves = tf.nest.flatten(structure, expand_composites=True)
     filled = [None if leaf is None else next(rest) for leaf in leaves]

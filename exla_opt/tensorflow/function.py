@@ -1,4 +1,4 @@
-"""`exla_opt.tensorflow.function`: what `tf.function(fn, jit_compile=True)` does, in slices."""
+"""`exla_opt.tensorflow.function`: like `tf.function(fn, jit_compile=True)`, computed in slices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from exla_opt.tensorflow.twin import Twin
 F = TypeVar("F", bound=Callable[..., Any])
 OnDynamic = Literal["raise", "warn"]
 
-# By what a program is for: it, the structure of its results, and what it holds for.
+# From the key of a program: the program, the structure of its results, and the objects that the key must keep alive.
 Twins = dict[Hashable, tuple[Twin, list[Any], list[Any]]]
 
 _DYNAMIC = (
@@ -35,14 +35,14 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
     """`tf.function(fn, jit_compile=True)`, computed in slices: a decorator, bare or with keywords.
 
     wishes: see `exla_opt.optimize`; without any, tensors above 1 GB are sliced. Variables that `fn` reads and assigns,
-    GradientTape inside and around, Keras layers, SavedModel: all as with tf.function. One program for each signature
-    of tensors and each value of other arguments. `function(fn).explain(*args)` prints what is done, and returns the
-    remarks.
+    GradientTape inside and around, Keras layers, SavedModel: all work as with tf.function. There is one program for
+    each signature of tensors and each value of the other arguments. `function(fn).explain(*args)` prints and returns
+    the remarks.
 
-    on_dynamic: what happens where a size is unknown while TensorFlow traces: "raise" is a ValueError, "warn" calls
-    `fn` as it is, with a warning; Keras infers shapes in this way. Raises ValueError for sizes that contradict each
-    other; when called, NotImplementedError for second derivatives, for the derivative of a function that draws random
-    numbers or assigns variables and gives more than a loss, and what TensorFlow and `exla_opt.optimize` raise.
+    on_dynamic: what to do when a size is unknown during tracing: "raise" raises ValueError, "warn" warns and calls the
+    original `fn`; Keras infers shapes in this way. Raises ValueError for sizes that contradict each other; when called,
+    NotImplementedError for second derivatives and for the derivative of a function that draws random numbers or assigns
+    variables and returns more than a loss, and whatever TensorFlow and `exla_opt.optimize` raise.
     """
     if on_dynamic not in ("raise", "warn"):
         raise ValueError(f'on_dynamic is "raise" or "warn", not {on_dynamic!r}')
@@ -68,7 +68,7 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
             structures: list[Any] = []
             flat = _flat(fn, (arguments, named), places, structures)
             twin = Twin(name, flat, [spec_of(tensor) for tensor in tensors], rewrite)
-            # What is no tensor stays alive, so that no other has its identity.
+            # Keep all other leaves alive, so that no later object gets the id of one in the key.
             twins[key] = twin, structures[:1], [leaf for leaf in leaves if not is_tensor(leaf)]
         twin, structure, _ = twins[key]
         return pack_results(structure[0], twin(tensors))
@@ -79,14 +79,14 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
         traced = trace(_flat(fn, (arguments, named), places, []), [spec_of(leaves[place]) for place in places])
         return rewrite.explain(traced.module())
 
-    # Autograph would convert what is written here, inside of an outer tf.function.
+    # Inside an outer tf.function, Autograph would convert this code.
     wrapped: Any = functools.wraps(fn)(tf.autograph.experimental.do_not_convert(called))
     wrapped.explain = explain
     return wrapped
 
 
 def _flat(fn: Callable[..., Any], given: Any, places: list[int], structures: list[Any]) -> Callable[..., list[Any]]:
-    """`fn` of the tensors at these places alone. structures: gets the structure of the results when it is traced."""
+    """`fn` as a function of the tensors at `places` only. structures: tracing appends the structure of the results."""
     kept = [None if is_tensor(leaf) else leaf for leaf in tf.nest.flatten(given)]
     frame = tf.nest.map_structure(lambda leaf: None if is_tensor(leaf) else leaf, given)
 
@@ -103,7 +103,7 @@ def _flat(fn: Callable[..., Any], given: Any, places: list[int], structures: lis
 
 
 def _key(given: Any, leaves: list[Any], tensors: list[Any]) -> Hashable:
-    """What a program is for: the structure, the types and shapes of tensors, the values of all else."""
+    """The key of a program: the structure, the types and shapes of tensors, and the values of all other leaves."""
     structure = repr(tf.nest.map_structure(lambda leaf: 0, given))
     specs = tuple((tensor.dtype, tuple(tensor.shape)) for tensor in tensors)
     return structure, specs, tuple("tensor" if is_tensor(leaf) else _constant(leaf) for leaf in leaves)

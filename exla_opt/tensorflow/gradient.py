@@ -1,4 +1,4 @@
-"""Derivatives of a function that became one op: programs of their own, made when they are asked for."""
+"""Derivatives of a function that became one op: separate programs, made on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_OTHER = (
 
 
 def value_and_gradient(flat: Flat, sources: Callable[[Sequence[Any]], list[Any]]) -> Flat:
-    """The function of the loss and its derivatives by `sources`, which are chosen from the arguments.
+    """Return a function that computes the loss and its derivatives by `sources`, which selects them from the arguments.
 
     flat: with a scalar as its only result.
     """
@@ -32,9 +32,9 @@ def value_and_gradient(flat: Flat, sources: Callable[[Sequence[Any]], list[Any]]
 
 
 def pullback(flat: Flat, sources: Callable[[Sequence[Any]], list[Any]], results: Sequence[int]) -> Flat:
-    """The function of the arguments and a cotangent for each of these results that gives the derivatives.
+    """Return a function from the arguments and the cotangents of these results to the derivatives.
 
-    It computes the function once more. results: the numbers of those that have a derivative.
+    It computes the function again. results: the numbers of the results that have a derivative.
     """
 
     def backward(*given: Any) -> list[Any]:
@@ -52,7 +52,7 @@ def _gradient(tape: Any, results: list[Any], wanted: list[Any], cotangents: list
     found = tape.gradient(
         results, wanted, output_gradients=cotangents, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    return [tf.convert_to_tensor(one) for one in found]  # of a table that rows are gathered from, only rows are known
+    return [tf.convert_to_tensor(one) for one in found]  # the gradient of a gathered table comes as rows
 
 
 def differentiated(
@@ -60,11 +60,11 @@ def differentiated(
     backward: Callable[[Sequence[Any]], Callable[[], list[Any]]],
     wanted: Sequence[Any],
 ) -> list[Any]:
-    """What `run` gives, with a derivative by the tensors `wanted`.
+    """Run `run`, with a derivative by the tensors `wanted`.
 
-    backward: from a cotangent for each result to what computes a derivative for each of `wanted`. The derivative has
-    none of its own: to ask for it raises NotImplementedError. Neither `run` nor what computes reads a variable, which
-    TensorFlow would want to know of.
+    backward: takes a cotangent for each result and returns a function that computes a derivative for each of `wanted`.
+    The derivative has no derivative itself: taking it raises NotImplementedError. Neither `run` nor that function reads
+    a variable, which TensorFlow would have to track.
     """
 
     def forward(*inputs: Any) -> Any:
@@ -78,7 +78,7 @@ def differentiated(
 
 
 def _without_derivative(run: Callable[[], list[Any]], inputs: Sequence[Any]) -> list[Any]:
-    """What `run` gives; who wants its derivative by `inputs` is told that there is none, where it would be zero."""
+    """Run `run`; taking its derivative by `inputs` raises an error, where TensorFlow would return zero."""
 
     def forward(*_: Any) -> Any:
         def refuse(*cotangents: Any) -> list[Any]:

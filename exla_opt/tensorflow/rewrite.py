@@ -1,4 +1,4 @@
-"""What TensorFlow exported, rewritten for TensorFlow's own XLA."""
+"""Rewrites modules exported by TensorFlow for TensorFlow's own XLA."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _DYNAMIC_HELP = (
 
 
 class Rewriter:
-    """Rewrites modules as it was wished. Raises ValueError for sizes that contradict each other."""
+    """Rewrites modules with the given wishes. Raises ValueError for sizes that contradict each other."""
 
     def __init__(self, name: str, wishes: Wishes) -> None:
         self.name, self.target = name, wishes.get("target")
         self.options, self.limit = options_of(wishes)
 
     def __call__(self, module: bytes) -> Module:
-        """The module as TensorFlow is to run it; warns of what stays in memory."""
+        """Return the rewritten module for TensorFlow; warn about what stays in memory."""
         found = self._rewritten(module)
         warn_of(found, self.limit)
         return as_module(found.module)
 
     def explain(self, module: bytes) -> tuple[Remark, ...]:
-        """Print what is done to the module, and return the remarks."""
+        """Print and return the remarks on the module."""
         found = self._rewritten(module)
         print(summary_of(found))
         return found.remarks
@@ -46,7 +46,7 @@ class Rewriter:
         machine = TENSORFLOW_CPU if target in (None, "cpu") else machine_of(target)
         try:
             source = parse_module(f"<{self.name}>", module, new_context())
-        except InputError as error:  # its place is always a line of TensorFlow
+        except InputError as error:  # its location is always a line of TensorFlow
             help = _DYNAMIC_HELP if error.message.startswith(DYNAMIC.partition("{")[0]) else error.help
             raise InputError(error.message, file=f"<{self.name}>", help=help) from None
         return rewrite(source.module, replace(self.options, machine=machine), self.limit, target)

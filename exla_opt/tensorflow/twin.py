@@ -1,4 +1,4 @@
-"""A function at one signature: its programs, rewritten, and how they are run."""
+"""The rewritten programs of a function at one signature, and how they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exla_opt.tensorflow.call import Module
 from exla_opt.tensorflow.export import Flat, Traced, trace
 from exla_opt.tensorflow.gradient import NO_OTHER, differentiated, pullback, value_and_gradient
 
-# From what TensorFlow exported to what it is to run.
+# From a module that TensorFlow exported to the one that it runs.
 Rewrite = Callable[[bytes], Module]
 
 _TWO_PROGRAMS = (
@@ -23,7 +23,7 @@ _TWO_PROGRAMS = (
 
 
 class Twin:
-    """The programs of a function of flat tensors, made when they are first needed."""
+    """The programs of a function of flat tensors, made on first use."""
 
     def __init__(self, name: str, flat: Flat, specs: Sequence[Any], rewrite: Rewrite) -> None:
         self.name, self.flat, self.specs, self.rewrite = name, flat, list(specs), rewrite
@@ -37,9 +37,9 @@ class Twin:
         return Program(self.traced, self.rewrite)
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results of the function for these arguments, with derivatives where something records them."""
+        """Return the results of the function for these arguments, with derivatives if a tape records them."""
         captured = self.traced.captured
-        # Read once: the derivative is at the values that the results are of, whatever is assigned between.
+        # Read each variable once, so that derivative and results use the same values despite assignments.
         values = [*tensors, *map(read, captured)]
         if forwardprop_util.pack_tangents(values).indices:
             raise NotImplementedError(NO_OTHER)
@@ -57,7 +57,7 @@ class Twin:
             return True
         if tf.executing_eagerly():
             return False
-        # A tape around the function that is being traced records only when that is called, so all has to be ready.
+        # A tape around the function being traced records only when that function is called, so prepare all derivatives.
         if number < len(self.specs):
             return True
         source = self.traced.captured[number - len(self.specs)]
@@ -68,7 +68,7 @@ class Twin:
         known = dict(zip(map(id, self.traced.captured), rest, strict=True))
         wanted = [values[number] for number in sources]
         outputs = self.traced.outputs
-        made: list[Any] = []  # the gradient of a loss that was made with it
+        made: list[Any] = []  # the gradient of a loss that was computed together with the loss
         is_one = self._is_loss and record.could_possibly_record()
         program = self._value_and_gradient(sources) if is_one else self.program
 
@@ -128,7 +128,7 @@ class Twin:
 
 
 class Program:
-    """One module that was traced and rewritten. is_repeatable: a second run gives the same and changes nothing."""
+    """One traced and rewritten module. is_repeatable: a second run gives the same results and changes nothing."""
 
     def __init__(self, traced: Traced, rewrite: Rewrite) -> None:
         module = traced.module()
@@ -141,11 +141,11 @@ class Program:
         self.is_repeatable = not self.assigned and not self.module.draws
 
     def inputs(self, tensors: Sequence[Any], known: dict[int, Any]) -> list[Any]:
-        """The arguments of the module. known: values that were read before, by the identity of what was read."""
+        """The arguments of the module. known: values that were already read, by the id of their source."""
         return [*tensors, *(known[id(one)] if id(one) in known else read(one) for one in self.traced.captured)]
 
     def finish(self, results: list[Any]) -> list[Any]:
-        """Assign the variables, and leave the results of the function."""
+        """Assign the variables, and return the results of the function."""
         count = len(results) - len(self.assigned)
         for variable, value in zip(self.assigned, results[count:], strict=True):
             variable.assign(value)
@@ -153,5 +153,5 @@ class Program:
 
 
 def read(source: Any) -> Any:
-    """The value of what is captured: a variable or a tensor."""
+    """The value of a captured variable or tensor."""
     return source.read_value() if isinstance(source, tf.Variable) else source

@@ -1,7 +1,7 @@
-"""Big matrices block by block, in one buffer: how long the blocks are, the loops over them, and their tiles.
+"""Big matrices block by block, in one buffer: block lengths, the loops over blocks, and their tiles.
 
-NOTE [One buffer]: XLA keeps what a loop carries in one buffer if every tile is read before the next one is written. So
-whatever is written is computed from all that was read since the last write.
+NOTE [One buffer]: XLA keeps a loop-carried tensor in one buffer if every tile is read before the next one is written.
+So every value written is computed from all that was read since the last write.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from exla_opt.ir import build
 from exla_opt.ir.types import TensorType
 from exla_opt.options import Options
 
-# Longer blocks make products no faster (on two cores, 3,072 rows: blocks of 256 take 1.7 times as long as of 512).
-# A GPU has more cores to fill, and a trip of a loop costs it as much as a small product; how much was not timed.
+# Longer blocks make products no faster (on two cores, 3,072 rows: blocks of 256 take 1.7 times as long as of 512). A
+# GPU has more cores to fill, and a loop trip costs it as much as a small product; the exact figure was not timed.
 _LONGEST = {"cpu": 512, "gpu": 2048}
-# A shorter block is not worth a trip, and where slices are small, one with a 256th of the matrix still takes little.
+# A shorter block is not worth a trip; if slices are small, one with a 256th of the matrix still takes little memory.
 _SHORTEST, _MOST_BLOCKS = 16, 16
 _FLOATS = ("f32", "f64")
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """`count` blocks of `length` indices, and one of `rest` behind them, which may be 0."""
+    """`count` blocks of `length` indices, and one of `rest` after them, which may be 0."""
 
     length: int
     count: int
@@ -35,7 +35,7 @@ class Blocks:
 
 
 def blocks_of(size: int, longest: int, least: int = 2) -> Blocks:
-    """Blocks of about the same length, at most `longest`, and at least so many of them."""
+    """Blocks of about equal length, at most `longest`, and at least `least` of them."""
     number = max(-(-size // longest), least)
     length = -(-size // number)
     return Blocks(length, *divmod(size, length))
@@ -48,17 +48,17 @@ def longest_block(size: int, options: Options, element_bytes: int) -> int:
 
 
 def is_solved_here(options: Options) -> bool:
-    """Whether big matrices may be factored block by block: what the compiler does is known, and sums may change."""
+    """Whether big matrices may be factored in blocks: the compiler's own way is known, and sums may be reassociated."""
     return options.machine.kind in _LONGEST and options.reassociate
 
 
 def is_by_columns(options: Options) -> bool:
-    """Whether the compiler hands triangular solves to a library that wants its tensors column by column."""
+    """Whether the compiler calls a library for triangular solves that needs column-major tensors."""
     return options.machine.kind == "gpu"
 
 
 def is_one_real_matrix(kind: TensorType) -> bool:
-    """Whether the tensor is one matrix of 32 or 64 bit floats, though it may have more dimensions, of one element."""
+    """Whether the tensor is one matrix of 32 or 64 bit floats, possibly with further dimensions of one element."""
     return kind.dtype in _FLOATS and len(kind.shape) >= 2 and prod(kind.shape[:-2]) == 1
 
 
@@ -78,7 +78,7 @@ def as_before(matrix: ir.Value, value: ir.Value) -> ir.Value:
 def count(
     start: ir.Value, stop: ir.Value, initial: ir.Value, step: Callable[[ir.Value, ir.Value], ir.Value]
 ) -> ir.Value:
-    """What a tensor becomes in a loop: step(i, tensor) for all i of [start, stop). start, stop: of type tensor<i32>."""
+    """The result of step(i, tensor) for all i of [start, stop), as a loop. start, stop: of type tensor<i32>."""
     types = [start.type, initial.type]
     loop = stablehlo.WhileOp(types, [start, initial])
     condition, body = (region.blocks.append(*types) for region in loop.operation.regions)
@@ -98,12 +98,12 @@ def times(index: ir.Value, number: int) -> ir.Value:
 
 
 def tile_of(matrix: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
-    """The tile of a matrix that begins there. starts: of type tensor<i32>, in range."""
+    """The tile of a matrix at these starts. starts: of type tensor<i32>, in range."""
     return stablehlo.dynamic_slice(matrix, list(starts), ir.DenseI64ArrayAttr.get(list(sizes)))
 
 
 def with_tile(matrix: ir.Value, tile: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:
-    """The matrix with another tile there."""
+    """The matrix with another tile at these starts."""
     return stablehlo.dynamic_update_slice(matrix, tile, list(starts))
 
 
@@ -124,10 +124,10 @@ def solved(
     by_columns: bool,
     unit: bool = False,
 ) -> ir.Value:
-    """A triangular_solve. by_columns: whether its compiler wants both tensors column by column, as cuBLAS does.
+    """A triangular_solve. by_columns: whether its compiler needs both tensors column-major, as for cuBLAS.
 
-    Then all is transposed, for what is read row by row is its transpose column by column. XLA would have the matrices
-    that these are tiles of column by column otherwise, and copy them before and behind the loop.
+    Then all operands are transposed, as a row-major matrix is the transpose of a column-major one. Otherwise XLA would
+    make the enclosing matrices column-major, and copy them before and after the loop.
     """
     how = stablehlo.TransposeAttr.get("TRANSPOSE" if transposed else "NO_TRANSPOSE")
     if not by_columns:
@@ -142,7 +142,7 @@ def transpose(matrix: ir.Value) -> ir.Value:
 
 
 def in_triangle(kind: ir.RankedTensorType, lower: bool) -> ir.Value:
-    """Which elements of a matrix of this type are in its lower, or upper, triangle, the diagonal included."""
+    """The mask of the lower, or upper, triangle of a matrix of this type, including the diagonal."""
     numbers = ir.RankedTensorType.get(list(kind.shape), ir.IntegerType.get_signless(32))
     row, column = (stablehlo.iota(numbers, dim) for dim in (0, 1))
     return build.compare(row, column, "GE" if lower else "LE", "SIGNED")

@@ -32,7 +32,7 @@ def squeezed(value: ir.Value, place: Sequence[int | None]) -> Tensor:
 
 
 def repeated(tensor: Tensor, dims: Sequence[int], sizes: Mapping[int, int]) -> ir.Value:
-    """The tensor on the dimensions `dims`, in that order; along those that it has not, its elements are repeated."""
+    """The tensor on the dimensions `dims`, in that order, broadcast along those that it lacks."""
     if tensor.dims == tuple(dims):
         return tensor.value
     if set(tensor.dims) == set(dims):
@@ -53,7 +53,7 @@ def summed(tensor: Tensor, dims: Dims) -> Tensor:
 
 
 def take_step(step: Step, operands: Sequence[Tensor], sizes: Mapping[int, int], precision: ir.Attribute) -> Tensor:
-    """One step. precision: the precision_config of a dot."""
+    """Apply one step. precision: the precision_config of a dot."""
     if step.kind == "reduce":
         return summed(operands[0], step.dims)
     if step.kind == "dot":
@@ -64,7 +64,7 @@ def take_step(step: Step, operands: Sequence[Tensor], sizes: Mapping[int, int], 
 
 
 def _dot(left: Tensor, right: Tensor, dims: Dims, sizes: Mapping[int, int], precision: ir.Attribute) -> Tensor:
-    """Summed over what both have and `dims` has not; the lower of the free dimensions comes first."""
+    """Contract all shared dimensions that are not in `dims`; the lower of the free dimensions comes first."""
     free = [[dim for dim in one.dims if dim not in other.dims] for one, other in ((left, right), (right, left))]
     if free[0] and free[1] and free[0][0] > free[1][0]:
         return _dot(right, left, dims, sizes, precision)

@@ -1,4 +1,4 @@
-"""In which order the factors of one product are multiplied and summed: steps on pairs of tensors, by dimensions."""
+"""The order in which the factors of a product are multiplied and summed: steps on pairs of tensors, by dimensions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal
 
 Dims = frozenset[int]
 
-# So many operands are searched through in all orders, and by dynamic programming.
+# The numbers of operands up to which all orders, and dynamic programming, are searched.
 _FEW = 5
 _MANY = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`reduce` sums one operand up to `dims`; `multiply` repeats two to `dims`; `dot` contracts what is not in `dims`.
+    """`reduce` sums one operand to `dims`; `multiply` broadcasts two to `dims`; `dot` contracts all but `dims`.
 
-    operands: numbers of tensors; those of the steps' own results follow those of the factors.
+    operands: numbers of tensors; the results of steps are numbered after the factors.
     """
 
     kind: Literal["reduce", "multiply", "dot"]
@@ -31,9 +31,9 @@ def plan_steps(
 ) -> list[Step]:
     """The steps that multiply the operands and sum over every dimension that is not in `output`.
 
-    operands: the dimensions of each factor. sizes: of every dimension. most_elements: no intermediate result should
-    be larger. Sums over a dimension that one operand alone has come first, then products of equal dimensions; the
-    order of the others has the fewest operations.
+    operands: the dimensions of each factor. sizes: of every dimension. most_elements: the limit for intermediate
+    results. Sums over a dimension of a single operand come first, then products of equal dimensions; the order of the
+    others has the fewest operations.
     """
     live = dict(enumerate(operands))
     steps: list[Step] = []
@@ -92,10 +92,10 @@ def _equal_pair(live: Mapping[int, Dims]) -> tuple[int, int] | None:
 def _path(
     operands: Sequence[Dims], output: Dims, sizes: Mapping[int, int], most_elements: int | None
 ) -> Sequence[tuple[int, int]]:
-    """Pairs of places, those that are left behind them and each result last, in the order of opt_einsum's searches:
+    """Pairs of positions, with each result appended to the remaining operands, from opt_einsum's searches:
 
-    all orders of few operands, dynamic programming over connected sets of more (Pfeifer et al., arXiv:1304.6112),
-    a greedy choice of many.
+    all orders of few operands, dynamic programming over connected sets of more (Pfeifer et al., arXiv:1304.6112), a
+    greedy choice of many.
     """
     if len(operands) < 2:
         return []
@@ -109,12 +109,12 @@ def _path(
         search = paths.optimal
     try:
         found = search(inputs, wanted, lengths, most_elements)
-    except RuntimeError:  # no order keeps within the limit
+    except RuntimeError:  # no order stays within the limit
         found = search(inputs, wanted, lengths, None)
     pairs: list[tuple[int, int]] = []
     left = len(operands)
     for chosen in found:
-        for _ in range(len(chosen) - 1):  # where the limit cannot be kept, all that is left comes at once
+        for _ in range(len(chosen) - 1):  # if the limit cannot be kept, the rest comes at once
             places = sorted(chosen)[:2] if len(chosen) == 2 else [0, 1]
             pairs.append((places[0], places[1]))
             left -= 1
@@ -122,12 +122,12 @@ def _path(
 
 
 def largest(steps: Sequence[Step], sizes: Mapping[int, int]) -> int:
-    """The elements of the largest tensor that the steps make."""
+    """The number of elements of the largest tensor in the steps."""
     return max((prod(sizes[dim] for dim in step.dims) for step in steps), default=0)
 
 
 def flops(steps: Sequence[Step], operands: Sequence[Dims], sizes: Mapping[int, int]) -> int:
-    """The scalar multiplications (of a reduce: additions) of the steps."""
+    """The scalar multiplications (for a reduce: additions) of the steps."""
     dims = [*operands, *(step.dims for step in steps)]
     unions = (frozenset[int]().union(*(dims[number] for number in step.operands)) for step in steps)
     return sum(prod(sizes[dim] for dim in union) for union in unions)

@@ -1,4 +1,4 @@
-"""Where the dimensions of a dot's operands lie in a larger formula."""
+"""The positions of the dimensions of a dot's operands in a larger formula."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contracted_sizes(op: ir.Operation) -> list[int]:
 def operand_places(op: ir.Operation, place: Place, contracted: Sequence[int | None]) -> tuple[Place, Place]:
     """The places of both operands of a dot_general.
 
-    place: that of the result. contracted: the dimensions of the formula that it sums over, in its order.
+    place: of the result. contracted: the dimensions of the formula that it sums over, in its order.
     """
     numbers = _numbers(op)
     sides = (

@@ -16,9 +16,9 @@ from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.passes.algebra.places import Place, place_below
 
-# The bits behind the point, to which results are rounded. Narrower floats are no part of a formula.
+# The significand bits to which results are rounded. Formulas contain no narrower floats.
 _DIGITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
-# A formula of more ops is none: what is behind the others is a factor as it stands.
+# A formula has at most this many ops: further operands are factors themselves.
 _MOST_OPS = 64
 
 
@@ -26,7 +26,7 @@ _MOST_OPS = 64
 class Factor:
     """A tensor and the letters of its dimensions, None for those of size 1.
 
-    role: a "mask" is 1 where the tensor is true and 0 elsewhere, what is "masked" is the other way round.
+    role: a "mask" is 1 where the tensor is true and 0 elsewhere, "masked" is the inverse.
     """
 
     value: ir.Value
@@ -38,9 +38,9 @@ class Factor:
 class Formula:
     """A product of factors and one number.
 
-    sizes: of the letters. powers: of the factors; masks have 1, however often they apply. digits: those of the most
-    rounded result on the way, but for a dot that is opened. overflows: whether there is arithmetic on floats that end
-    early (f16). leaves: values that are factors as they stand.
+    sizes: of the letters. powers: of the factors; masks have 1, however often they apply. digits: of the most rounded
+    intermediate result, except those of an opened dot. overflows: whether there is arithmetic on floats of small range
+    (f16). leaves: values that are taken as factors.
     """
 
     sizes: dict[int, int] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Formula:
         return letters
 
     def round_to(self, value: ir.Value) -> None:
-        """Note that the product is rounded to the type of this value."""
+        """Record that the product is rounded to the type of this value."""
         self.digits = min(self.digits, _DIGITS[str(element_type(value))])
 
     def multiply(self, factor: Factor, power: int) -> None:
-        """Take in one more factor."""
+        """Multiply by one more factor."""
         self.powers[factor] = 1 if factor.role != "number" else self.powers.get(factor, 0) + power
 
     def join(self, other: Formula) -> None:
@@ -76,7 +76,7 @@ class Formula:
         self.overflows |= other.overflows
 
     def read(self, value: ir.Value, place: Place) -> None:
-        """Take in the factors of a value: what it is a product or a quotient of, however that is turned or repeated."""
+        """Multiply by the factors of a value: of its products and quotients, through transposes and broadcasts."""
         block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
         left = _MOST_OPS
         stack = [(value, place, 1)]
@@ -84,7 +84,7 @@ class Formula:
             value, place, power = stack.pop()
             number = splat_value(value)
             if number and float_bits(element_type(value)):
-                # A power would raise an error where the inverse of a very small number is infinite.
+                # A power would amplify an error where the inverse of a very small number is infinite.
                 self.coefficient = self.coefficient * float(number) if power > 0 else self.coefficient / float(number)
                 continue
             op = defining_op(value)
@@ -98,7 +98,7 @@ class Formula:
                 stack += parts
 
     def _parts(self, op: ir.Operation, place: Place, power: int) -> list[tuple[ir.Value, Place, int]] | None:
-        """What the op multiplies, and to which powers; None for an op that is no part of a product."""
+        """The op's factors and their powers; None for an op that is no part of a product."""
         if len(op.results) != 1 or has_discardable_attributes(op):
             return None
         if str(element_type(op.results[0])) not in _DIGITS:
@@ -143,19 +143,19 @@ class Formula:
 
 
 def _is_zero(value: ir.Value) -> bool:
-    """Whether the tensor is zero everywhere; JAX writes some zeros as an integer that is converted and repeated."""
+    """Whether the tensor is zero everywhere; JAX writes some zeros as a converted and broadcast integer."""
     while (op := defining_op(value)) is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
         value = op.operands[0]
     return splat_value(value) == 0
 
 
 def is_float(value: ir.Value) -> bool:
-    """Whether the value has a type that a formula may be made of."""
+    """Whether the value has a type that formulas can contain."""
     return str(element_type(value)) in _DIGITS
 
 
 def under_moves(value: ir.Value, place: Place, leaves: Collection[ir.Value] = ()) -> tuple[ir.Value, Place]:
-    """The tensor that a value only repeats, or turns, and its place; one of the leaves, if one is on the way."""
+    """The source of a value behind broadcasts and transposes, and its place; stops at one of the leaves."""
     while value not in leaves and (op := defining_op(value)) is not None and not has_discardable_attributes(op):
         below = place_below(op, place)
         if below is None:

@@ -1,10 +1,10 @@
-"""Sums of squares of what is above or below a mean, while that mean is still being found.
+"""Sums of squared deviations from a mean that is still being computed.
 
     s = sum_j (x[j] - m)^2,   m = mean_j x[j]
 
-over the first n elements, with the mean of these, is s + n (old - new)^2 once the mean is another one: what is summed
-without the square is 0 (Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
-Variances, 1979). Here is what such a sum is, and how it is written; which loop runs it is not known here.
+over the first n elements, with their mean, is s + n (old - new)^2 after the mean has changed: the sum of the deviations
+themselves is 0 (Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances,
+1979). This module recognises and rewrites such sums, for any loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUNDED = 1e-6
 
 
 def is_sum(op: ir.Operation) -> bool:
-    """Whether the op adds up one tensor of floats from zero, in its own type."""
+    """Whether the op sums one tensor of floats from zero, in its own type."""
     return (
         op.name == "stablehlo.reduce"
         and len(op.results) == 1
@@ -44,7 +44,7 @@ def is_sum(op: ir.Operation) -> bool:
 
 
 def handed_on(op: ir.Operation) -> int | None:
-    """Which operand the numbers of the result are: moved, or times or over a constant."""
+    """The operand whose numbers the result has: moved, or times or divided by a constant."""
     if has_discardable_attributes(op):
         return None
     if op.name in _MOVES:
@@ -57,7 +57,7 @@ def handed_on(op: ir.Operation) -> int | None:
 
 
 def is_mean(op: ir.Operation, between: Sequence[ir.Operation]) -> bool:
-    """Whether the ops that a sum is handed on by make a mean of it."""
+    """Whether these ops turn the sum into a mean."""
     scale = 1.0
     for each in between:
         if each.name == "stablehlo.divide":
@@ -70,13 +70,13 @@ def is_mean(op: ir.Operation, between: Sequence[ir.Operation]) -> bool:
 
 
 def _count(op: ir.Operation) -> int:
-    """The elements that a reduce makes one of."""
+    """The number of elements that a reduce combines into one."""
     shape = build.shape_of(op.operands[0])
     return prod(shape[dim] for dim in integers(op, "dimensions", []))
 
 
 def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None:
-    """Of x - shift, x and the letters of `shift`, which may be repeated and turned; None for anything else."""
+    """For x - shift, x and the letters of `shift`, which may be broadcast and transposed; None for anything else."""
     difference = defining_op(factor.value, "stablehlo.subtract")
     if factor.role != "number" or difference is None or has_discardable_attributes(difference):
         return None
@@ -88,7 +88,7 @@ def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None
 class Squares:
     """A sum whose terms have a difference as a factor.
 
-    formula, place: what `terms_of` says of the sum. difference: the factor. shift: the letters of what is subtracted.
+    formula, place: of the sum, from `terms_of`. difference: the factor. shift: the letters of the subtrahend.
     """
 
     op: ir.Operation
@@ -99,15 +99,15 @@ class Squares:
 
     @property
     def weight(self) -> float:
-        """What the sum is where every square is 1."""
+        """The sum if every square is 1."""
         away = self.formula.sizes.keys() - set(self.place)
         return self.formula.coefficient * prod(self.formula.sizes[letter] for letter in away)
 
     def are_about(self, mean: ir.Operation, between: Sequence[ir.Operation], cut: tuple[int, int]) -> bool:
-        """Whether the terms are (x - m)^2 and no more, summed over all that m is the mean of.
+        """Whether the terms are exactly (x - m)^2, summed over all elements that m is the mean of.
 
-        mean: the sum that leads to m, by the ops `between`. cut: the dimensions along which the operands of both sums
-        are cut, which have to be the same one of x.
+        mean: the sum that gives m, through the ops `between`. cut: the dimensions along which the operands of both sums
+        are cut, which must be the same one of x.
         """
         squared = defining_op(self.difference.value, "stablehlo.subtract")
         if self.op.name != "stablehlo.reduce" or squared is None or self.formula.powers[self.difference] != 2:
@@ -134,7 +134,7 @@ def _letters(place: Sequence[int | None]) -> set[int]:
 
 
 def place_behind(place: Place, between: Sequence[ir.Operation]) -> Place | None:
-    """The letters of what some ops hand on, from those of what they make of it; None where they do not follow."""
+    """The letters of the result of some ops, from those of their operand; None if they do not follow."""
     for op in reversed(between):
         if op.name in _MOVES:
             below = place_below(op, place)
@@ -145,9 +145,9 @@ def place_behind(place: Place, between: Sequence[ir.Operation]) -> Place | None:
 
 
 def as_of_all(total: ir.Value, count: int, elements: ir.Value) -> ir.Value:
-    """What a sum of the first `elements`, an integer, of `count` would be of all of them: its mean is theirs.
+    """A sum over the first `elements`, an integer, of `count`, scaled to all of them: with the same mean.
 
-    Divided first: equal numbers, which add up to a number of theirs, have exactly themselves as their mean.
+    Divided first: equal numbers, whose sum is a multiple of theirs, then have exactly themselves as their mean.
     """
     kind = element_type(total)
     shape = build.shape_of(total)
@@ -156,7 +156,7 @@ def as_of_all(total: ir.Value, count: int, elements: ir.Value) -> ir.Value:
 
 
 def before_any(old: ir.Value, new: ir.Value, elements: ir.Value) -> ir.Value:
-    """The old mean, and the new one where it is one of no elements."""
+    """The old mean, or the new one if the old one is of no elements."""
     none = build.equal(elements, build.scalar_like(elements, 0))
     return stablehlo.select(none, new, old)
 
@@ -166,14 +166,14 @@ def moved(
 ) -> ir.Value:
     """A sum of (x - old)^2 as one of (x - new)^2, where old is the mean of the x.
 
-    count: of the elements that were summed, 0-d. weight: what a square of 1 adds for each. dims: for each dimension of
-    old and new, that of the sum; None for one of size 1.
+    count: of the elements summed, 0-d. weight: what a square of 1 adds for each. dims: for each dimension of old and
+    new, that of the sum; None for one of size 1.
     """
     kind = element_type(total)
     old, new = build.convert(old, kind), build.convert(new, kind)
     same = build.compare(old, new, "EQ", "FLOAT")  # both may be infinite
     apart = stablehlo.select(same, build.zeros(new.type), stablehlo.subtract(old, new))
-    # First scaled: the square alone may be infinite, or 0.
+    # Scaled first: the square alone may be infinite, or 0.
     scaled = stablehlo.multiply(apart, build.splat(apart.type, sqrt(abs(weight))))
     square = stablehlo.multiply(scaled, scaled if weight > 0 else stablehlo.negate(scaled))
     more = stablehlo.multiply(square, build.broadcast(build.convert(count, kind), build.shape_of(square)))

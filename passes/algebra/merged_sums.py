@@ -1,4 +1,4 @@
-"""Sums that loops of ours make only to be added to one another: one carry for all of them.
+"""Merges sums that loops of tiles compute only to be added to one another: one carry for all of them.
 
     %s:2 = while (%a = 0, %b = 0) {                     %s = while (%a = 0) {
       return %a + x(%i), %b + y(%i)             ->        return %a + x(%i) + y(%i)
@@ -9,11 +9,11 @@
     %t = while (%b = 0) { return %b + y(%i) }   ->      %t = while (%b = %s) { return %b + y(%i) }
     %u = add %s, %t                                     %u is %t
 
-Weights that a network uses more than once have such gradients: those of two views, of real and of made images, of a
+Weights that a network uses more than once have such gradients: of two views, of real and of generated images, of a
 slope that is itself a gradient. Each of the sums is as large as the weights, and all would be alive at once.
 
-Legal: addition in another order, which sums in tiles are already. A sum is only merged where nothing else reads it, on
-the way to the common addition or in the loop, and where it starts from zero. Worthwhile: of big tensors only.
+Legal: addition is reordered, as in sums over tiles. A sum is only merged if nothing else reads it, on the way to the
+common addition or in the loop, and if it starts from zero. Worthwhile: for big tensors only.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, traits_of
 
 _ADD, _LOOP = "stablehlo.add", "stablehlo.while"
-# What has no buffer of its own: it is made where it is read.
+# Ops without a buffer of their own: they are computed where they are read.
 _MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
-# What may lie between a sum and the addition: a sum of two is moved, or rounded, as each of them is.
+# Ops between a sum and the addition: moving or rounding a total is moving or rounding each sum.
 _BETWEEN = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.convert"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum that a loop makes and one addition reads.
+    """A sum that a loop computes and one addition reads.
 
-    carry: its number in the loop. additions: to it, in the loop's body, in order. leaf: what the addition outside
-    reads. between: what is done to the sum before that. reader: the addition outside.
+    carry: its number in the loop. additions: to it, in the loop's body, in order. leaf: the operand of the outer
+    addition. between: the ops before that. reader: the outer addition.
     """
 
     loop: ir.Operation
@@ -55,12 +55,12 @@ class _Sum:
 
     @property
     def kind(self) -> tuple[ir.Type, tuple[tuple[str, str], ...]]:
-        """What two sums that are merged have in common."""
+        """The properties that merged sums must share."""
         return self.loop.results[self.carry].type, self.between
 
 
 def merge_sums(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> bool:
-    """Merge the sums of the block's loops of tiles; returns whether there were any. is_big: whether one is worth it."""
+    """Merge the sums of the block's loops of tiles; return whether there were any. is_big: whether one is worth it."""
     merged = False
     while merge := next(_merges(block, mark, is_big), None):
         merge()
@@ -69,7 +69,7 @@ def merge_sums(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -
 
 
 def _merges(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> Iterator[Callable[[], None]]:
-    """What can be merged, and how: two sums of one loop, or one with what is there before its loop."""
+    """The possible merges: of two sums of one loop, or of one with a term that exists before its loop."""
     ops = [view.operation for view in block.operations]
     place: dict[ir.Value, int] = {value: number for number, op in enumerate(ops) for value in op.results}
     totals: dict[ir.Value, list[_Sum]] = {}
@@ -91,7 +91,7 @@ def _merges(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> I
 
 
 def _leaves(total: ir.Value) -> Iterator[ir.Value]:
-    """What is added up to a sum, one after the other."""
+    """The terms of a sum of sums."""
     queue = [total]
     while queue:
         value = queue.pop()
@@ -103,7 +103,7 @@ def _leaves(total: ir.Value) -> Iterator[ir.Value]:
 
 
 def _may_begin(leaf: ir.Value, found: _Sum) -> bool:
-    """Whether a loop may begin with a term of the sum: one with a buffer of its own, which nobody else reads."""
+    """Whether a loop may start from a term of the sum: one with a buffer of its own and no other reader."""
     if leaf == found.leaf or found.between or _only_reader(leaf) is None:
         return False
     op = source = defining_op(leaf)
@@ -140,7 +140,7 @@ def _only_reader(value: ir.Value) -> ir.Operation | None:
 
 
 def _total(addition: ir.Operation) -> ir.Value:
-    """The sum of all that is added one after the other, and read by nobody in between."""
+    """The total of a chain of additions without readers in between."""
     while (reader := _only_reader(addition.results[0])) is not None and reader.name == _ADD:
         if reader.block != addition.block:
             break
@@ -155,7 +155,7 @@ def _other(addition: ir.Operation, value: ir.Value) -> ir.Value:
 
 
 def _leave_out(leaf: ir.Value) -> None:
-    """Let a term no longer be added: the sum is what it is added to."""
+    """Remove a term: its addition is replaced by the other operand."""
     addition = _only_reader(leaf)
     assert addition is not None
     addition.results[0].replace_all_uses_with(_other(addition, leaf))
@@ -163,7 +163,7 @@ def _leave_out(leaf: ir.Value) -> None:
 
 
 def _add_in_loop(first: _Sum, second: _Sum) -> None:
-    """Add what the second sum adds in a trip to the first one."""
+    """Add the second sum's term of each trip to the first one."""
     body = first.loop.regions[1].blocks[0]
     last = terminator(body)
     total: ir.Value = body.arguments[second.carry]
@@ -179,12 +179,12 @@ def _add_in_loop(first: _Sum, second: _Sum) -> None:
 
 
 def _start_from_sum(first: _Sum, second: _Sum) -> None:
-    """Let the second loop begin with the sum of the first one."""
+    """Start the second loop from the sum of the first one."""
     _leave_out(first.leaf)
     second.loop.operands[second.carry] = first.loop.results[first.carry]
 
 
 def _start_from(leaf: ir.Value, found: _Sum) -> None:
-    """Let a loop begin with a term of the sum."""
+    """Start a loop from a term of the sum."""
     _leave_out(leaf)
     found.loop.operands[found.carry] = leaf

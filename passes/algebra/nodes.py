@@ -1,4 +1,4 @@
-"""How one value is made of others, whose dimensions keep their labels."""
+"""How one value is computed from others, with labelled dimensions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Placed = tuple[ir.Value, Place]
 _POINTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
 _COMMUTATIVE = frozenset("add and maximum minimum multiply or xor".split())
 
-# What becomes of the operands, and of the signs before them.
+# How operands, and their signs, combine.
 Rule = Literal[
     "moved", "negated", "added", "subtracted", "multiplied", "summed", "odd", "even", "divide", "power", "plain"
 ]
@@ -39,11 +39,11 @@ _ARITHMETIC: dict[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """How a value of element type `kind` is made.
+    """The definition of a value of element type `kind`.
 
-    name: of the op. rule: "moved" for what is its only operand, "plain" where a sign stays with its operand, "summed"
-    for sums of products, whose constant factors may stand before them. details: what else the value depends on.
-    commutes: whether the operands have no order. constant: the one number that the value is everywhere.
+    name: of the op. rule: "moved" if it moves its only operand, "plain" if signs stay with operands, "summed" for sums
+    of products, which constant factors may be moved out of. details: further properties of the value. commutes: whether
+    the operands are unordered. constant: the value of a constant with one value everywhere.
     """
 
     name: str
@@ -56,9 +56,9 @@ class Node:
 
 
 def node_of(value: ir.Value, place: Place, labelled: bool = True) -> Node:
-    """How the value with these labels is made; "whole" is made of nothing, and as good as an argument.
+    """The definition of the value with these labels; "whole" has no operands, like an argument.
 
-    labelled: whether dimensions have labels at all, those that are summed as well.
+    labelled: whether dimensions have labels at all, including those that are summed.
     """
     kind = element_type(value)
     whole = Node("whole", kind, details=(value, place))
@@ -108,7 +108,7 @@ def _rule(name: str, floats: bool) -> Rule:
 
 
 def _wraps_around(kind: ir.Type) -> bool:
-    """Whether the numbers are integers; sums and products of truth values are `or` and `and`."""
+    """Whether the numbers are integers; sums and products of booleans are `or` and `and`."""
     return isinstance(kind, ir.IntegerType) and kind.width > 1
 
 
@@ -133,7 +133,7 @@ def _reduce(op: ir.Operation, place: Place, labelled: bool) -> Node | None:
 
 
 def _dot(op: ir.Operation, place: Place, labelled: bool) -> Node:
-    """Its operands change places freely: two ways to round them differ by no more than another order of the sum."""
+    """Its operands commute: their roundings differ by no more than another order of the sum."""
     sizes = contracted_sizes(op)
     labels = _labels(place, sizes, labelled)
     operands = list(zip(op.operands, operand_places(op, place, labels), strict=True))
@@ -150,7 +150,7 @@ def _dot(op: ir.Operation, place: Place, labelled: bool) -> Node:
 
 
 def _labels(place: Place, sizes: Sequence[int], labelled: bool) -> list[int | None]:
-    """Labels for dimensions that are summed, which nothing outside of the sum has."""
+    """Labels for summed dimensions, which nothing outside of the sum has."""
     if not labelled:
         return [None] * len(sizes)
     lowest = min((label for label in place if label is not None), default=0)

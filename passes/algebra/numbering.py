@@ -1,9 +1,9 @@
-"""Numbers for values, by what they are made of: equal numbers are equal values, whichever way they are turned.
+"""Numbers values by their definitions: equal numbers are equal values, up to transposition.
 
-Analysis only. Every dimension of a value has a label, its place; a sum has one of its own, below zero, for each
-dimension that it sums. The number of w at the place (0, 1) is that of w[i,j], and at (1, 0) that of w[j,i]: w is
-symmetric if they are the same, and antisymmetric if the signs beside them are not. Factors, and terms, count in any
-order: values of the same number are equal up to rounding.
+Analysis only. Every dimension of a value has a label, its place; a sum has one of its own, below zero, for each summed
+dimension. The number of w at the place (0, 1) is that of w[i,j], and at (1, 0) that of w[j,i]: w is symmetric if they
+are equal, and antisymmetric if their signs differ. Factors, and terms, are unordered: values of the same number are
+equal up to rounding.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from exla_opt.ir.values import Number
 from .nodes import Node, Placed, node_of
 from .places import Place
 
-# A number, and 1 or -1: the sign of the value before it.
+# A number, and the sign of the value: 1 or -1.
 Signed = tuple[int, int]
 
-# Floats of fewer bits round too much, or overflow, where the order of their factors changes.
+# Narrower floats round too much, or overflow, if the order of their factors changes.
 _SINGLE = 32
-# So many factors, or terms, are put in order. A longer product counts as one of two.
+# This many factors, or terms, are sorted. A longer product counts as one of two.
 _MOST_PARTS = 64
 
 
 @dataclass(slots=True)
 class Numbering:
-    """Numbers values, each once at each place.
+    """Numbers values, once per place.
 
-    labelled: if not, all dimensions count as one, and all signs: what has the same number with labels has it without
-    them, too, and a value has no more than one place. constants: the numbers that stand for one constant everywhere.
-    parts: the terms of what is a sum, the factors of what is a product.
+    labelled: if not, dimensions and signs are ignored: values with the same number with labels also share it without,
+    and a value has only one place. constants: the numbers of values that are one constant everywhere. parts: the terms
+    of a sum, or the factors of a product.
     """
 
     labelled: bool = True
@@ -60,7 +60,7 @@ class Numbering:
         return self.known[value, place]
 
     def of_result(self, op: ir.Operation) -> Signed:
-        """The number of an op's only result, whose dimensions are labelled in their order."""
+        """The number of an op's only result, with its dimensions labelled in order."""
         shape = build.shape_of(op.results[0])
         has_label = [self.labelled and size != 1 for size in shape]
         return self.number(op.results[0], tuple(dim if has_label[dim] else None for dim in range(len(shape))))
@@ -83,7 +83,7 @@ class Numbering:
                 return self._numbered(node, _without_signs(operands)), _sign(operands)
             case "even":
                 return self._numbered(node, _without_signs(operands)), 1
-            case "divide":  # by a difference of 0 it is the same infinity, whichever way that is taken
+            case "divide":  # a difference of 0 in either order gives the same infinity
                 return self._numbered(node, [*_without_signs(operands[:1]), operands[1]]), operands[0][1]
             case "power" if self._is_even(operands[1]):
                 return self._numbered(node, [*_without_signs(operands[:1]), operands[1]]), 1
@@ -107,7 +107,7 @@ class Numbering:
         terms = sorted(part for part in self._parts("add", node, operands) if self.constants.get(part[0]) != 0)
         if len(terms) == 1:
             return terms[0]
-        # A sum and its negative have one number: of terms that have no sign, their own.
+        # A sum and its negative share one number.
         negative = sorted(map(_negative, terms))
         chosen = max(terms, negative)
         number = self._number_of("add", node, chosen)
@@ -119,7 +119,7 @@ class Numbering:
         return self._product(node.kind, parts), _sign(operands)
 
     def _summed(self, node: Node, operands: Sequence[Signed]) -> int:
-        """A sum of products, of which the constant factors stand before it: dot(2 x, y) is 2 dot(x, y)."""
+        """A sum of products, with constant factors moved out: dot(2 x, y) is 2 dot(x, y)."""
         if 0 < float_bits(node.kind) < _SINGLE:
             return self._numbered(node, operands)
         outside: list[Signed] = []
@@ -142,7 +142,7 @@ class Numbering:
         return number
 
     def _parts(self, name: str, node: Node, operands: Sequence[Signed]) -> Sequence[Signed]:
-        """The terms of a sum, or the factors of a product; of operands that are such themselves, theirs."""
+        """The terms of a sum, or the factors of a product, flattened."""
         if 0 < float_bits(node.kind) < _SINGLE:
             return operands
         parts = [

@@ -1,4 +1,4 @@
-"""Where the dimensions of a tensor lie in a larger formula, through the ops that only move it."""
+"""The positions of a tensor's dimensions in a larger formula, through ops that only move it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 
-# For each dimension of a tensor, which one of the formula it is; None for one of size 1.
+# For each dimension of a tensor, the dimension of the formula; None for one of size 1.
 Place = tuple[int | None, ...]
 
 
 def place_below(op: ir.Operation, place: Place) -> Place | None:
-    """The place of the operand of a transpose, a broadcast or a reshape that only adds or takes away sizes of 1.
+    """The place of the operand of a transpose, a broadcast or a reshape that only adds or removes sizes of 1.
 
-    place: that of the result. None for every other op.
+    place: of the result. None for every other op.
     """
     name = op.name.rpartition(".")[2]
     if name not in ("broadcast_in_dim", "transpose", "reshape"):

@@ -1,9 +1,9 @@
-"""Sums of exponentials while the number that is subtracted in them is still being found.
+"""Sums of exponentials with a subtrahend that is still being computed.
 
     s = sum_j exp(x[j] - m) y[j],   m = max_j x[j]
 
-over the first tiles, with the maximum of these, is s * exp(old - new) once the maximum is another one (Milakov and
-Gimelshein, arXiv:1805.02867). Here is what such a sum is, and how it is written; which loop runs it is not known here.
+over the first tiles, with their maximum, is s * exp(old - new) after the maximum has changed (Milakov and Gimelshein,
+arXiv:1805.02867). This module recognises and rewrites such sums, for any loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_maximum(op: ir.Operation) -> bool:
 
 
 def handed_on(op: ir.Operation) -> int | None:
-    """Which operand the numbers of the result are: moved, or at least minus infinity, or replaced where not finite."""
+    """The operand whose numbers the result has: moved, at least minus infinity, or replaced where not finite."""
     if has_discardable_attributes(op):
         return None
     if op.name in _MOVES:
@@ -51,7 +51,7 @@ def handed_on(op: ir.Operation) -> int | None:
 
 
 def is_guard(op: ir.Operation) -> bool:
-    """Whether the op is the number zero where its second operand is not finite, and that operand elsewhere."""
+    """Whether the op is zero where its second operand is not finite, and that operand elsewhere."""
     if op.name != "stablehlo.select" or splat_value(op.operands[2]) != 0:
         return False
     asked = defining_op(op.operands[0], "stablehlo.is_finite")
@@ -59,9 +59,9 @@ def is_guard(op: ir.Operation) -> bool:
 
 
 def terms_of(op: ir.Operation, leaves: Collection[ir.Value]) -> tuple[Formula, Place] | None:
-    """What a dot or a reduce that adds sums up, as a product, and the letters of its result; None for other ops.
+    """The summands of a dot or a summing reduce, as a product, and the letters of its result; None for other ops.
 
-    leaves: values that are factors as they stand. Products of f16 may overflow, and are none.
+    leaves: values that are taken as factors. Products of f16 may overflow, and give None.
     """
     if has_discardable_attributes(op) or len(op.results) != 1 or not all(map(is_float, (*op.operands, *op.results))):
         return None
@@ -82,7 +82,7 @@ def terms_of(op: ir.Operation, leaves: Collection[ir.Value]) -> tuple[Formula, P
 
 
 def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None:
-    """Of exp(x - shift), x and the letters of `shift`, which may be repeated and turned; None for anything else."""
+    """For exp(x - shift), x and the letters of `shift`, which may be broadcast and transposed; None for others."""
     exponential = defining_op(factor.value, "stablehlo.exponential")
     difference = exponential and defining_op(exponential.operands[0], "stablehlo.subtract")
     if factor.role != "number" or difference is None:
@@ -98,10 +98,10 @@ def subtracted(factor: Factor, shift: ir.Value) -> tuple[ir.Value, Place] | None
 
 
 def is_below(terms: Formula, factor: Factor, x: ir.Value, shift: Place, maximum: ir.Operation) -> bool:
-    """Whether each x of a factor exp(x - shift) is among those that the shift is the maximum of.
+    """Whether each x of a factor exp(x - shift) is among the numbers that the shift is the maximum of.
 
-    Of other numbers the maximum so far may be smaller by any amount, and the exponential infinite. Where the maximum
-    leaves out what is masked, the terms have to be masked alike. shift: the letters of the maximum's result.
+    For other numbers, the maximum so far may be smaller by any amount, and the exponential infinite. If the maximum
+    excludes masked numbers, the terms must be masked alike. shift: the letters of the maximum's result.
     """
     letters = tuple(Formula().new_letters(build.shape_of(maximum.operands[0])))
     ours, theirs = _sources(x, factor.place), _sources(maximum.operands[0], letters)
@@ -130,7 +130,7 @@ def is_below(terms: Formula, factor: Factor, x: ir.Value, shift: Place, maximum:
 
 
 def _sources(value: ir.Value, place: Place) -> dict[ir.Value, Place]:
-    """A tensor and all that it only repeats, turns or converts, with their letters."""
+    """A tensor and its sources behind broadcasts, transposes and conversions, with their letters."""
     found = {value: place}
     while (op := defining_op(value)) is not None and not has_discardable_attributes(op):
         converts = op.name == "stablehlo.convert" and is_float(op.operands[0])
@@ -143,7 +143,7 @@ def _sources(value: ir.Value, place: Place) -> dict[ir.Value, Place]:
 
 
 def finite(shift: ir.Value) -> ir.Value:
-    """The number itself, and 0 for minus infinity, with which exp(x - shift) would be no number."""
+    """The number itself, and 0 for minus infinity, for which exp(x - shift) would be NaN."""
     lowest = build.splat(shift.type, -inf)
     return stablehlo.select(build.compare(shift, lowest, "EQ", "FLOAT"), build.zeros(shift.type), shift)
 
@@ -151,9 +151,9 @@ def finite(shift: ir.Value) -> ir.Value:
 def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int | None]) -> ir.Value:
     """A sum of exp(x - old) as one of exp(x - new), where new is not smaller, and finite.
 
-    dims: for each dimension of old and new, that of the sum; None for one of size 1. Where there was no number yet,
-    old is minus infinity, or a guard's zero, and the sum is zero: a guard's zero may be larger than new by any number.
-    Where infinity was found, new may be a guard's zero, and smaller than old.
+    dims: for each dimension of old and new, that of the sum; None for one of size 1. Before the first number, old is
+    minus infinity, or a guard's zero, and the sum is zero: a guard's zero may exceed new by any amount. After an
+    infinity, new may be a guard's zero, and smaller than old.
     """
     kind = element_type(total)
     old, new = build.convert(old, kind), build.convert(new, kind)
@@ -164,14 +164,14 @@ def rescaled(total: ir.Value, old: ir.Value, new: ir.Value, dims: Sequence[int |
 
 
 def as_it_was(total: ir.Value, shift: ir.Value, dims: Sequence[int | None]) -> ir.Value:
-    """The sum, and NaN where the number subtracted is infinite: exp(x - shift) was NaN for the largest x."""
+    """The sum, or NaN where the subtrahend is infinite: exp(x - shift) was NaN for the largest x."""
     kind = element_type(total)
     wide = build.convert(shift, kind)
     return stablehlo.multiply(total, laid_along(stablehlo.exponential(stablehlo.subtract(wide, wide)), dims, total))
 
 
 def times_power(total: ir.Value, value: ir.Value, power: int, dims: Sequence[int | None]) -> ir.Value:
-    """A sum times a power of what all of its terms have as a factor. dims: as of `rescaled`."""
+    """A sum times a power of a factor that all of its terms share. dims: as in `rescaled`."""
     factor = laid_along(build.convert(value, element_type(total)), dims, total)
     for _ in range(abs(power)):
         total = stablehlo.multiply(total, factor) if power > 0 else stablehlo.divide(total, factor)
@@ -179,12 +179,12 @@ def times_power(total: ir.Value, value: ir.Value, power: int, dims: Sequence[int
 
 
 def ones_like(value: ir.Value) -> ir.Value:
-    """A constant of the type of a value that is 1 everywhere."""
+    """A constant of ones with the type of a value."""
     return build.splat(value.type, 1)
 
 
 def laid_along(value: ir.Value, dims: Sequence[int | None], like: ir.Value) -> ir.Value:
-    """A small tensor repeated to the shape of another. dims: as of `rescaled`."""
+    """A small tensor broadcast to the shape of another. dims: as in `rescaled`."""
     kept = [dim for dim in dims if dim is not None]
     shape = [size for size, dim in zip(build.shape_of(value), dims, strict=True) if dim is not None]
     if shape != build.shape_of(value):

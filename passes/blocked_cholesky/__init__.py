@@ -3,12 +3,12 @@
     before:  %l = cholesky(%k); select(row >= column, %l, 0)
     after:   a while over columns of blocks, which carries %k; who reads the lower triangle reads all of %l
 
-XLA:CPU uses blocks too, but a second matrix and with copies of its parts: 2.29 matrices, where
-loops need one. Their result is zero in the other triangle, as XLA's is: where all that reads it selects the triangle,
-the selections go. A factor that does not exist is NaN, as XLA has it. XLA:GPU has no library for the op and does as
-XLA:CPU does. An upper factor that is written as the transpose of the lower one is computed as it is.
-The sums are rounded in another order than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of
-several matrices, complex and narrow floats, and what is not over the threshold.
+XLA:CPU uses blocks too, but with a second matrix and copies of its parts: 2.29 matrices, where loops need one. Their
+result is zero in the other triangle, as XLA's is: if all readers select the triangle, the selections are dropped. A
+factor that does not exist is NaN, as in XLA. XLA:GPU has no library for the op and does as XLA:CPU does. An upper
+factor that is written as the transpose of the lower one is computed directly. The sums are rounded in another order
+than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
+floats, and matrices up to the threshold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAME = "blocked-cholesky"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the factorisations of big matrices in `module`, in place; returns what was rewritten."""
+    """Rewrite the factorisations of big matrices in `module`, in place; return the remarks."""
     if not is_solved_here(options):
         return []
     types = Types()
@@ -58,7 +58,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _is_legal(op: ir.Operation, types: Types) -> bool:
-    """One matrix of floats, in an order of elements and on devices of which nobody has said a thing."""
+    """Whether it is one matrix of floats, without constraints on its layout or sharding."""
     return is_one_real_matrix(types.of(op.operands[0])) and not has_discardable_attributes(op)
 
 
@@ -72,7 +72,7 @@ def _rewrite(op: ir.Operation, types: Types, options: Options) -> None:
     size, masked = kind.shape[-1], len(kind.shape) == 2 and is_masked(op.results[0], lower)
     by_columns = is_by_columns(options)
     blocks = blocks_of(size, longest_block(size, options, kind.element_bytes))
-    # The upper factor by way of the lower one is that of the transpose, transposed: the same numbers.
+    # The upper factor written as the transpose of the lower one is that of the transpose: the same numbers.
     original = transpose_of(op.operands[0])
     with ir.InsertionPoint(op), op.location:
         if original is None:

@@ -15,11 +15,11 @@ from ..algebra.blocks import Blocks, count, in_triangle, product, solved, tile_o
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Builds the factor of a matrix of `size` rows. The upper one is laid out as the lower one, turned round.
+    """Builds the factor of a matrix of `size` rows. The upper one is stored as the transpose of the lower one.
 
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
-    masked: whether a matrix without a factor becomes NaN in its triangle alone, or throughout, as XLA has it.
-    by_columns: whether triangular solves want their tensors column by column.
+    masked: whether a matrix without a factor becomes NaN only in its triangle, or everywhere, as in XLA.
+    by_columns: whether triangular solves need column-major tensors.
     """
 
     size: int
@@ -45,16 +45,16 @@ class Factor:
         return self.eliminate(matrix, end, self.blocks.rest, number) if self.blocks.rest else matrix
 
     def starts(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
-        """Where a block of the lower factor begins, in the matrix as it is laid out."""
+        """The start of a block of the lower factor, in the stored matrix."""
         found = [times(row, self.blocks.length), times(column, self.blocks.length)]
         return found if self.lower else found[::-1]
 
     def tile(self, matrix: ir.Value, row: ir.Value, rows: int, column: ir.Value, columns: int) -> ir.Value:
-        """A block of the lower factor as it is laid out: [rows, columns], or turned round."""
+        """A block of the lower factor as stored: [rows, columns], or transposed."""
         return tile_of(matrix, self.starts(row, column), (rows, columns) if self.lower else (columns, rows))
 
     def reduced(self, matrix: ir.Value, row: ir.Value, rows: int, column: ir.Value, columns: int) -> ir.Value:
-        """A block of the matrix less the products of the factor's blocks on its left."""
+        """A block of the matrix minus the products of the factor's blocks on its left."""
         length, over = self.blocks.length, 1 if self.lower else 0
 
         def subtract(number: ir.Value, sum_so_far: ir.Value) -> ir.Value:
@@ -66,14 +66,14 @@ class Factor:
         return count(build.scalar_i32(0), column, self.tile(matrix, row, rows, column, columns), subtract)
 
     def factor_diagonal(self, matrix: ir.Value, number: ir.Value, length: int) -> ir.Value:
-        """The matrix with the factor of a block of the diagonal in its place."""
+        """The matrix with a block of the diagonal replaced by its factor."""
         made = stablehlo.cholesky(self.reduced(matrix, number, length, number, length), lower=self.lower)
         inside = in_triangle(build.tensor_of(made), self.lower)
         made = stablehlo.select(inside, made, build.zeros(made.type))
         return with_tile(matrix, made, self.starts(number, number))
 
     def eliminate(self, matrix: ir.Value, row: ir.Value, rows: int, column: ir.Value) -> ir.Value:
-        """The matrix with a block below the diagonal factored, and zeros in the block that lies opposite."""
+        """The matrix with a block below the diagonal factored, and zeros in the opposite block."""
         length = self.blocks.length
         diagonal = self.tile(matrix, column, length, column, length)
         sides = self.reduced(matrix, row, rows, column, length)
@@ -84,10 +84,10 @@ class Factor:
         return with_tile(with_tile(matrix, made, self.starts(row, column)), opposite, self.starts(column, row))
 
     def fill_if_failed(self, matrix: ir.Value) -> ir.Value:
-        """XLA's factor of a matrix that has none is NaN throughout.
+        """Fill the factor of a matrix without one with NaN, as XLA does.
 
-        That of a block is, and so are all behind it, which are made of it: the first element of the last one shows it.
-        Its last element does not: the root of infinity is NaN too, and XLA takes that alone for no failure.
+        That of a block is, and so are all later ones, which depend on it: the first element of the last one shows it.
+        Its last element does not: the root of infinity is NaN too, and XLA does not count that alone as a failure.
         """
         kind = build.tensor_of(matrix)
         scalar, line = build.with_shape(kind, []), build.with_shape(kind, [1, self.size])

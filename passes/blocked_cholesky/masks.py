@@ -1,4 +1,4 @@
-"""Selections of the triangle of a factor, and dropping them where it is zero elsewhere: they change nothing."""
+"""Recognises selections of a factor's triangle, and drops them if the rest is zero: they change nothing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_va
 from exla_opt.ops.comparisons import direction_of
 
 _SHIFTS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
-# Of the least distance d = row - column that is kept, the direction of the comparison with it.
+# The direction of a comparison after its operands are swapped.
 _FLIPPED = {"GE": "LE", "GT": "LT", "LE": "GE", "LT": "GT"}
 
 
 def is_masked(matrix: ir.Value, lower: bool) -> bool:
-    """Whether all that reads the matrix takes one triangle of it, and zeros for the rest."""
+    """Whether all readers of the matrix select one triangle, with zeros elsewhere."""
     return all(_keeps_triangle(use.owner.operation, matrix, lower) for use in matrix.uses)
 
 
 def drop_masks(matrix: ir.Value, lower: bool) -> None:
-    """Let who reads one triangle of a matrix, whose other triangle is zero, read the matrix."""
+    """Let readers that select one triangle of a matrix, whose other triangle is zero, read the matrix."""
     redundant = [use.owner.operation for use in matrix.uses if _keeps_triangle(use.owner.operation, matrix, lower)]
     while redundant:
         op = redundant.pop()
@@ -39,7 +39,7 @@ def _different(ops: list[ir.Operation]) -> list[ir.Operation]:
 
 
 def _keeps_triangle(op: ir.Operation, matrix: ir.Value, lower: bool) -> bool:
-    """Whether the op selects the triangle of the matrix, and zeros for the rest."""
+    """Whether the op selects the triangle of the matrix, with zeros elsewhere."""
     if op.name != "stablehlo.select" or op.operands[1] != matrix or has_discardable_attributes(op):
         return False
     # Zeros of integers would do as well, but a factor has none.
@@ -50,7 +50,7 @@ def _keeps_triangle(op: ir.Operation, matrix: ir.Value, lower: bool) -> bool:
 
 
 def _covers(mask: ir.Value, lower: bool) -> bool:
-    """Whether a mask is true in the triangle, the diagonal included: where row - column >= 0, or <= 0."""
+    """Whether a mask is true in the triangle, including the diagonal: where row - column >= 0, or <= 0."""
     test = defining_op(mask, "stablehlo.compare")
     if test is None:
         return False
@@ -65,8 +65,8 @@ def _covers(mask: ir.Value, lower: bool) -> bool:
 
 
 def _place(value: ir.Value) -> tuple[int, int] | None:
-    """(dim, shift) of a tensor of two dimensions whose elements are their index along dim, and a shift."""
-    if str(build.tensor_of(value).element_type) not in ("i32", "i64"):  # others may not have all numbers
+    """(dim, shift) of a 2-d tensor whose elements are their index along dim plus a shift."""
+    if str(build.tensor_of(value).element_type) not in ("i32", "i64"):  # others may not hold all numbers
         return None
     shift = 0
     while (op := defining_op(value)) is not None and op.name in _SHIFTS:

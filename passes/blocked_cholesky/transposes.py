@@ -1,4 +1,4 @@
-"""Reading a matrix in the place of its transpose, which then need not exist."""
+"""Reads a matrix instead of its transpose, which then need not exist."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from exla_opt.ir import build
 from exla_opt.ir.attributes import boolean, integers
 from exla_opt.ir.values import defining_op, has_discardable_attributes
 
-# The other way to read a matrix of reals: as it is, or turned round.
+# The other way to read a real matrix: plain or transposed.
 _OTHER_WAY = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE", "ADJOINT": "NO_TRANSPOSE"}
 
 
 def transpose_of(value: ir.Value) -> ir.Value | None:
-    """The matrix whose transpose the value is, which may have dimensions of one element before the last two."""
+    """The matrix of which the value is the transpose, possibly with dimensions of one element before the last two."""
     op = defining_op(value, "stablehlo.transpose")
     if op is None or has_discardable_attributes(op):
         return None
@@ -25,7 +25,7 @@ def transpose_of(value: ir.Value) -> ir.Value | None:
 def read_untransposed(value: ir.Value, matrix: ir.Value) -> None:
     """Let products, triangular solves and transposes of `value`, the transpose of a square real `matrix`, read that.
 
-    Whoever else reads `value`, as the return of a function does, reads it as before.
+    All other readers of `value`, such as the function's return, are unchanged.
     """
     readers = [use.owner.operation for use in value.uses]
     for op in readers:
@@ -49,7 +49,7 @@ def _solve_with(op: ir.Operation, matrix: ir.Value, transpose: str) -> None:
 
 
 def _multiply_with(op: ir.Operation, value: ir.Value, matrix: ir.Value) -> None:
-    """Reads the matrix in a product of `value`, along the other dimension, if it is one along one dimension."""
+    """Use the matrix in a product of `value`, along the other dimension, if it contracts one dimension."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     left, right = list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)
     if numbers.lhs_batching_dimensions or len(left) != 1:

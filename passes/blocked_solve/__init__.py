@@ -3,11 +3,11 @@
     before:  %x = triangular_solve(%l, %b)
     after:   a while over blocks, which carries %b: %b_i becomes solve(%l_ii, %b_i - sum_k %l_ik %b_k)
 
-XLA:CPU uses blocks too, with copies of half of the matrix, and of all right-hand sides where
-there are many. XLA:GPU has a library, for which it copies what is not column by column: where a loop has written the
-matrix, its tiles are transposed instead, and all else is left to the library. The sums are rounded in another order
-than XLA's, so with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow
-floats, matrices XLA solves at once, and what is not over the threshold.
+XLA:CPU uses blocks too, with copies of half of the matrix, and of all right-hand sides if there are many. XLA:GPU has a
+library, for which it copies operands that are not column-major: if a loop has written the matrix, its tiles are
+transposed instead, and everything else is left to the library. The sums are rounded in another order than XLA's, so
+with --no-reassociate nothing is done. Leaves alone batches of several matrices, complex and narrow floats, matrices
+that XLA solves at once, and tensors up to the threshold.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from ..algebra.blocks import (
 from .solve import Solve
 
 NAME = "blocked-solve"
-# A matrix of so many rows XLA solves without copies.
+# XLA solves a matrix of up to this many rows without copies.
 _SOLVED_AT_ONCE = 128
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the triangular solves with big tensors in `module`, in place; returns what was rewritten."""
+    """Rewrite the triangular solves with big tensors in `module`, in place; return the remarks."""
     if not is_solved_here(options):
         return []
     types = Types()
@@ -57,7 +57,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _is_legal(op: ir.Operation, types: Types) -> bool:
-    """One matrix of floats, in an order of elements and on devices of which nobody has said a thing."""
+    """Whether it is one matrix of floats, without constraints on its layout or sharding."""
     known = _transpose(op) in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
     plain = all(is_one_real_matrix(types.of(value)) for value in op.operands)
     return known and plain and not has_discardable_attributes(op)
@@ -72,7 +72,7 @@ def _is_worthwhile(op: ir.Operation, types: Types, options: Options) -> bool:
     """Whether XLA's copies, of the matrix or of the right-hand sides, would be big."""
     kinds = [types.of(value) for value in op.operands]
     if is_by_columns(options) and defining_op(op.operands[0], "stablehlo.while") is None:
-        return False  # only what a loop has written is row by row for sure: what cuSOLVER makes is by columns
+        return False  # only a loop's result is certainly row-major: cuSOLVER writes column-major
     return kinds[0].shape[-1] > _SOLVED_AT_ONCE and max(kind.bytes for kind in kinds) > options.size_threshold
 
 

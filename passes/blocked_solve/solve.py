@@ -14,10 +14,10 @@ from ..algebra.blocks import Blocks, count, product, solved, tile_of, times, wit
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """Builds op(a) x = b, or x op(a) = b where `left` is false, some right-hand sides at a time.
+    """Builds op(a) x = b, or x op(a) = b if `left` is false, some right-hand sides at a time.
 
     blocks: of the rows and columns of a. sides: of the right-hand sides. lower, transposed, unit: as in the op.
-    by_columns: whether triangular solves want their tensors column by column.
+    by_columns: whether triangular solves need column-major tensors.
     A block has a number, of type tensor<i32>, and a length: that of the others or the rest.
     """
 
@@ -50,11 +50,11 @@ class Solve:
         return self.solve_block(x, end, last, place, width) if last and self.is_forward else x
 
     def nth(self, step: ir.Value) -> ir.Value:
-        """The number of the block that is solved in a step."""
+        """The number of the block that a step solves."""
         return step if self.is_forward else stablehlo.subtract(build.scalar_i32(self.blocks.count - 1), step)
 
     def solve_block(self, x: ir.Value, number: ir.Value, rest: int | None, place: ir.Value, width: int) -> ir.Value:
-        """One block of x, from those that are solved. rest: its length where it is the last, shorter one."""
+        """One block of x, from the solved ones. rest: its length if it is the last, shorter one."""
         length, end = rest or self.blocks.length, build.scalar_i32(self.blocks.count)
         made = self.part(x, number, length, place, width)
 
@@ -82,7 +82,7 @@ class Solve:
         return with_tile(x, made, self.starts(number, place))
 
     def starts(self, number: ir.Value, place: ir.Value) -> list[ir.Value]:
-        """Where a block of some right-hand sides begins."""
+        """The start of a block of some right-hand sides."""
         found = [times(number, self.blocks.length), times(place, self.sides.length)]
         return found if self.left else found[::-1]
 
@@ -93,7 +93,7 @@ class Solve:
     def without(
         self, total: ir.Value, known: ir.Value, number: ir.Value, length: int, other: ir.Value, others: int
     ) -> ir.Value:
-        """What is left of block `number` of b when block `other` of x is known."""
+        """Block `number` of b minus the contribution of block `other` of x."""
         starts, sizes = [times(number, self.blocks.length), times(other, self.blocks.length)], (length, others)
         is_turned = self.left == self.transposed  # whether a has the tile of (other, number)
         tile = tile_of(self.matrix, starts[::-1] if is_turned else starts, sizes[::-1] if is_turned else sizes)

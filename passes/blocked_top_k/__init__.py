@@ -6,14 +6,14 @@ after:   %blocks = reshape %x : 64x625x32xf32
          %values, %of = chlo.top_k(%blocks at %best, rising : 64x320xf32, k = 10), and their places
 
 XLA:CPU compares all elements of a row, one by one, with the k largest so far. Most of them are in none of the k blocks
-whose largest elements are the largest, and the largest of 32 is found with vectors. An element of another block has k
-elements before it, those that the k blocks were chosen for: each is larger, or equal and stands before it. So results
-are the same to the bit, equal elements included. Floats are compared as integers, in the total order of top_k: there -0
-is less than 0, and what is not a number stands at the ends.
+with the largest maxima, and the maximum of 32 is found with vector instructions. An element of another block has k
+elements before it, the maxima of those k blocks: each is larger, or equal and earlier. So results are the same to the
+bit, equal elements included. Floats are compared as integers, in the total order of top_k: there -0 is less than 0, and
+NaNs are at the ends.
 
-The smallest or the largest element of a row and its place (argmin, argmax) are those of the first block with the
-smallest or the largest. A block is read again: where rows that were fused would be written for that, they stay.
-Nothing is done for other machines, where rows are short, and where k is large.
+The smallest or the largest element of a row and its index (argmin, argmax) are those of the first block with the
+smallest or the largest. Blocks are read twice: rows that were fused and would have to be written for that are left
+alone. Nothing is done for other machines, if rows are short, or if k is large.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows as blocks of which the extreme elements are found first."""
+"""Rows as blocks, whose extreme elements are found first."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from exla_opt.ir.types import element_type, float_bits
 
 # XLA:CPU finds the extreme of up to 32 elements in the loop that computes them, and of more with a slower kernel.
 _LONGEST, _SHORTEST = 32, 8
-# Bits of the floats of which it is known how integers compare alike.
+# The widths of floats that can be compared as integers.
 WIDTHS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 
 
 def block_length(length: int) -> int:
-    """The longest block that divides a row, or that of rows that are filled up."""
+    """The longest block that divides a row, or a padded row."""
     lengths = range(_LONGEST, _SHORTEST - 1, -1)
     return next((each for each in lengths if length % each == 0), _LONGEST)
 
 
 def in_blocks(operand: ir.Value, fill: ir.Value) -> ir.Value:
-    """The rows of [..., n] as blocks, [..., ceil(n / width), width]; the last one is filled up with `fill`, 0-d."""
+    """The rows of [..., n] as blocks, [..., ceil(n / width), width]; the last one is padded with `fill`, 0-d."""
     kind = build.tensor_of(operand)
     *rows, size = kind.shape
     width = block_length(size)
@@ -32,7 +32,7 @@ def in_blocks(operand: ir.Value, fill: ir.Value) -> ir.Value:
 
 
 def least(kind: ir.RankedTensorType) -> ir.Value:
-    """The first of all elements in the order of top_k: of floats, all bits set."""
+    """The first element in the order of top_k: for floats, all bits set."""
     element = kind.element_type
     scalar = ir.RankedTensorType.get([], element)
     if isinstance(element, ir.IntegerType):
@@ -42,7 +42,7 @@ def least(kind: ir.RankedTensorType) -> ir.Value:
 
 
 def in_order(value: ir.Value) -> ir.Value:
-    """Floats as integers that compare as top_k compares them; integers as they are."""
+    """Floats as integers that compare as in top_k; integers unchanged."""
     if not float_bits(element_type(value)):
         return value
     integers = ir.IntegerType.get_signless(WIDTHS[str(element_type(value))])
@@ -50,14 +50,14 @@ def in_order(value: ir.Value) -> ir.Value:
 
 
 def as_before(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """What `in_order` made integers of."""
+    """The inverse of `in_order`."""
     if not float_bits(kind):
         return value
     return stablehlo.bitcast_convert(ir.RankedTensorType.get(build.shape_of(value), kind), _flipped(value))
 
 
 def _flipped(bits: ir.Value) -> ir.Value:
-    """Negative numbers with all bits but the sign turned: the bits of floats fall where the floats rise."""
+    """Negative numbers with all bits but the sign inverted: the bits of negative floats fall where the floats rise."""
     kind = build.tensor_of(bits)
     ones = build.splat(kind, 2 ** (ir.IntegerType(kind.element_type).width - 1) - 1)
     return stablehlo.select(build.less_than(bits, build.zeros(kind)), stablehlo.xor(bits, ones), bits)
@@ -66,7 +66,7 @@ def _flipped(bits: ir.Value) -> ir.Value:
 def extreme(blocks: ir.Value, *, largest: bool) -> ir.Value:
     """The largest or the smallest integer along the last dimension.
 
-    Of integers alone: XLA:CPU's maximum of floats along a dimension loses what is not a number at some sizes.
+    For integers only: XLA:CPU's maximum of floats along a dimension loses NaNs at some sizes.
     """
     kind = build.tensor_of(blocks)
     *shape, _ = kind.shape
@@ -82,7 +82,7 @@ def extreme(blocks: ir.Value, *, largest: bool) -> ir.Value:
 
 
 def has_no_sign(kind: ir.IntegerType) -> bool:
-    """Whether no number of the type is below zero: truth values are 0 and 1."""
+    """Whether no number of the type is below zero: booleans are 0 and 1."""
     return bool(kind.is_unsigned) or kind.width == 1
 
 

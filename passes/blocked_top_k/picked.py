@@ -1,7 +1,7 @@
-"""A part of every row of a tensor, computed from the same parts of what the tensor is made of.
+"""A part of every row of a tensor, computed from the same parts of its operands.
 
-XLA:CPU writes all of a tensor that a gather reads. What is computed element by element from smaller tensors is never
-written as long as nothing is gathered but those.
+XLA:CPU writes all of a tensor that a gather reads. A tensor that is computed element by element from smaller tensors is
+never written if only those are gathered.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ops.traits import Trait, traits_of
 
-# Ops that are computed again, more than the formulas of distances have.
+# The maximum number of ops to recompute, more than distance formulas have.
 _MOST_OPS = 64
 _WRITTEN = Trait.MOVES | Trait.NEW_BLOCK
 
 
 def can_be_picked(value: ir.Value) -> bool:
-    """Whether parts of its rows are there to be read: pads, joined tensors and draws XLA may write for that alone.
+    """Whether parts of its rows can be read: XLA may write pads, concatenations and draws only for that.
 
-    Random bits are ops of one element each in XLA, which one reader is fused with.
+    In XLA, random bits are elementwise ops, which are fused with a single reader.
     """
     ops = _computed(value)
     read = [operand for op in ops for operand in op.operands] or [value]
@@ -57,7 +57,7 @@ def picked(value: ir.Value, starts: ir.Value, width: int) -> ir.Value:
 
 
 def _computed(value: ir.Value) -> list[ir.Operation]:
-    """The ops that make the tensor element by element, each behind those whose results it reads."""
+    """The ops that compute the tensor element by element, each after its operands."""
     found: dict[ir.Operation, None] = {}
     stack = [(value, False)]
     while stack:
@@ -76,7 +76,7 @@ def _computed(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_again(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether elements of the op's result are computed one by one of those at their places."""
+    """Whether elements of the op's result are computed one by one from those at their positions."""
     shape = _shape(value)
     if Trait.POINTWISE not in traits_of(op.name) or len(op.regions) or len(op.results) != 1:
         return False
@@ -88,7 +88,7 @@ def _shape(value: ir.Value) -> list[int]:
 
 
 def _read(value: ir.Value, starts: ir.Value, width: int) -> ir.Value:
-    """The parts of what is not computed again: counted, repeated, or gathered."""
+    """The parts of a tensor that is not recomputed: an iota, a broadcast, or a gather."""
     kind, last = build.tensor_of(value), len(_shape(value)) - 1
     part = build.with_shape(kind, [*build.shape_of(starts), width])
     number = splat_value(value)
@@ -120,7 +120,7 @@ def places_at(starts: ir.Value, width: int) -> ir.Value:
 
 
 def _gathered(value: ir.Value, dims: Sequence[int], starts: ir.Value, width: int) -> ir.Value:
-    """Parts of a tensor that has some dimensions of the rows, `dims`, with the last one among them."""
+    """Parts of a tensor that has some dimensions of the rows, `dims`, including the last one."""
     last = len(_shape(starts)) - 1
     cut = list(dims).index(last)
     batch = [place for place in range(len(dims)) if place != cut]

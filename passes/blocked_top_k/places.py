@@ -1,7 +1,7 @@
 """argmin and argmax of rows: those of the first block that has the smallest, or the largest, element.
 
-An element before that block is not as small, or the block before would be the first; so what is read in the place of a
-short last block may begin before it. What is not a number counts as smallest and as largest.
+No element before that block is as small, or an earlier block would be the first; so a short last block may be replaced
+by a full one that begins earlier. NaN counts as smallest and as largest.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from exla_opt.ops.reducers import body_of, is_identity
 from .blocks import WIDTHS, block_length, end_of, extreme, has_no_sign, in_blocks, in_order
 from .picked import can_be_picked, picked, places_at
 
-# Elements of a row: of the lengths 256 to 1,000,000 on which blocks were chosen, all take 0.1 to 0.35 of the time.
+# Elements of a row: for lengths of 256 to 1,000,000, on which blocks were chosen, all take 0.1 to 0.35 of the time.
 _LEAST_ROW = 256
 _MOST_PLACES = 2**31
-# What the extremes of all blocks may add to the peak, besides two numbers a row; rows that were never written would add
-# much more.
+# The fraction that the extremes of all blocks may add to the peak, besides two numbers per row; rows that were never
+# written would add much more.
 _MOST_MEMORY = 1.05
 _MONOIDS = {"LT": "minimum", "GT": "maximum"}
 
@@ -52,7 +52,7 @@ def rewrite_places(module: ir.Module, machine: Machine) -> None:
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Whether the op finds the extreme of long rows, and which of their elements it is, from the first on."""
+    """Whether the op finds the extreme of long rows, and its first index."""
     if len(op.operands) != 4 or has_discardable_attributes(op):
         return False
     shape = build.shape_of(op.operands[0])
@@ -73,9 +73,9 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _direction(body: ir.Block) -> str | None:
-    """How the body compares an element with the next: LT, GT; None where it does not choose as argmin and argmax do.
+    """How the body compares an element with the next: LT, GT; None if it is not that of argmin or argmax.
 
-    It takes the first that is less, or that is no number, and the place of the first of those that are equal.
+    It takes the first that is less, or NaN, and the index of the first of equal ones.
     """
     element, place, other, next_place = body.arguments
     chosen, chosen_place = (defining_op(value, "stablehlo.select") for value in operations_of(body)[-1].operands)
@@ -104,12 +104,12 @@ def _operands(value: ir.Value, name: str) -> list[ir.Value]:
 def _comparison(value: ir.Value) -> tuple[str, ir.Value, ir.Value] | None:
     op = defining_op(value, "stablehlo.compare")
     if op is None or "TOTALORDER" in str(op.attributes.get("compare_type", "")):
-        return None  # in which -0 is less than 0
+        return None  # for which -0 is less than 0
     return (direction_of(op), op.operands[0], op.operands[1])
 
 
 def _write(op: ir.Operation) -> list[ir.Value]:
-    """The extreme of every row and its place."""
+    """The extreme of every row and its index."""
     operand, counted, *_ = op.operands
     *rows, length = build.shape_of(operand)
     width = block_length(length)
@@ -117,7 +117,7 @@ def _write(op: ir.Operation) -> list[ir.Value]:
     assert direction is not None
     first = _first(_extremes(operand, direction), build.tensor_of(counted), largest=direction == "GT")
     begin = stablehlo.multiply(first, build.splat(first.type, width))
-    # The last block may be short: what is read in its place begins before it.
+    # The last block may be short: the one read instead begins earlier.
     read = stablehlo.minimum(begin, build.splat(begin.type, length - width))
     starts = stablehlo.reshape(build.with_shape(build.tensor_of(read), [*rows, 1]), read)
     found = [picked(operand, starts, width), places_at(starts, width)]
@@ -126,7 +126,7 @@ def _write(op: ir.Operation) -> list[ir.Value]:
 
 
 def _extremes(operand: ir.Value, direction: str) -> ir.Value:
-    """The extreme of every block, as an integer: zeros of both signs are equal, what is no number is beyond all."""
+    """The extreme of every block, as an integer: zeros of both signs are equal, NaN is beyond all."""
     kind, largest = build.tensor_of(operand), direction == "GT"
     numbers = operand
     if float_bits(kind.element_type):
@@ -140,9 +140,9 @@ def _extremes(operand: ir.Value, direction: str) -> ir.Value:
 
 
 def _first(numbers: ir.Value, places: ir.RankedTensorType, *, largest: bool) -> ir.Value:
-    """The place of the first of the extreme integers in every row, in a type of integers like `places`.
+    """The index of the first of the extreme integers in every row, in an integer type like `places`.
 
-    XLA:CPU makes the numbers where it compares them: nothing else may read them.
+    XLA:CPU computes the numbers where it compares them: nothing else may read them.
     """
     kind = build.tensor_of(numbers)
     *rows, _ = kind.shape
@@ -164,7 +164,7 @@ def _first(numbers: ir.Value, places: ir.RankedTensorType, *, largest: bool) -> 
 
 
 def _found(op: ir.Operation, elements: ir.Value, places: ir.Value) -> list[ir.Value]:
-    """What the op finds in shorter rows."""
+    """The op's results for shorter rows."""
     made = op.clone(ip=ir.InsertionPoint.current).operation
     made.operands[0], made.operands[1] = elements, places
     return list(made.results)

@@ -1,4 +1,4 @@
-"""top_k of long rows: of the k blocks whose largest elements are the largest, the k largest."""
+"""top_k of long rows: the k largest elements of the k blocks with the largest maxima."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from exla_opt.ir.walk import inside_out
 from .blocks import WIDTHS, as_before, block_length, extreme, in_blocks, in_order, least
 from .picked import picked
 
-# Elements of a row for each that is wanted: chosen on rows of 1,000 to 4,000,000, where from 500 on it takes 0.1 to 0.8
-# of the time, and 0.8 to 1.1 below.
+# Row elements per requested one: measured on rows of 1,000 to 4,000,000, where from 500 on it takes 0.1 to 0.8 of the
+# time, and 0.8 to 1.1 below.
 _LEAST_ELEMENTS, _LEAST_ROW = 500, 2_000
 
 
@@ -28,11 +28,11 @@ def rewrite_rows(module: ir.Module) -> None:
                 values, places = _write(op)
             op.results[0].replace_all_uses_with(values)
             op.results[1].replace_all_uses_with(places)
-        clean_up(module)  # and once more: there may be many blocks
+        clean_up(module)  # again: there may be many blocks
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Whether the elements are integers, or floats of which it is known how integers compare alike."""
+    """Whether the elements are integers, or floats that can be compared as integers."""
     kind = element_type(op.operands[0])
     is_integer = isinstance(kind, ir.IntegerType) and kind.width >= 8
     filled = 0 not in build.shape_of(op.operands[0]) and integer(op, "k", 0) > 0
@@ -40,13 +40,13 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _gains(op: ir.Operation) -> bool:
-    """Whether few elements are wanted of each row."""
+    """Whether few elements of each row are requested."""
     length = build.shape_of(op.operands[0])[-1]
     return length >= max(_LEAST_ROW, _LEAST_ELEMENTS * integer(op, "k", length))
 
 
 def _write(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
-    """The largest elements and their places."""
+    """The largest elements and their indices."""
     [operand], count = op.operands, integer(op, "k", 0)
     *rows, length = build.shape_of(operand)
     width = block_length(length)
@@ -55,7 +55,7 @@ def _write(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
     _, best = _top(as_before(extreme(in_order(blocks), largest=True), element_type(operand)), count)
     widths = build.splat(best.type, width)
     begins = stablehlo.multiply(_rising(best), widths)
-    # The last block may be short: what is read in its place begins before it.
+    # The last block may be short: the one read instead begins earlier.
     read = stablehlo.minimum(begins, build.splat(begins.type, length - width))
     candidates = picked(operand, read, width)
     if length % width:
@@ -66,7 +66,7 @@ def _write(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
 
 
 def _without(blocks: ir.Value, counts: ir.Value) -> ir.Value:
-    """Blocks, [..., j, width], with the least there is for their first elements, as many as counts[..., j].
+    """Blocks, [..., j, width], with the minimum in place of their first counts[..., j] elements.
 
     Those are never chosen: other blocks are read before the last one, and have enough elements that are not less.
     """
@@ -91,7 +91,7 @@ def _top(value: ir.Value, count: int) -> tuple[ir.Value, ir.Value]:
 
 
 def _rising(places: ir.Value) -> ir.Value:
-    """The numbers of every row from low to high, so that of equal elements the first stays the first."""
+    """The numbers of every row in ascending order, so that of equal elements the first stays the first."""
     kind = build.tensor_of(places)
     made = stablehlo.SortOp([kind], [places], dimension=len(kind.shape) - 1, is_stable=False)
     scalar = build.with_shape(kind, [])

@@ -3,13 +3,13 @@
 before:  a while with  convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]
 after:   transposes around  convolution  dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]
 
-XLA:CPU brings convolutions into that order itself, but in the entry computation alone: in the body of a loop any other
+XLA:CPU itself brings convolutions into that order, but only in the entry computation: in the body of a loop any other
 order runs on a kernel that is 10 to 160 times slower. A few large groups of features or of images become a convolution
-each, for in groups XLA is slower than in parts, in loops and out of them. Many groups of images with large windows, as
-gradients by a kernel have them, become groups of features. Groups of one input feature become a sum of products. A line
-of f64 becomes a plane of one row. Nothing is done for other machines, outside of loops, for reversed windows and for
-types other than floats; nor where it was measured to gain nothing (`forms.py`). The same products are added up, in an
-order that may differ: with --no-reassociate nothing is done.
+each, as XLA is slower with groups than with separate convolutions, in loops and outside. Many groups of images with
+large windows, as in gradients by a kernel, become groups of features. Groups of one input feature become a sum of
+products. An f64 line becomes a plane of one row. Nothing is done for other machines, outside of loops, for reversed
+windows and for types other than floats; nor where measurements showed no gain (`forms.py`). The same products are
+added, in an order that may differ: with --no-reassociate nothing is done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .rewrite import write_form
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the convolutions of `module` that stand in loops, in place, when it is for a CPU."""
+    """Rewrite the convolutions in loops of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     types = Types()
@@ -58,12 +58,12 @@ def _is_in_loop(op: ir.Operation) -> bool:
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Dimensions may be renumbered freely, but a sharding, say, speaks of them."""
+    """Whether dimensions may be renumbered: not if an attribute, such as a sharding, refers to them."""
     return not has_discardable_attributes(op)
 
 
 def _largest_copy(op: ir.Operation, convolution: Convolution, form: Form, types: Types) -> int:
-    """The bytes of the largest of what the form copies: what is turned, and of groups all."""
+    """The bytes of the form's largest copy: of transposed tensors, and of all groups."""
     values = (*op.operands, op.results[0])
     pairs = zip(values, convolution.orders, strict=True)
     copied = values if form != "turned" else [value for value, order in pairs if order != sorted(order)]

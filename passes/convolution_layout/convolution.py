@@ -16,11 +16,11 @@ from exla_opt.ops.window_geometry import Window, windows_of
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution computes.
+    """The values of a convolution.
 
-    orders: the dimensions of image, kernel and result that the fast kernel wants first, second and so on: batch, space,
-    features of the image and the result; space, input features, output features of the kernel.
-    image, kernel, result: the shapes in these orders. dtype: that of all three; empty if they differ.
+    orders: the dimensions of image, kernel and result in the fast kernel's order: batch, space, features of the image
+    and the result; space, input features, output features of the kernel.
+    image, kernel, result: the shapes in these orders. dtype: of all three; empty if they differ.
     groups: of features. batch_groups: of images; image number i is read with part i // (images / groups) of the output
     features.
     """
@@ -37,7 +37,7 @@ class Convolution:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether nothing need be turned."""
+        """Whether nothing needs to be transposed."""
         return all(order == sorted(order) for order in self.orders)
 
     @property
@@ -47,17 +47,17 @@ class Convolution:
 
     @property
     def ins(self) -> int:
-        """The input features of a group."""
+        """The number of input features of a group."""
         return self.kernel[-2]
 
     @property
     def outs(self) -> int:
-        """The output features of a group."""
+        """The number of output features of a group."""
         return self.kernel[-1] // (self.groups * self.batch_groups)
 
     @property
     def places(self) -> int:
-        """The places of a window."""
+        """The number of positions in a window."""
         return prod(self.kernel[:-2])
 
 

@@ -1,4 +1,4 @@
-"""Which form of a convolution in a loop is fast on XLA:CPU, if the one that it has is not."""
+"""Selects a form of a convolution in a loop that is fast on XLA:CPU, if its own is not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Literal
 
 from .convolution import Convolution
 
-# turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group.
-# joined: turned, with groups of features in the place of groups of images. sum: a sum of products, place by place.
+# turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group. joined:
+# turned, with groups of features instead of groups of images. sum: a sum of products, position by position.
 Form = Literal["turned", "apart", "joined", "sum"]
 
 NARROW = ("f32", "f16", "bf16")
@@ -16,25 +16,25 @@ NARROW = ("f32", "f16", "bf16")
 # 1.4 to 95. On others, 16 of 20 x 20 with 3 x 3 and 6 of 33 x 33 with 1 x 1: below 24 0.08 to 1.6, above 3.9 to 46 and
 # 0.6 to 5.8.
 _LEAST_PRODUCTS = 24
-# Places of a large window, and the products that are enough then, without groups: the ratio is 0.5 to 12 where this was
-# chosen, one of 21 below 1, and 1.5 to 7.7 on 12 others. Groups with a large window, as the gradients of every image's
-# kernels have them, are turned as well: 1.7 to 84 where this was chosen, and on 45 others 0.5 to 53, 11 in the
-# middle, three of the smallest below 1.
+# Positions of a large window, and the number of products that is then enough, without groups: the ratio is 0.5 to 12
+# where this was chosen, one of 21 below 1, and 1.5 to 7.7 on 12 others. Groups with a large window, as in the gradients
+# of every image's kernels, are transposed as well: 1.7 to 84 where this was chosen, and on 45 others 0.5 to 53, 11 in
+# the middle, three of the smallest below 1.
 _LARGE_WINDOW = 64
 _LEAST_OF_LARGE = 4
-# The products of a group that make it worth a convolution of its own, and the most of these that are written.
+# The products of a group that are worth a separate convolution, and the most convolutions that are written.
 _LEAST_OF_GROUP = 32
 _MOST_APART = 32
-# With no more images than this in a group, the fast kernel likes the groups of a kernel's gradient better together.
+# With no more images than this per group, the fast kernel is faster with all groups of a kernel's gradient together.
 _FEW_IMAGES = 2
-# XLA:CPU has a fast kernel for f64 where one of both features is more than this, on planes whose images have no gaps.
+# XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.
 _FEW_DOUBLES = 16
-# Of so many groups f64 gains from being taken apart in any case: XLA computes each with the features of all.
+# With this many groups, f64 always gains from separate convolutions: XLA computes each with the features of all.
 _MANY_DOUBLES = 8
 
 
 def fast_form(convolution: Convolution) -> Form | None:
-    """The form in which it is faster; None where its own is as fast, or none is known that is faster."""
+    """The form that is faster; None if its own is as fast, or no faster one is known."""
     if convolution.is_reversed or 0 in (*convolution.image, *convolution.kernel, *convolution.result):
         return None
     if convolution.dtype in NARROW:

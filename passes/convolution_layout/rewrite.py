@@ -17,7 +17,7 @@ from .forms import NARROW, Form
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
-    """The result of a convolution, in a form that computes the same; built at the insertion point."""
+    """The result of a convolution, in an equivalent form; built at the insertion point."""
     if form == "sum":
         return _sum_of_products(op, convolution)
     image, kernel = (
@@ -68,7 +68,7 @@ def _joined_images(image: ir.Value, count: int) -> ir.Value:
 
 
 def _convolved(op: ir.Operation, image: ir.Value, kernel: ir.Value, convolution: Convolution, groups: int) -> ir.Value:
-    """A convolution in the order of the fast kernel. A line of f64 is a plane of one row: for those there is one."""
+    """A convolution in the order of the fast kernel. An f64 line becomes a plane of one row, which has one."""
     windows = list(convolution.windows)
     shape = [*convolution.result[:-1], build.shape_of(kernel)[-1]]
     is_line = convolution.dtype == "f64" and len(windows) == 1
@@ -133,9 +133,9 @@ def _with_one(value: ir.Value, dim: int) -> ir.Value:
 
 
 def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
-    """For groups of one input feature: for each place of the window the image there times one number of each feature.
+    """For groups of one input feature: the sum over window positions of the image there times one number per feature.
 
-    The dimensions stay as they are in the result. Narrow floats are added up in f32, as the kernels do.
+    The dimensions are those of the result. Narrow floats are added in f32, as the kernels do.
     """
     order = convolution.orders[2]
     result = build.tensor_of(op.results[0])
@@ -155,7 +155,7 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
 
 
 def _repeated(image: ir.Value, dim: int, count: int) -> ir.Value:
-    """Each feature `count` times, one behind the other."""
+    """Each feature `count` times, one after the other."""
     if count == 1:
         return image
     kind = build.tensor_of(image)
@@ -179,7 +179,7 @@ def _padded(image: ir.Value, convolution: Convolution) -> ir.Value:
 
 
 def _at(image: ir.Value, place: Sequence[int], convolution: Convolution, shape: Sequence[int]) -> ir.Value:
-    """The elements of the padded image at one place of all windows."""
+    """The elements of the padded image at one position of all windows."""
     start, limit, stride = [0] * len(shape), list(shape), [1] * len(shape)
     for dim, at, window in zip(convolution.orders[2][1:-1], place, convolution.windows, strict=True):
         start[dim], stride[dim] = at * window.dilation, window.stride
@@ -189,7 +189,7 @@ def _at(image: ir.Value, place: Sequence[int], convolution: Convolution, shape: 
 
 
 def _factor(kernel: ir.Value, place: Sequence[int], dim: int, shape: Sequence[int]) -> ir.Value:
-    """What the kernel has at one place for each output feature, repeated to a shape that has them along `dim`."""
+    """The kernel at one position for each output feature, broadcast to a shape that has them along `dim`."""
     kind = build.tensor_of(kernel)
     outs = kind.shape[-1]
     ones = [1] * kind.rank

@@ -6,10 +6,10 @@
     sum_k a[i,k] b[j,k]                ->   dot(a, b)
 
 Applies to every sum (a reduce that adds, or a dot) over a tensor above the threshold that is a polynomial of smaller
-tensors repeated to its shape, once nobody else needs a tensor of that shape. Few elements are added up, or compared,
-one by one, whatever elementwise ops they are computed by; longer sums of differences are taken about a middle point of
-one side, in full precision, so that little cancels. Refuses, with a remark, other reducers, other exponents, complex
-numbers, a full tensor in the formula, and what would not become smaller.
+tensors broadcast to its shape, if nothing else then needs a tensor of that shape. Few elements are added, or compared,
+one by one, whatever elementwise ops compute them; longer sums of differences are expanded around a midpoint of one
+side, in full precision, so that little cancels. Refuses, with a remark, other reducers, other exponents, complex
+numbers, a full tensor in the formula, and tensors that would not become smaller.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAME = "euclidean-distance"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite every sum over a big polynomial of smaller tensors; returns what was done and what was not, and why."""
+    """Rewrite every sum over a big polynomial of smaller tensors; return the remarks."""
     types = Types()
     remarks: list[Remark] = []
     changed = False
@@ -62,7 +62,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
             writer.write(candidate)
         changed = changed or bool(kept)
     if changed:
-        clean_up(module)  # takes away the tensors that nobody needs any more
+        clean_up(module)  # removes the tensors that are no longer needed
     return remarks
 
 

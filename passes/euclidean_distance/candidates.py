@@ -1,4 +1,4 @@
-"""Which sums over a big tensor can be taken without it: legal, and worthwhile."""
+"""Decides which sums over a big tensor can be computed without it: legality and benefit."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from .expression import Expression, Reader
 from .squares import Square, squares_of
 from .terms import Expansion, Term
 
-# So few elements are added up one by one, as exact as before, and XLA fuses it all. What is multiplied out cancels.
+# Up to this many elements are added one by one, as exactly as before, and XLA fuses it all. Expanded products cancel.
 FEW = 16
-# XLA:CPU hands the least or largest of a row to a library, with no more than 100 instructions of what makes it: sums of
-# 12 squared differences, written out, have more, and some of their terms are written to memory (jaxlib 0.10 and 0.12).
+# XLA:CPU passes the minimum or maximum of a row to a library, with at most 100 instructions of its operand: sums of 12
+# squared differences, written out, have more, and some of their terms are written to memory (jaxlib 0.10 and 0.12).
 _FEW_IN_A_ROW = 10
-# The ops of a formula that is written once for each summed element.
+# The maximum ops of a formula that is written once for each summed element.
 _LONGEST = 16
-# Reducers whose order does not matter and that keep NaN, which few elements may be combined by as well.
+# Order-independent reducers that keep NaN, by which few elements can be combined as well.
 _EXTREMES = (("maximum",), ("minimum",))
 _SINGLE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sum:
-    """What a reduce or a dot sums up.
+    """The sum that a reduce or a dot computes.
 
-    sizes: of the dimensions of the space, those of size 1 left out. output: the dimensions that are not summed; the
-    result has them in this order. big: the operand that should not be made.
+    sizes: of the dimensions of the space, without those of size 1. output: the dimensions that are not summed, in the
+    order of the result. big: the operand that should not be computed.
     """
 
     root: ir.Operation
@@ -56,15 +56,15 @@ class Sum:
 
     @property
     def summed(self) -> int:
-        """How many elements are added up."""
+        """The number of summed elements."""
         return prod(size for dim, size in self.sizes.items() if dim not in self.output)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One summand of a formula: a square, or what is no square.
+    """One summand of a formula: a square, or anything else.
 
-    terms: those of a square first, `selves` of them, then what may be negative. steps: how each term is contracted.
+    terms: those of a square first, `selves` of them, then those of either sign. steps: how each term is contracted.
     """
 
     square: Square | None
@@ -77,10 +77,10 @@ class Part:
 class Candidate:
     """A sum that can be written as a sum of contractions.
 
-    parts: none where the formula stays as it stands. short: whether it is computed for each of the few summed elements.
-    columns: the dimensions of the result for whose few indices it is computed one by one, and summed each time.
-    opened: the parts of the formula that are taken apart. inner: the big tensors that this rewrite, and others like
-    it, make needless.
+    parts: empty if the formula is kept. short: whether it is computed for each of the few summed elements.
+    columns: the dimensions of the result along whose few indices it is computed one by one, and summed each time.
+    opened: the parts of the formula that are expanded. inner: the big tensors that this rewrite, and similar ones, make
+    unnecessary.
     """
 
     sum: Sum
@@ -97,7 +97,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the sum at `root` stays as it is, and the op that stops it where that is another."""
+    """Why the sum at `root` stays as it is, and the op that prevents the rewrite, if it is another."""
 
     root: ir.Operation
     reason: Reason
@@ -105,8 +105,8 @@ class Refusal:
 
 
 def sum_of(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value], bool]) -> Sum | None:
-    """What the op sums up; None when it is no sum of one type over a big tensor of the full shape."""
-    # Other ops may have tokens and tuples among their operands, which have no element type.
+    """The sum that the op computes; None unless it is a sum of one type over a big tensor of the full shape."""
+    # Other ops may have token and tuple operands, which have no element type.
     if (
         root.name not in ("stablehlo.reduce", "stablehlo.dot_general")
         or len(root.results) != 1
@@ -164,9 +164,9 @@ def _sum_of_dot(root: ir.Operation, reader: Reader, is_big: Callable[[ir.Value],
 
 
 def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool) -> Candidate | Refusal:
-    """The rewrite of one sum, as far as the sum alone shows.
+    """The rewrite of one sum, as far as the sum alone determines it.
 
-    threshold: bytes above which a tensor is big. writes_summed: whether the machine writes what a long sum reads.
+    threshold: bytes above which a tensor is big. writes_summed: whether the machine writes the operand of a long sum.
     """
     root, sizes = given.root, given.sizes
     element = build.tensor_of(given.big).element_type
@@ -175,7 +175,7 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
         return Refusal(root, Reason("EX405", f"its element type is {element}"))
     few = floats and given.summed <= FEW
     if root.name == "stablehlo.reduce" and (why := _why_no_sum(root)):
-        # XLA takes no init into account where a reduce has nothing to combine.
+        # XLA ignores the init if a reduce has nothing to combine.
         extreme = few and given.summed > 1 and componentwise(body_of(root)) in _EXTREMES
         return (_one_by_one(given, reader) if extreme else None) or Refusal(root, Reason("EX401", why))
     most = threshold // Types().of(given.big).element_bytes
@@ -205,7 +205,7 @@ def candidate_of(given: Sum, reader: Reader, threshold: int, writes_summed: bool
 
 
 def _is_chosen_from(root: ir.Operation) -> bool:
-    """Whether the least, the largest or the like is looked for in what is computed of a sum element by element."""
+    """Whether a minimum, maximum or the like is taken of an elementwise function of the sum."""
     known: set[ir.Value] = {root.results[0]}
     queue: list[ir.Value] = [root.results[0]]
     while queue and len(known) < _LONGEST:
@@ -220,13 +220,13 @@ def _is_chosen_from(root: ir.Operation) -> bool:
 
 
 def _one_by_one(given: Sum, reader: Reader) -> Candidate | None:
-    """The formula as it stands for each of few elements, if it is short and of smaller tensors alone."""
+    """The formula for each of few elements, if it is short and of smaller tensors only."""
     opened = _opened(given)
     return Candidate(given, (), True, frozenset(opened), _inner(given, reader, opened)) if opened else None
 
 
 def _by_column(given: Sum, reader: Reader) -> Candidate | None:
-    """The same for each of the few columns of the result which the widest tensor in the formula, its weights, lacks."""
+    """The same for each of the few columns of the result that the widest tensor in the formula, its weights, lacks."""
     opened = _opened(given)
     if not opened:
         return None
@@ -239,7 +239,7 @@ def _by_column(given: Sum, reader: Reader) -> Candidate | None:
 
 
 def _opened(given: Sum) -> dict[Expression, None]:
-    """The ops of a short formula that make tensors of the full shape of smaller ones; none of any other formula."""
+    """The ops of a short formula that compute tensors of the full shape from smaller ones; empty for other formulas."""
     opened: dict[Expression, None] = {}
     stack = [given.formula]
     while stack:
@@ -272,14 +272,14 @@ def _why_no_sum(root: ir.Operation) -> str:
 
 
 def _is_integer(element: ir.Type) -> bool:
-    """Whether sums and products are those of integers; of truth values they are `or` and `and`."""
+    """Whether sums and products are those of integers; for booleans they are `or` and `and`."""
     return isinstance(element, ir.IntegerType) and element.width > 1
 
 
 def without_blocked(candidates: list[Candidate]) -> tuple[list[Candidate], list[Refusal]]:
-    """The candidates after which nobody needs their inner tensors any more, and why the others stay.
+    """The candidates whose inner tensors nothing else then needs, and why the others are refused.
 
-    What is combined one by one as it stands never needs them, and may leave them to others.
+    Formulas that are combined one by one never need them, and may leave them to others.
     """
     refused: list[Refusal] = []
     kept = candidates
@@ -305,12 +305,12 @@ def _blocking(candidate: Candidate, going: set[ir.Value]) -> ir.Operation | None
     return None
 
 
-# What stands between a sum and a difference in the formulas that people write.
+# Ops between a sum and a difference in formulas that people write.
 _ON_THE_WAY = frozenset("abs multiply negate power square divide convert add subtract".split())
 
 
 def looks_like_one(given: Sum) -> bool:
-    """Whether a person would expect the sum to be rewritten: products or differences of repeated smaller tensors."""
+    """Whether the user would expect a rewrite: products or differences of broadcast smaller tensors."""
     stack = [(given.formula, 4)]
     while stack:
         each, depth = stack.pop()

@@ -1,4 +1,4 @@
-"""The sums of a gradient column by column, where float64 is slow: nothing is multiplied out, and so nothing cancels.
+"""Sums of a gradient column by column, if float64 is slow: nothing is expanded, and so nothing cancels.
 
 sum_j w[i,j] (a[i,k] - b[j,k])   ->   [sum_j w[i,j] (a[i,0] - b[j,0]), sum_j w[i,j] (a[i,1] - b[j,1]), ...]
 """
@@ -19,16 +19,16 @@ from exla_opt.passes.algebra.contract import Tensor, repeated, summed
 from .candidates import Candidate
 
 _SINGLE = 32
-# So many numbers for each weight of a gradient are few enough to compute it in float64, or one number after another.
+# With this many numbers per weight of a gradient, it is computed in float64, or one number after another.
 _FEW_FOR_A_WEIGHT = 32
 
 
 def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Type:
-    """The type to compute in: what is multiplied out cancels where the difference did not.
+    """The type to compute in: expanded products cancel where the difference did not.
 
     doubles: whether float64 is fast. bfloat16 is summed in float32. A gradient's sums of float32 are computed in
-    float64 where there are few numbers for each weight: then that is cheap, and the result as exact as before. Squares
-    are not: for each pair there is one.
+    float64 if there are few numbers for each weight: then that is cheap, and the result as exact as before. Squares are
+    not: there is one for each pair.
     """
     bits = float_bits(element)
     if bits == 0 or bits > _SINGLE:
@@ -39,9 +39,9 @@ def wide_element(element: ir.Type, candidate: Candidate, doubles: bool) -> ir.Ty
 
 
 def columns_of(candidate: Candidate, doubles: bool) -> tuple[int, ...]:
-    """The dimensions whose few indices are taken one by one.
+    """The dimensions whose few indices are processed one by one.
 
-    doubles: whether float64 is fast; else that is done in float32 where it gains digits.
+    doubles: whether float64 is fast; if not, that is done in float32 where it gains digits.
     """
     if candidate.columns or not _cancels_in_singles(candidate, doubles):
         return candidate.columns
@@ -49,14 +49,14 @@ def columns_of(candidate: Candidate, doubles: bool) -> tuple[int, ...]:
 
 
 def is_added_one_by_one(candidate: Candidate, doubles: bool) -> bool:
-    """Whether a sum of few terms is taken term by term: a short one, or one that would cancel in float32."""
+    """Whether a sum of few terms is added term by term: a short one, or one that would cancel in float32."""
     if candidate.short or not _cancels_in_singles(candidate, doubles):
         return candidate.short
     return _longest(candidate) == {*candidate.sum.output}
 
 
 def _cancels_in_singles(candidate: Candidate, doubles: bool) -> bool:
-    """Whether it would be multiplied out in float64, if that were fast, and the difference is lost in float32."""
+    """Whether it would be expanded in float64, if that were fast, and the difference is lost in float32."""
     single = float_bits(build.tensor_of(candidate.root.results[0]).element_type) == _SINGLE
     differs = any(term.differences for part in candidate.parts for term in part.terms)
     return not doubles and single and differs and _has_few_for_a_weight(candidate)
@@ -76,9 +76,9 @@ def _has_few_for_a_weight(candidate: Candidate) -> bool:
 
 
 def by_column(candidate: Candidate, columns: tuple[int, ...], at: Callable[[dict[int, int]], Tensor]) -> ir.Value:
-    """The candidate's sum. at: the formula where some dimensions have one index each, on the others.
+    """The candidate's sum. at: computes the formula at single indices of some dimensions.
 
-    Columns that the result lacks are added up last.
+    Columns that the result lacks are added last.
     """
     sizes, output = candidate.sum.sizes, candidate.sum.output
     others = sorted(candidate.sum.space - {*columns})

@@ -1,7 +1,7 @@
-"""What a big tensor is made of: elementwise ops over smaller tensors that were repeated to its shape.
+"""The definition of a big tensor: elementwise ops on smaller tensors that are broadcast to its shape.
 
-Analysis only. Every value is seen on the dimensions of one big tensor, the space: a value's place names the
-dimension of the space on which each of its own lies, None where it has size 1.
+Analysis only. Every value is placed on the dimensions of one big tensor, the space: a value's place names the dimension
+of the space for each of its own, None for those of size 1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from exla_opt.ir.values import Number, defining_op, has_discardable_attributes, 
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.passes.algebra.places import Place, place_below
 
-# Ops on one element at a time can be done on the smaller tensors as well as on the repeated ones.
+# Elementwise ops can be applied to the smaller tensors as well as to the broadcast ones.
 _ELEMENTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
-# A program nests deeper than this only where it is no short formula: the rest counts as one tensor.
+# A short formula does not nest deeper: the rest counts as one tensor.
 _DEEPEST = 40
 
 
@@ -27,7 +27,7 @@ _DEEPEST = 40
 class Expression:
     """One value of the formula. Equal objects are the same value at the same place.
 
-    name: the elementwise op without its dialect, "constant" for one number, "" for a tensor that is taken as it is.
+    name: the elementwise op without its dialect, "constant" for one number, "" for a tensor that is not expanded.
     dims: the dimensions of the space on which the value depends.
     constant: the number of a "constant".
     """
@@ -49,7 +49,7 @@ class Reader:
     views: dict[Expression, list[ir.Value]] = field(default_factory=dict)
 
     def read(self, value: ir.Value, place: Place, depth: int = 0) -> Expression:
-        """The expression of `value`, whose dimensions lie on those of the space that `place` names."""
+        """The expression of `value`, whose dimensions have this place in the space."""
         key = (value, place)
         found = self.known.get(key)
         if found is None:
@@ -86,10 +86,10 @@ class Reader:
 
 
 def _keeps_numbers(op: ir.Operation, source: Expression) -> bool:
-    """Whether a conversion leaves the formula before it as it is, computed in the wider type.
+    """Whether a conversion keeps the formula before it, computed in the wider type.
 
-    Arithmetic rounds, or overflows, in the narrow type. Of bfloat16 that does not count: it has the range of float32,
-    in which XLA itself computes it where it fuses.
+    Arithmetic rounds, or overflows, in the narrow type. For bfloat16 that does not count: it has the range of float32,
+    in which XLA itself computes it if it fuses.
     """
     narrow, wide = (build.tensor_of(moved).element_type for moved in (op.operands[0], op.results[0]))
     if narrow == wide:
@@ -101,7 +101,7 @@ def _keeps_numbers(op: ir.Operation, source: Expression) -> bool:
 
 
 def _places_of_product(op: ir.Operation, place: Place) -> tuple[Place, Place] | None:
-    """The places of the operands of a dot that sums nothing: a product of repeated tensors. None for others."""
+    """The places of the operands of a dot that sums nothing: a product of broadcast tensors. None for others."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     types = {build.tensor_of(value).element_type for value in (*op.operands, *op.results)}
     if list(numbers.lhs_contracting_dimensions) or len(types) > 1:

@@ -26,16 +26,16 @@ from .sums import Sums
 from .terms import Factor, Term
 
 _SINGLE = 32
-# The middle of a cloud is looked for among so many of its points.
+# The midpoint of a point cloud is computed from this many of its points.
 _SAMPLE = 63
 
 
 @dataclass(slots=True)
 class Writer:
-    """Writes the formulas of one block, first to last; what two of them share is made once.
+    """Writes the formulas of one block, first to last; shared parts are computed once.
 
-    doubles: whether the machine computes in float64 at speed. written: what stands for the result of a reduce, which
-    itself is left for dead code.
+    doubles: whether the machine computes fast in float64. written: replacements of the results of reduces, which
+    themselves become dead code.
     """
 
     doubles: bool
@@ -46,7 +46,7 @@ class Writer:
     elements: dict[tuple[Expression, tuple[tuple[int, int], ...]], Tensor] = field(default_factory=dict)
 
     def write(self, candidate: Candidate) -> None:
-        """Put the candidate's sum in the place of its reduce."""
+        """Replace the candidate's reduce by its sum."""
         root = candidate.root
         with ir.InsertionPoint(root), root.location:
             value = _Sum(candidate, self).value()
@@ -54,7 +54,7 @@ class Writer:
         self.written[root.results[0]] = value
 
     def tensor(self, expression: Expression, sizes: dict[int, int]) -> Tensor:
-        """The expression on no more dimensions than it depends on."""
+        """The expression on only those dimensions that it depends on."""
         found = self.small.get(expression)
         if found is None:
             found = self.small[expression] = self._small(expression, sizes)
@@ -72,7 +72,7 @@ class Writer:
     def _apply(
         self, expression: Expression, children: Sequence[Tensor], dims: tuple[int, ...], sizes: dict[int, int]
     ) -> Tensor:
-        """The op of the expression on other tensors, repeated to `dims`."""
+        """The op of the expression on other tensors, broadcast to `dims`."""
         kind = build.tensor_of(expression.value)
         op = defining_op(expression.value)
         assert op is not None
@@ -112,14 +112,14 @@ class Writer:
         return Tensor(build.convert(tensor.value, element), tensor.dims)
 
     def middle(self, of: Expression, over: frozenset[int], element: ir.Type, sizes: dict[int, int]) -> Tensor:
-        """A middle value over some dimensions: points far away, or at infinity, must not take it with them."""
+        """A midpoint over some dimensions: points far away, or at infinity, must not dominate it."""
         key = (of, over, element)
         if key not in self.middles:
             self.middles[key] = median_of_some(self.wide(of, element, sizes), over)
         return self.middles[key]
 
     def at(self, expression: Expression, place: dict[int, int], candidate: Candidate) -> Tensor:
-        """The expression where some dimensions have one index each: on the others."""
+        """The expression at single indices of some dimensions, on the others."""
         if not place.keys() & expression.dims:
             return self.tensor(expression, candidate.sum.sizes)
         if expression not in candidate.opened:
@@ -142,7 +142,7 @@ def _element_of(tensor: Tensor, place: dict[int, int]) -> Tensor:
 
 
 def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
-    """The median, over some dimensions, of elements evenly taken from them; zero where it is not finite."""
+    """The median, over some dimensions, of evenly chosen elements; zero where it is not finite."""
     shape = build.shape_of(tensor.value)
     strides = [1] * len(shape)
     room = _SAMPLE
@@ -169,7 +169,7 @@ def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
 
 
 class _Sum:
-    """One candidate's terms, contracted and added up."""
+    """One candidate's terms, contracted and added."""
 
     def __init__(self, candidate: Candidate, writer: Writer):
         self.candidate = candidate
@@ -191,14 +191,14 @@ class _Sum:
         return self.finished(reduce(stablehlo.add, map(self.part, self.candidate.parts)))
 
     def part(self, part: Part) -> ir.Value:
-        """One summand; of a square, with the sign that it must have."""
+        """One summand; a square is bounded to its sign."""
         terms = list(zip(part.terms, part.steps, strict=True))
         whole = self.added(terms[: part.selves])
         mixed = terms[part.selves :]
         if part.square is None or not mixed:
             return whole
         bounded = self.bounded(part.square, stablehlo.add(whole, self.added(mixed)))
-        # At infinity the terms would cancel to NaN; what was far away there still is.
+        # At infinity the terms would cancel to NaN; the original gives infinity there.
         return stablehlo.select(stablehlo.is_finite(whole), bounded, whole)
 
     def one_by_one(self) -> ir.Value:
@@ -219,14 +219,14 @@ class _Sum:
         return combine(total, repeated(Tensor(init, ()), self.dims, self.sizes))
 
     def reducer(self) -> Callable[[ir.Value, ir.Value], ir.Value]:
-        """What the root combines elements by."""
+        """The function by which the root combines elements."""
         root = self.candidate.root
         names = ("add",) if root.name == "stablehlo.dot_general" else componentwise(body_of(root))
         combine: Callable[[ir.Value, ir.Value], ir.Value] = getattr(stablehlo, (names or ("add",))[0])
         return combine
 
     def bounded(self, square: Square, value: ir.Value) -> ir.Value:
-        """The sum with the sign that it must have: at most zero where no weight is positive, and so on."""
+        """The sum bounded to its sign: at most zero where no weight is positive, and so on."""
         zero = build.zeros(value.type)
         if not square.weights:
             return stablehlo.minimum(value, zero) if square.sign < 0 else stablehlo.maximum(value, zero)
@@ -244,11 +244,11 @@ class _Sum:
         return stablehlo.clamp(least, value, most)
 
     def signs(self, factor: Factor) -> tuple[ir.Value, ir.Value]:
-        """Where no element of a weight that is summed is below zero, and where none is above; of the result's shape."""
+        """Masks of the result's shape: where no summed element of a weight is below zero, and where none is above."""
         weight = self.writer.factor(factor, self.element, self.sizes)
         found = []
         for of in (stablehlo.minimum, stablehlo.maximum):
-            # The sum of what is below (above) zero is below (above) zero where anything is.
+            # The sum of the elements below (above) zero is below (above) zero where there are any.
             side = summed(Tensor(of(weight.value, build.zeros(weight.value.type)), weight.dims), self.output)
             nothing = stablehlo.compare(
                 side.value, build.zeros(side.value.type), stablehlo.ComparisonDirectionAttr.get("EQ")
@@ -257,7 +257,7 @@ class _Sum:
         return found[0], found[1]
 
     def finished(self, value: ir.Value) -> ir.Value:
-        """In the type and the shape of the result."""
+        """Converted to the type and the shape of the result."""
         result = build.convert(value, self.kind.element_type)
         return result if build.shape_of(result) == list(self.kind.shape) else stablehlo.reshape(self.kind, result)
 
@@ -265,7 +265,7 @@ class _Sum:
         if not terms:
             shape = [self.sizes[dim] for dim in self.dims]
             return build.zeros(ir.RankedTensorType.get(shape, self.element))
-        # The dots first, which may bring the sums that the others want.
+        # The dots first, which may also compute the sums that the others need.
         order = sorted(range(len(terms)), key=lambda place: self.sums.comes_later(*terms[place]))
         values = {place: self.contracted(*terms[place]) for place in order}
         return reduce(stablehlo.add, (values[place] for place in range(len(terms))))

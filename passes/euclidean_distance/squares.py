@@ -1,4 +1,4 @@
-"""Formulas whose sign is known, or that of small tensors: what is multiplied out must not get another one."""
+"""Formulas of known sign, or of the sign of small tensors: expanding them must not change it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exla_opt.ir.values import Number
 from .expression import Expression
 from .terms import Expansion, Factor, Term, is_square, squared
 
-# A product of more than these is none of the formulas that people write.
+# The formulas that people write have no longer products.
 _MOST = 64
 # Their results are not negative.
 _POSITIVE = frozenset({"abs", "exponential", "logistic", "sqrt"})
@@ -26,18 +26,18 @@ class Square:
 
     @property
     def sign(self) -> int:
-        """That of the coefficient."""
+        """The sign of the coefficient."""
         return -1 if self.coefficient < 0 else 1
 
     @property
     def weights(self) -> tuple[Factor, ...]:
-        """The factors that may make the product negative: of the others there is an even number, or a root."""
+        """The factors that may make the product negative: all others occur an even number of times, or are roots."""
         counts = Counter(factor.expression for factor in self.factors)
         odd = [factor for factor in dict.fromkeys(self.factors) if counts[factor.expression] % 2]
         return tuple(factor for factor in odd if not _is_positive(factor.expression))
 
     def terms(self, expansion: Expansion) -> tuple[list[Term], list[Term]]:
-        """The squares that it is multiplied out to, and the products of two that may have either sign."""
+        """The squares in its expansion, and the products of two that may have either sign."""
         once = [Term(1)]
         for root in self.roots:
             once = expansion.product(once, expansion.terms(root))
@@ -57,7 +57,7 @@ def _is_positive(expression: Expression) -> bool:
 
 
 def squares_of(expression: Expression, space: frozenset[int]) -> list[Square]:
-    """The squares that the formula is the sum of; [] when one of its summands is no square."""
+    """The squares that the formula sums; [] if one of its summands is no square."""
     found: list[Square] = []
     stack: list[tuple[Expression, Number]] = [(expression, 1)]
     while stack:
@@ -74,7 +74,7 @@ def squares_of(expression: Expression, space: frozenset[int]) -> list[Square]:
 
 
 def _square_of(expression: Expression, space: frozenset[int], coefficient: Number) -> Square | None:
-    """The formula, times a number, as a square with factors; None when it is none."""
+    """The formula, times a number, as a square with factors; None if it is none."""
     factors: list[Factor] = []
     full: Counter[Expression] = Counter()
     stack = [(expression, False)]

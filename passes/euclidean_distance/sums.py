@@ -1,6 +1,6 @@
 """The sum of a tensor as one more column of its product with another one: sum_j w and dot(w, b) -> dot(w, [b, 1]).
 
-A gradient's weights are the big tensor there, made in tiles. XLA:CPU reads a tile once more for a sum of it, and takes
+A gradient's weights are the big tensor there, computed in tiles. XLA:CPU reads a tile again for a sum of it, and takes
 longer for a sum of float64 along the outer dimension than for a dot of four columns.
 """
 
@@ -19,7 +19,7 @@ from exla_opt.passes.algebra.contraction import Dims, Step
 from .candidates import Candidate
 from .terms import Factor, Term
 
-# Of a product with more columns the sums are a small part, and many columns may be as many as suit the hardware.
+# For a product with more columns the sums are a small part, and the extra column may not suit the hardware.
 _MOST_COLUMNS = 32
 
 # A factor, and the dimensions that its sum keeps.
@@ -27,16 +27,16 @@ _Wanted = tuple[Factor, Dims]
 
 
 class Sums:
-    """Takes the steps of one candidate's terms, each sum of a factor together with a dot of it where there is one.
+    """Applies the steps of one candidate's terms, each sum of a factor together with a dot of it if there is one.
 
-    shared: the sums that a dot brings as well. found: those that it has brought.
+    shared: the sums that a dot computes as well. found: those that are computed.
     """
 
     def __init__(self, candidate: Candidate, precision: ir.Attribute):
         self.sizes = candidate.sum.sizes
         self.precision = precision
         self.found: dict[_Wanted, Tensor] = {}
-        # In what is made of squares no sum is one of a big tensor.
+        # Formulas of squares contain no sum of a big tensor.
         terms = [
             pair for part in candidate.parts if part.square is None for pair in zip(part.terms, part.steps, strict=True)
         ]
@@ -45,11 +45,11 @@ class Sums:
         self.shared = reduced & brought
 
     def comes_later(self, term: Term, steps: Sequence[Step]) -> bool:
-        """Whether the term reads a sum that the dot of another term brings."""
+        """Whether the term needs a sum that the dot of another term computes."""
         return any(wanted in self.shared for step in steps for wanted in _reduced(step, term))
 
     def take(self, term: Term, steps: Sequence[Step], factors: Sequence[Tensor]) -> Tensor:
-        """All steps of a term that has some; the last one's result. factors: the tensors of the term's factors."""
+        """Apply all steps of a term that has some; return the last result. factors: the tensors of its factors."""
         tensors = list(factors)
         columns = dict(self._brought(term, steps))
         for step in steps:
@@ -65,7 +65,7 @@ class Sums:
         return tensors[-1]
 
     def _brought(self, term: Term, steps: Sequence[Step]) -> Iterator[tuple[_Wanted, Step]]:
-        """The sums of a factor that a dot of it can bring, and the dot: with a smaller tensor of a few columns."""
+        """The sums of a factor that a dot of it can compute, and the dot: with a smaller tensor of a few columns."""
         dims = [*(factor.expression.dims for factor in term.factors), *(step.dims for step in steps)]
         for step in steps:
             for place, number in enumerate(step.operands if step.kind == "dot" else ()):
@@ -81,7 +81,7 @@ class Sums:
         return prod(self.sizes[dim] for dim in dims)
 
     def _with_sum(self, step: Step, operands: Sequence[Tensor], wanted: _Wanted) -> Tensor:
-        """The dot; its last column, with the other operand's of ones, is the sum that is wanted."""
+        """The dot; its last column, from a column of ones in the other operand, is the sum."""
         (column,) = step.dims - wanted[1]
         size = self.sizes[column]
         longer = {**self.sizes, column: size + 1}
@@ -98,7 +98,7 @@ class Sums:
 
 
 def _reduced(step: Step, term: Term) -> Iterator[_Wanted]:
-    """The sum of a factor that the step is, if it is one."""
+    """The sum of a factor that the step is, if any."""
     if step.kind == "reduce" and step.operands[0] < len(term.factors):
         yield term.factors[step.operands[0]], step.dims
 

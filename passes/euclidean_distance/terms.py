@@ -1,4 +1,4 @@
-"""A formula multiplied out: the sum of products of smaller tensors that it is equal to."""
+"""A formula expanded: the sum of products of smaller tensors that equals it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from exla_opt.ir.values import Number
 
 from .expression import Expression
 
-# More than these and the formula is no distance and none of its gradients.
+# Distances and their gradients have no more terms than this.
 _MOST_TERMS = 12
 _MOST_FACTORS = 8
-# The points are squared before they are multiplied: factors further from 1 bring back what overflows on its own.
+# Points are squared before they are multiplied: factors further from 1 would overflow more.
 _FARTHEST = 1e15
-# Deeper formulas have more terms than that, or are made of parts that were read for other formulas.
+# Deeper formulas have more terms than that, or consist of parts that were read for other formulas.
 _DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A tensor that lacks a dimension of the space: `expression`, or its reciprocal when `inverted`.
+    """A tensor that lacks a dimension of the space: `expression`, or its reciprocal if `inverted`.
 
-    centre: a tensor of which a middle value over the dimensions `over` is taken off (sign -1) or put on (sign 1) first.
-    Differences stay what they are when both sides move by the same, and what is multiplied out then does not cancel far
-    from the origin.
+    centre: a tensor whose midpoint over the dimensions `over` is subtracted (sign -1) or added (sign 1) first.
+    Differences do not change if both sides are shifted alike, and the expansion then does not cancel far from the
+    origin.
     """
 
     expression: Expression
@@ -52,10 +52,10 @@ class Term:
 class Expansion:
     """Terms of one formula in `space`; `refusal` says why there are none.
 
-    floats: whether its numbers are real. Those of integers are exact modulo 2^n, and are not centred.
-    converts: whether the formula may round between its ops as well: it will be computed as it stands.
-    is_big: whether a tensor with these dimensions should not be made either.
-    opened: the parts of the formula that were multiplied out: their tensors are not needed for it.
+    floats: whether its numbers are real. Integers are exact modulo 2^n, and are not centred.
+    converts: whether the formula may also round between its ops: it will not be expanded.
+    is_big: whether a tensor with these dimensions should be avoided too.
+    opened: the parts of the formula that were expanded: their tensors are not needed.
     """
 
     space: frozenset[int]
@@ -69,7 +69,7 @@ class Expansion:
     depth: int = 0
 
     def terms(self, expression: Expression) -> list[Term]:
-        """The terms that add up to the expression; [] with a `refusal` when it is no polynomial of smaller tensors."""
+        """The terms that add up to the expression; [] with a `refusal` if it is no polynomial of smaller tensors."""
         if self.refusal:
             return []
         found = self.known.get(expression)
@@ -91,7 +91,7 @@ class Expansion:
         return smaller or [self._term(1, (Factor(expression),))]
 
     def _smaller(self, expression: Expression) -> list[Term]:
-        """The terms of a big part that lacks a dimension itself; [] when it has to be taken as it is."""
+        """The terms of a big part that itself lacks a dimension; [] if it cannot be expanded."""
         part = Expansion(expression.dims, self.floats, self.converts, self.is_big, order=self.order, depth=self.depth)
         found = part.terms(expression)
         if part.refusal:
@@ -104,7 +104,7 @@ class Expansion:
         if expression.name in ("add", "subtract") and (moved := self._difference(expression)):
             return moved
         if is_square(expression):
-            self.opened[expression.children[0]] = None  # an abs that makes no difference
+            self.opened[expression.children[0]] = None  # an abs without effect
             once = self.terms(squared(expression))
             return self.product(once, once)
         parts = [self.terms(child) for child in expression.children]
@@ -126,7 +126,7 @@ class Expansion:
         return []
 
     def _difference(self, expression: Expression) -> list[Term]:
-        """a - b as (a - c) - (b - c), a + b as (a + c) + (b - c), where c is in the middle of b."""
+        """a - b as (a - c) - (b - c), a + b as (a + c) + (b - c), where c is the midpoint of b."""
         left, right = expression.children
         both = expression.dims not in (left.dims, right.dims)
         if not self.floats or not both or not left.dims or not right.dims:
@@ -138,7 +138,7 @@ class Expansion:
 
     def _inverse(self, expression: Expression) -> Term | None:
         if not self.floats:
-            return None  # a quotient of integers is cut off
+            return None  # a quotient of integers is truncated
         if expression.name == "constant":
             return Term(1 / expression.constant) if expression.constant else None
         return self._term(1, (Factor(expression, True),)) if expression.dims != self.space else None
@@ -188,7 +188,7 @@ def is_square(expression: Expression) -> bool:
 
 
 def squared(expression: Expression) -> Expression:
-    """What is squared, without the `abs` that makes no difference to a square."""
+    """The squared expression, without an `abs` that does not change the square."""
     base = expression.children[0]
     return base.children[0] if base.name == "abs" else base
 

@@ -1,4 +1,4 @@
-"""Writes a plan: new stacks in the loop, and at every reader the part of the step that makes what it reads."""
+"""Applies a plan: new stacks in the loop, and, at every reader, the part of the step that computes the value read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Group = list[tuple[Reader, Stack]]
 
 
 def build_plan(step: Step, plan: Plan, types: Types) -> ir.Operation:
-    """Rewrite all that read what the plan replaces; returns the loop, which carries the new stacks as well."""
+    """Rewrite all readers of the stacks that the plan replaces; return the loop, which also carries new stacks."""
     loop = _with_stacks(step, plan)
     for group in _groups(loop, plan, types):
         (reader, stack), *_ = group
@@ -62,12 +62,12 @@ def _kinds(values: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.RankedTensorTy
 
 
 def reshaped(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """The tensor in another shape; the value itself where it has that already."""
+    """The tensor in another shape; the value itself if it already has that shape."""
     return value if value.type == kind else stablehlo.reshape(kind, value)
 
 
 def _groups(loop: ir.Operation, plan: Plan, types: Types) -> list[_Group]:
-    """The readers, those of one step in one block together, the first of them first."""
+    """The readers, grouped by step and block, each group in order."""
     readers = [(each, stack) for stack in plan.replaced for each in step_readers(loop.results[stack.carry], types)]
     wanted = {each.op.results[0]: (each, stack) for each, stack in readers}
     groups: dict[tuple[ir.Block, ir.Value | int, int, int], _Group] = {}
@@ -81,9 +81,9 @@ def _groups(loop: ir.Operation, plan: Plan, types: Types) -> list[_Group]:
 
 
 class _Place:
-    """Computes values of one step in front of an op that reads a stack of it at an index.
+    """Computes values of one step before an op that reads a stack of it at an index.
 
-    made: by the value in the loop's body, the one here.
+    made: the replacements of values of the loop's body.
     """
 
     def __init__(self, step: Step, plan: Plan, loop: ir.Operation, stack: Stack, index: ir.Value | int):
@@ -96,7 +96,7 @@ class _Place:
         self.numbers: dict[tuple[int, int], ir.Value] = {}
 
     def compute(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        """The values of the body as they are in the step that is read."""
+        """The values of the body in the step that is read."""
         step, sources = self.step, self.plan.sources
         targets = [step.number[value] for value in values if value in step.number]
         for number in sorted(step.slice_of(targets, sources)):
@@ -114,7 +114,7 @@ class _Place:
         return [self.made.get(value, value) for value in values]
 
     def clone(self, op: ir.Operation) -> None:
-        """The op on the values of this step, in its regions too."""
+        """Clone the op on the values of this step, in its regions too."""
         clone = op.clone(ip=ir.InsertionPoint.current).operation
         inner = [each for region in clone.regions for block in region.blocks for each in walk_regions(block)]
         for each in (clone, *inner):
@@ -124,7 +124,7 @@ class _Place:
         self.made.update(zip(op.results, clone.results, strict=True))
 
     def number(self, sign: int, offset: int) -> ir.Value:
-        """sign * n + offset, where n is the counter of the step; in straight code a constant."""
+        """sign * n + offset, where n is the counter of the step; in straight-line code a constant."""
         sign, offset = sign * self.stack.sign, offset - sign * self.stack.sign * self.stack.offset
         if (sign, offset) not in self.numbers:
             self.numbers[sign, offset] = self._number(sign, offset)
@@ -140,7 +140,7 @@ class _Place:
         return stablehlo.add(self.index, build.splat(self.index.type, offset))
 
     def counted(self, carry: int) -> ir.Value:
-        """A carry that the number of the step determines."""
+        """A carry that follows from the number of the step."""
         counting = self.step.counting
         value = self.step.values[carry]
         start: ir.Value = self.loop.operands[carry]
@@ -155,7 +155,7 @@ class _Place:
         return counted
 
     def read(self, source: Source, value: ir.Value) -> ir.Value:
-        """The slice of a stack, or what the loop begins with or ends with where there is none for the step."""
+        """The slice of a stack, or the loop's initial or final value if the stack has none for the step."""
         counting = self.step.counting
         first, last = counting.start, counting.start + counting.trips - 1
         edge = {-1: first, 1: last}.get(source.shift)

@@ -1,18 +1,18 @@
-"""What a loop stacks and what is recomputed of it: the fewest bytes from which all that is read can be had.
+"""Chooses what a loop stacks and what is recomputed: the fewest bytes from which all values read can be computed.
 
 NOTE [The cut]
 
-The values of a step are a network. What goes into a value lets it through without limit; storing a value costs its
-bytes, in every step. It begins with what a step cannot compute from its number: the carries, and what must not be
-computed twice. It ends at the values of the stacks that are read. The smallest cut is what to store, as Chen et al.
-(2016) and the partitioner of functorch choose what a backward pass keeps; of several, the one nearest to the end, since
-then the least is recomputed. A new state is the next step's carry: where one of the two is stored, so is the other.
+The values of a step are a network. Edges into a value have infinite capacity; storing a value costs its bytes, in every
+step. The source leads to everything that a step cannot compute from its number: the carries, and results of ops that
+must not run twice. The sink follows the values of the stacks that are read. The minimum cut is what to store, as Chen
+et al. (2016) and functorch's partitioner choose residuals; of several, the one nearest to the sink, which recomputes
+the least. A new state is the next step's carry: if one of the two is stored, so is the other.
 
-What is dear (a product of matrices, a library's work) is first taken as what must not be repeated. Only when that
-leaves a quarter more bytes than a cut that may repeat it, it is repeated; what is small is kept even then.
+Expensive ops (products of matrices, library calls) are first treated as not repeatable. They are only recomputed if
+storing them takes a quarter more bytes than a cut that repeats them; small results are stored even then.
 
-What asks for equality (`ops.comparisons`) is asked again only where both sides are computed again, from carries; else
-its answer is a value to store.
+Equality tests (`ops.comparisons`) are only repeated if both sides are recomputed, from carries; otherwise their results
+are values to store.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .readers import Obstacle
 from .stacks import Stack
 from .steps import Step, is_dear
 
-# Storing must lower the bytes to this part: what is recomputed takes time.
+# Storing must lower the bytes to this fraction, as recomputing takes time.
 _WORTHWHILE = 0.8
-# How many times the bytes may be stored rather than a product of matrices be computed again.
+# The factor in bytes up to which a product of matrices is stored rather than recomputed.
 _DEAR = 1.25
 _UNLIMITED = 2**62
 
@@ -39,9 +39,9 @@ _UNLIMITED = 2**62
 class Source:
     """Where a value of a step can be read.
 
-    stack: the one that holds it; None for the new stack of the plan that has the number `added`.
-    shift: 0: at the step itself. 1: it is the carry of the next step, and at last what the loop returns.
-    -1: it is what the step before returned, and at first what the loop began with. carry: the number of that carry.
+    stack: the one that holds it; None for the plan's new stack number `added`.
+    shift: 0: at the step itself. 1: it is the next step's carry, and after the last step the loop's result. -1: it is
+    the previous step's result, and before the first step the loop's initial value. carry: the number of that carry.
     """
 
     stack: Stack | None
@@ -52,9 +52,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is stored and read. replaced: stacks that go. added: values, by number, that get a stack.
+    """The stored and read values. replaced: stacks that are removed. added: values, by number, that get a stack.
 
-    sources: by the number of a value where it is read rather than computed. before, after: bytes of the stacks.
+    sources: for values that are read rather than computed, by number. before, after: bytes of the stacks.
     """
 
     replaced: tuple[Stack, ...]
@@ -65,9 +65,9 @@ class Plan:
 
 
 def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: int) -> Plan | Obstacle:
-    """The best plan that does without as many of the wanted stacks as is worthwhile, or why there is none.
+    """The best plan that removes as many of the wanted stacks as is worthwhile, or why there is none.
 
-    kept: other stacks of the loop, which stay whatever is done. light: bytes of a stack that is no matter.
+    kept: other stacks of the loop, which stay in any case. light: bytes of a stack that does not matter.
     """
     targets = sorted({step.number[stack.value] for stack in wanted if stack.value in step.number})
     free = _free_sources(step, kept)
@@ -85,9 +85,9 @@ def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: in
 
 
 def _answers_alike(step: Step, plan: Plan, targets: Sequence[int]) -> bool:
-    """Whether all that is asked again is asked of numbers that are all computed again, from carries alone.
+    """Whether all repeated tests are on numbers that are all recomputed, from carries only.
 
-    A stored maximum need not equal any of the numbers that it was taken of, once they are computed again.
+    A stored maximum need not equal any of the numbers that it was taken of, once they are recomputed.
     """
     stored: set[int] = set()
     for value in sorted(step.slice_of(targets, plan.sources)):
@@ -102,7 +102,7 @@ def _answers_alike(step: Step, plan: Plan, targets: Sequence[int]) -> bool:
 
 
 def _why_not(problem: _Problem) -> Obstacle:
-    """What stands in the way of a cut that gains too little."""
+    """The reason why a cut gains too little."""
     step = problem.step
     for value in problem.slice:
         position = step.definers[value]
@@ -113,7 +113,7 @@ def _why_not(problem: _Problem) -> Obstacle:
 
 
 def _free_sources(step: Step, kept: Sequence[Stack]) -> dict[int, Source]:
-    """What can be read from stacks that stay."""
+    """The values that can be read from stacks that stay."""
     found: dict[int, Source] = {}
     for stack in kept:
         if stack.value in step.number:
@@ -131,8 +131,8 @@ def _free_sources(step: Step, kept: Sequence[Stack]) -> dict[int, Source]:
 class _Problem:
     """The network of one loop's step.
 
-    asks_again: whether what asks for equality may be computed a second time.
-    next_of: by the number of a new state, the carry that it becomes, where that carry is needed too.
+    asks_again: whether equality tests may be repeated.
+    next_of: by the number of a new state, the carry that it becomes, if that carry is needed too.
     """
 
     def __init__(self, step: Step, targets: Sequence[int], free: dict[int, Source], asks_again: bool):
@@ -154,7 +154,7 @@ class _Problem:
         }
 
     def _begins(self, value: int, keeps_dear: bool, light: int) -> bool:
-        """Whether nothing that goes into a value helps to have it."""
+        """Whether a value cannot be computed from its operands' values."""
         step = self.step
         if value in self.free or value in step.same:
             return False
@@ -166,7 +166,7 @@ class _Problem:
         return (keeps_dear or self.stacked(value) <= light) and is_dear(step.ops[position])
 
     def stacked(self, value: int) -> int:
-        """The bytes of a stack of a value; without limit where it is no tensor of known size."""
+        """The bytes of a stack of a value; infinite unless it is a tensor of known size."""
         return self.step.bytes[value] * self.step.counting.trips or _UNLIMITED
 
     def bytes_of(self, values: set[int]) -> int:

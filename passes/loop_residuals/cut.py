@@ -1,4 +1,4 @@
-"""A minimum cut of a network, by Dinic's algorithm (1970): shortest paths, filled until no more fits."""
+"""A minimum cut of a network, by Dinic's algorithm (1970): shortest augmenting paths until there are none."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 
 
 class Network:
-    """Nodes 0, 1, ... and edges that let so much through."""
+    """Nodes 0, 1, ... and edges with capacities."""
 
     def __init__(self, nodes: int):
         self.edges: list[list[int]] = [[] for _ in range(nodes)]  # by node: the numbers of its edges
         self.ends: list[int] = []
-        self.room: list[int] = []  # the edge behind number n, and against it, is n ^ 1
+        self.room: list[int] = []  # the reverse of edge n is n ^ 1
 
     def connect(self, start: int, end: int, room: int) -> None:
         """Add an edge."""
@@ -21,7 +21,7 @@ class Network:
             self.room.append(size)
 
     def cut(self, source: int, sink: int) -> set[int]:
-        """The nodes on the sink's side of the smallest cut that lies nearest to the sink."""
+        """The nodes on the sink's side of the minimum cut nearest to the sink."""
         while (levels := self._levels(source))[sink] >= 0:
             places = [0] * len(self.edges)
             while self._fill(source, sink, levels, places):
@@ -51,7 +51,7 @@ class Network:
         return levels
 
     def _fill(self, source: int, sink: int, levels: list[int], places: list[int]) -> bool:
-        """Fill one path; False where there is none. places: by node, the first edge that may lead on."""
+        """Augment along one path; False if there is none. places: by node, the first edge that may lead on."""
         path: list[int] = []
         node = source
         while node != sink:

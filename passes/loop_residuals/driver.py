@@ -1,4 +1,4 @@
-"""Goes through the blocks of a module, outer loops first, and reports what was done and what was not."""
+"""Visits the blocks of a module, outer loops first, and collects the remarks."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from .sink import sink_slices
 from .stacks import Stack, read_stack, updates
 from .steps import Step
 
-# Stacks of this part of the threshold are left alone: a loop has many, and they are stored and read together.
+# Stacks below this fraction of the threshold are left alone: a loop has many, and they are stored and read together.
 _LIGHT = 16
-# A loop whose steps are recomputed shows what the loops in it stack for each other: a round for each loop around.
+# Recomputing a loop's steps exposes stacks between inner loops: one round for each loop level.
 _MOST_ROUNDS = 8
 
 
 @dataclass(slots=True)
 class _Found:
-    """The stacks of a loop: those that can go, those that stay, and why some that are read step by step do."""
+    """The stacks of a loop: those that can be removed, those that stay, and why some that are read by steps stay."""
 
     wanted: list[Stack]
     kept: list[Stack]
@@ -51,7 +51,7 @@ class _Found:
 
 
 def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
-    """Replace what loops stack for others by what those compute for themselves; the module stays if that needs more."""
+    """Recompute stacks of loops in the loops that read them; the module is unchanged if that needs more memory."""
     if devices_of(module) > 1 or not _has_big_steps(module, options.size_threshold):
         return []
     prepared = _prepare(module, options)
@@ -78,7 +78,7 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _prepare(module: ir.Module, options: Options) -> list[Remark]:
-    """Let loops make their inputs and sums step by step; the module stays if that needs more."""
+    """Let loops compute their inputs and sums step by step; the module is unchanged if that needs more memory."""
     original = copy_of(module)
     done: list[Remark] = []
     for _ in range(_MOST_ROUNDS):
@@ -94,7 +94,7 @@ def _prepare(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _tidy(module: ir.Module) -> None:
-    """Take away what nothing reads any more, and reshapes: a slice has the shape that its stack had."""
+    """Remove dead code, and reshapes: a slice has the shape that its stack had."""
     clean_up(module)
     drop_dead(module)
     while apply_patterns(module, rce.PATTERNS):
@@ -102,7 +102,7 @@ def _tidy(module: ir.Module) -> None:
 
 
 def _restore(module: ir.Module, original: ir.Module) -> None:
-    """Let the module be as it came."""
+    """Restore the original module."""
     for view in list(module.body.operations):
         view.operation.erase()
     for view in list(original.body.operations):
@@ -110,12 +110,12 @@ def _restore(module: ir.Module, original: ir.Module) -> None:
 
 
 def drop_dead(module: ir.Module) -> None:
-    """Drop all carries on which nothing depends, and what becomes dead with them."""
+    """Drop all carries on which nothing depends, and ops that become dead with them."""
     dropped = True
     while dropped:
         dropped = False
         for loop in inside_out(module, "stablehlo.while"):
-            # Attributes (a sharding, say) have an entry for each carry.
+            # Attributes, such as a sharding, have an entry for each carry.
             dead = [] if len(loop.attributes) else dead_carries(loop, has_order)
             if dead and len(dead) < len(loop.operands):
                 drop_carries(loop, dead)
@@ -125,7 +125,7 @@ def drop_dead(module: ir.Module) -> None:
 
 
 def _has_big_steps(module: ir.Module, threshold: int) -> bool:
-    """Whether there is a loop, and more than the threshold that it carries or may read, which is cheap to see."""
+    """A cheap test for a loop that carries or may read more than the threshold."""
     types = Types()
     loops = big = False
 
@@ -172,7 +172,7 @@ class _Rewriter:
         return list(dict.fromkeys(self.remarks))
 
     def recompute(self, block: ir.Block) -> None:
-        """Recompute what loops of the block stack."""
+        """Recompute stacks of the block's loops."""
         if sink_slices(block, self.light, self.indices, self.types):
             self.moved = True
             self.forget()
@@ -182,12 +182,12 @@ class _Rewriter:
             place += 1
             if replaced is not None:
                 replaced.erase()
-                loops = _loops_of(block)  # those that took its place stand behind the one at hand
+                loops = _loops_of(block)  # the new loops come after the current one
 
     def rewrite(self, loop: ir.Operation) -> ir.Operation | None:
-        """Recompute what one loop stacks, where that is legal and worthwhile.
+        """Recompute one loop's stacks, if that is legal and worthwhile.
 
-        Returns a loop whose results others have taken over, for the caller to erase, if there is one.
+        Returns a loop whose results are replaced, for the caller to erase, if there is one.
         """
         found = self.find(loop)
         if found is None:
@@ -203,7 +203,7 @@ class _Rewriter:
         shifted = self.on_cpu and isinstance(plan, Plan) and are_shifted(step, plan, self.types)
         segments = None
         if after > self.threshold or shifted:
-            most = after if shifted else WORTHWHILE * after  # shifted, the steps are faster in segments
+            most = after if shifted else WORTHWHILE * after  # shifted steps are faster in segments
             segments = choose_segments(step, found.wanted, after, most, self.threshold, self.indices, self.types)
         if segments is not None:
             self.remarks += [self.in_segments(loop, stack, segments) for stack in segments.stacks]
@@ -219,12 +219,12 @@ class _Rewriter:
         return None
 
     def forget(self) -> None:
-        """What is known of values: the memory of one that is erased may be that of the next."""
+        """Clear caches of values: the memory of an erased one may be reused for the next."""
         self.indices = Indices()
         self.asking = {}
 
     def find(self, loop: ir.Operation) -> _Found | None:
-        """The stacks of a loop; None where it has no heavy one that is read step by step."""
+        """The stacks of a loop; None if it has no heavy one that is read step by step."""
         found = _Found([], [], [])
         heavy: set[int] = set()
         update_of = {carry: op for carry, op in updates(loop).items() if next(iter(loop.results[carry].uses), None)}

@@ -1,8 +1,8 @@
-"""The numbers that an index takes in the trips of a loop, worked out one by one.
+"""The values of an index in the trips of a loop, computed one by one.
 
 JAX, TensorFlow and people write the index of a step in many ways: mirrored, with a remainder, with a choice for
-negative ones, clamped. All are a few scalar integer ops on counters whose numbers are known, so nothing is matched:
-they are run.
+negative ones, clamped. All are a few scalar integer ops on counters with known values, so they are evaluated instead of
+matched.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from .slices import can_be_moved
 
 # An index is a few ops on a counter.
 _MOST_OPS = 64
-# Loops of more trips are not looked at: their numbers would take longer to work out than the rest of the module.
+# Loops of more trips are skipped: computing their indices would take longer than the rest of the module.
 MOST_TRIPS = 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An integer in every trip of one loop. body: of that loop; None where it is the same number everywhere."""
+    """An integer in every trip of one loop. body: of that loop; None if it is the same number everywhere."""
 
     body: ir.Block | None
     numbers: Numbers
 
 
 class Indices:
-    """The indices of a module, each worked out once."""
+    """The indices of a module, each computed once."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, Index | None] = {}
         self._counting: dict[ir.Block, Counting | None] = {}
 
     def counting(self, loop: ir.Operation) -> Counting | None:
-        """How a `while` counts, where it does so in a number of trips that can be written down.
+        """How a `while` counts, if its trip count is in range.
 
-        What is made of the number of a step, its segment say, is computed in the type of the counter.
+        Numbers derived from the step, such as its segment, are computed in the type of the counter.
         """
         body = loop.regions[1].blocks[0]
         if body not in self._counting:
@@ -55,7 +55,7 @@ class Indices:
         return self._counting[body]
 
     def of(self, value: ir.Value) -> Index | None:
-        """The numbers of a scalar integer; None where they depend on anything but one counter."""
+        """The values of a scalar integer; None if they depend on anything but one counter."""
         stack = [value]
         for _ in range(_MOST_OPS):
             if not stack:

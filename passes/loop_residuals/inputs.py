@@ -1,10 +1,10 @@
-"""Lets a loop make for itself, step by step, what is made for all of its steps at once and read one step at a time.
+"""Lets a loop compute, step by step, inputs that are computed for all steps at once and read one step at a time.
 
     dynamic_slice(cos(x) * y, i)     ->   cos(dynamic_slice(x, i)) * dynamic_slice(y, i)
-    dynamic_slice(broadcast(x), i)   ->   broadcast(x)     one matrix for all steps, as a scan may be given it
+    dynamic_slice(broadcast(x), i)   ->   broadcast(x)     one matrix for all steps, as some scans have
 
-Applies above the threshold, where nothing else reads what stands between, so that it is gone. What computes is read by
-one op alone: nothing is computed twice, so nothing is slower for it, and no two answers can differ.
+Applies above the threshold, if nothing else reads the tensors in between, so that they disappear. Ops that compute are
+read by one op only: nothing is computed twice, so nothing gets slower, and no two results can differ.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from .indices import Indices
 from .readers import Reader, step_readers
 from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
 
-# So many ops of a block follow in one go.
+# The maximum number of ops of a block that move in one pass.
 _MOST_OPS = 512
-# So many ops one behind the other: each is followed by calls within the calls for those behind it.
+# The maximum length of a chain of ops: they are followed recursively.
 _DEEPEST = 128
-# What must stay, to be sliced, takes less than this part of what is gone.
+# Tensors that must be kept to be sliced take less than this fraction of those that disappear.
 _LEFT = 0.5
-# What moves elements may be moved by so many readers.
+# An op that only moves elements may move to up to this many readers.
 _MOST_READERS = 4
 _MOST_INDICES = 2**31 - 1
-# A step of fewer elements is all overhead if it computes, where all steps at once are computed many at a time.
+# A step with fewer elements is mostly overhead if it computes, while all steps at once are vectorised.
 _LEAST_ELEMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """ops: those that follow the slices, by their results, the last first. readers: the slices, the first first."""
+    """ops: those that move after the slices, by their results, last first. readers: the slices, first first."""
 
     ops: dict[ir.Value, ir.Operation]
     readers: tuple[Reader, ...]
 
 
-# By the result of a slice, and those of the ops by which its index is moved on the way: the slice.
+# By the result of a slice, and of the ops that its index passes through: the slice.
 _Readings = dict[tuple[ir.Value, tuple[ir.Value, ...]], Reader]
 
 
 class InputSearch:
-    """Looks for the inputs of the loops in blocks. asking: what is known of bodies that ask for equality."""
+    """Finds the inputs of the loops in blocks. asking: caches which bodies test for equality."""
 
     def __init__(self, threshold: int, light: int, types: Types):
         self.threshold = threshold
@@ -62,9 +62,9 @@ class InputSearch:
         self.asking: dict[ir.Block, bool] = {}
 
     def of(self, block: ir.Block) -> Inputs | None:
-        """What loops of the block can make for themselves; None if that gains nothing."""
+        """The inputs that loops of the block can compute themselves; None if that gains nothing."""
         ops: dict[ir.Value, ir.Operation] = {}
-        readings: dict[ir.Value, _Readings] = {}  # of each tensor, be it through ops that follow
+        readings: dict[ir.Value, _Readings] = {}  # by tensor, including through moved ops
         roots: list[Reader] = []
         gone = 0
         depth: dict[ir.Value, int] = {}
@@ -94,17 +94,17 @@ class InputSearch:
         return Inputs(ops, _in_order(roots))
 
     def candidates(self, block: ir.Block) -> list[ir.Value]:
-        """What ops of the block make that is a matter, the last first."""
+        """The results of the block's ops that are large enough, last first."""
         made = (view.operation for view in block.operations if not len(view.operation.regions))
         values = [value for op in made for value in op.results if self.types.of(value).bytes > self.light]
         return [value for value in reversed(values) if splat_value(value) is None]
 
     def can_follow(self, op: ir.Operation, readers: Sequence[Reader]) -> bool:
-        """Whether an op gives the same of slices, and may be where these read."""
+        """Whether an op gives the same on slices, and may move to where its readers are."""
         if repeats(op, self.types):
             return len(readers) <= _MOST_READERS
         if not is_by_step(op, self.types) or any(defining_op(each, "stablehlo.iota") for each in op.operands):
-            return False  # what counts is never in memory until somebody reads slices of it
+            return False  # an iota is never in memory until slices of it are read
         if any(self.types.of(each).shape[0] > _MOST_INDICES for each in op.operands):
             return False
         if has_trait(op, Trait.MOVES):
@@ -118,7 +118,7 @@ class InputSearch:
         return not (self.asking[body] and asks_about(reader.op.results[0], body))
 
     def is_done(self, reader: ir.Operation, own: set[ir.Value], ops: dict[ir.Value, ir.Operation]) -> bool:
-        """Whether a reader of a tensor reads one step, or follows the slices and is no op that repeats all of it."""
+        """Whether a reader of a tensor reads one step, or moves after the slices and does not broadcast all of it."""
         if len(reader.results) != 1:
             return False
         result = reader.results[0]
@@ -138,7 +138,7 @@ class InputSearch:
         return bool(in_range) and len(np.unique(numbers)) == len(numbers)
 
     def would_stay(self, value: ir.Value) -> bool:
-        """Whether a tensor would be kept for the slices: one that is given is there anyway."""
+        """Whether a tensor would be kept for the slices: an argument exists anyway."""
         op = defining_op(value)
         return op is not None and splat_value(value) is None and not repeats(op, self.types)
 
@@ -152,7 +152,7 @@ def _in_order(readers: Sequence[Reader]) -> tuple[Reader, ...]:
 
 
 def build_inputs(inputs: Inputs, types: Types) -> None:
-    """Let every reader have its step made of slices; what made all of the steps is dead then."""
+    """Let every reader compute its step from slices; the ops for all of the steps are dead then."""
     made: dict[tuple[ir.Block, ir.Value], dict[ir.Value, ir.Value]] = {}
 
     def of(value: ir.Value, index: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Writes segments: the loop that goes forward stores what each begins with, two loops in one run over them."""
+"""Writes segments: the forward loop stores the start of each, and two loops inside one run over them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .steps import Step
 
 
 def build_segments(step: Step, plan: Segments, indices: Indices) -> ir.Operation:
-    """Cut both loops into segments; returns the one that goes forward. Nothing reads the other one any more."""
+    """Split both loops into segments; return the forward one. Nothing reads the other one any more."""
     loop = _with_starts(step, plan)
     _Nest(step, plan, loop, indices).build()
     return loop
 
 
 def _with_starts(step: Step, plan: Segments) -> ir.Operation:
-    """The loop with a stack of what the segments begin with."""
+    """The loop with a stack of the carries at the start of segments."""
     if not plan.carries:
         return step.loop
     body, counting = step.loop.regions[1].blocks[0], step.counting
@@ -47,7 +47,7 @@ def _with_starts(step: Step, plan: Segments) -> ir.Operation:
 
 
 class _Nest:
-    """Writes the loops that take the place of the reader."""
+    """Writes the loops that replace the reader."""
 
     def __init__(self, step: Step, plan: Segments, loop: ir.Operation, indices: Indices):
         self.step = step
@@ -78,7 +78,7 @@ class _Nest:
         return build.splat(self.counter, number)
 
     def segments(self, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        """The loop over all full segments. carried: what the reader carries; returns it as it is behind them."""
+        """The loop over all full segments. carried: the reader's carries; returns their values after it."""
         length, already = self.splat(self.plan.length), self.rest if self.plan.backwards else 0
 
         def body(number: ir.Value, inner: Sequence[ir.Value]) -> list[ir.Value]:
@@ -89,7 +89,7 @@ class _Nest:
         return _counted_loop(self.splat(0), self.count, carried, body)
 
     def segment(self, row: ir.Value, read: ir.Value, length: int, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        """Both loops over one segment. row: its number. read: how many steps were read before it."""
+        """Both loops over one segment. row: its number. read: the number of steps read before it."""
         forward = self.forward(row, length)
         starts = list(carried)
         place = self.reading.place
@@ -109,7 +109,7 @@ class _Nest:
         return [value for place, value in enumerate(backward.results) if place < len(carried)]
 
     def forward(self, row: ir.Value, length: int) -> ir.Operation:
-        """The loop that goes forward, over one segment, with stacks of its length."""
+        """The forward loop over one segment, with stacks of its length."""
         first = stablehlo.multiply(row, self.splat(self.plan.length))
         starts = list(self.loop.operands)
         for carry in range(len(self.step.returned)):
@@ -133,7 +133,7 @@ class _Nest:
         return made
 
     def counted(self, carry: int, first: ir.Value) -> ir.Value:
-        """What a counter is in a step. first: the number of the step."""
+        """The value of a counter in a step. first: the number of the step."""
         start: ir.Value = self.loop.operands[carry]
         if self.step.returned[carry] == carry:
             return start
@@ -146,7 +146,7 @@ class _Nest:
 def _part_of(
     loop: ir.Operation, starts: Sequence[ir.Value], length: int, counter: ir.Type
 ) -> tuple[ir.Operation, ir.Value]:
-    """A copy of a loop that carries these values from the start and runs `length` times; and what counts the trips."""
+    """A copy of a loop that starts from these values and runs `length` times, and its trip counter."""
     clone = loop.clone(ip=ir.InsertionPoint.current).operation
     blocks = [region.blocks[0] for region in clone.regions]
     for place, value in enumerate(starts):
@@ -172,7 +172,7 @@ def _counted_loop(
     carried: Sequence[ir.Value],
     step: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
 ) -> list[ir.Value]:
-    """A loop of so many trips; step: builds the body, out of the number of the trip and what is carried."""
+    """A loop with this trip count; step: builds the body, from the number of the trip and the carried values."""
     initial = [start, *carried]
     types = [value.type for value in initial]
     made = stablehlo.WhileOp(types, initial).operation

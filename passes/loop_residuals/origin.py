@@ -1,4 +1,4 @@
-"""Which op computes what a loop stores, so that a remark can name a line of the user's."""
+"""Finds the op that computes the values that a loop stores, so that remarks name a line of the user's program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from exla_opt.remarks import Kind, Reason, Remark
 from .stacks import updates
 
 NAME = "loop-residuals"
-# Carries may hand each other on in a circle.
+# Carries may be passed around in a cycle.
 _MOST_OPS = 64
 
 
 def origin_of(loop: ir.Operation, carry: int) -> ir.Operation:
-    """The op that computes what each step writes into a carry, inside inner loops too.
+    """The op that computes the slices written into a carry, inside inner loops too.
 
-    Of a carry that is stored, the op that computes the next one.
+    For a carry that is stored, the op that computes the next one.
     """
     body = loop.regions[1].blocks[0]
     op = updates(loop)[carry]
@@ -47,6 +47,6 @@ def origin_of(loop: ir.Operation, carry: int) -> ir.Operation:
 
 
 def remark(types: Types, loop: ir.Operation, carry: int, kind: Kind, reason: Reason) -> Remark:
-    """What is said of a carry that is stored, at the line that computes it."""
+    """The remark on a carry that is stored, at the line that computes it."""
     tensor = types.of(loop.results[carry])
     return Remark(kind, reason.code, NAME, str(tensor), tensor.bytes, describe(origin_of(loop, carry)), reason.text)

@@ -1,4 +1,4 @@
-"""Lets loops make step by step what is made for all of their steps, and add up what they stack for sums alone."""
+"""Lets loops compute step by step what is computed for all of their steps, and sum stacks that are only summed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .sums import Sums, build_sums, find_sums
 
 
 def prepare(blocks: Iterable[ir.Block], options: Options, light: int) -> list[Remark]:
-    """Change the loops of blocks so; returns what is said of each tensor that is gone.
+    """Change the loops of blocks so; return a remark for each tensor that disappears.
 
-    blocks: the outer ones first. light: bytes of a tensor that is no matter.
+    blocks: the outer ones first. light: bytes of a tensor that does not matter.
     """
     types = Types()
     remarks: list[Remark] = []
@@ -43,7 +43,7 @@ def _made_by_step(op: ir.Operation, types: Types) -> Remark:
 
 
 def _sum_up(loop: ir.Operation, options: Options, types: Types) -> Iterator[Remark]:
-    """Let a loop add up what it stacks to be reduced, one stack after the other."""
+    """Let a loop sum its stacks that are only reduced, one after the other."""
     while (found := _next_sums(loop, options, types)) is not None:
         sums, stacks = found
         message = f"reduced step by step by the loop that computes it: {sums.stack.last + 1} steps are not stored"
@@ -52,7 +52,7 @@ def _sum_up(loop: ir.Operation, options: Options, types: Types) -> Iterator[Rema
 
 
 def _next_sums(loop: ir.Operation, options: Options, types: Types) -> tuple[Sums, list[Stack]] | None:
-    """A big stack of a loop that is only read to be reduced, and all stacks of the loop."""
+    """A big stack of a loop that is only reduced, and all stacks of the loop."""
     indices = Indices()
     read = {carry: op for carry, op in updates(loop).items() if next(iter(loop.results[carry].uses), None)}
     if len(loop.attributes) or all(types.of(loop.results[carry]).bytes <= options.size_threshold for carry in read):

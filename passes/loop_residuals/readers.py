@@ -1,4 +1,4 @@
-"""Who reads a stack step by step: a dynamic slice in a loop, or a slice of one step."""
+"""The ops that read a stack step by step: a dynamic slice in a loop, or a slice of one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stacks import Stack
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """An op whose result is the slice of one step. index: where it reads, as a value or, in straight code, a number."""
+    """An op that slices one step. index: as a value or, in straight-line code, a number."""
 
     op: ir.Operation
     index: ir.Value | int
@@ -26,7 +26,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a stack must stay, and the op that is the reason."""
+    """Why a stack must stay, and the op that requires it."""
 
     reason: Reason
     op: ir.Operation | None = None
@@ -39,9 +39,9 @@ def step_readers(value: ir.Value, types: Types) -> list[Reader]:
 
 
 def obstacle(value: ir.Value, stack: Stack, indices: Indices, types: Types) -> Obstacle | None:
-    """Why not every reader of a stack can have the slice that it reads computed for itself; None if each can.
+    """Why some reader of a stack cannot compute its slice itself; None if all can.
 
-    value: the stack, behind its loop.
+    value: the stack, after its loop.
     """
     for use in value.uses:
         op = use.owner.operation

@@ -1,4 +1,4 @@
-"""Loops of many steps in segments: one carry a segment is stored, and the steps of one segment at a time are run again.
+"""Long loops in segments: one carry per segment is stored, and the steps of one segment at a time are run again.
 
     while i < n: stack[i] = g(%h); %h = f(%h)       while i < n: starts[i / length] = %h; %h = f(%h)
     while j < n: use(stack[n - 1 - j])         ->   while s < n / length, from the last one back:
@@ -7,11 +7,11 @@
 
 NOTE [Lengths]
 
-With n steps, c bytes of carries and r bytes of what a step stores, segments of l steps take c * n / l + r * l bytes:
-least for l = sqrt(n * c / r), where both are equal (Griewank, 1992; Chen et al., 2016). If what all stacks store fits
-so, they stay, and every step runs once more; else the two inner loops are looked at as any others. Steps behind the
-last full segment have one of their own. The loop that goes forward writes its carry in every step, at the segment that
-begins next: the last to be written there is the one that it begins with.
+With n steps, c bytes of carries and r stored bytes per step, segments of l steps take c * n / l + r * l bytes: the
+minimum is at l = sqrt(n * c / r), where both are equal (Griewank, 1992; Chen et al., 2016). If all stacks fit so, they
+are kept, and every step runs once more; otherwise the two inner loops are processed like any others. Steps after the
+last full segment form one of their own. The forward loop writes its carry in every step, at the next segment's row: the
+last value written there is the one that the segment begins with.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .readers import step_readers
 from .stacks import Stack
 from .steps import Step
 
-# Fewer steps are not worth two more loops.
+# Shorter loops are not worth two more loops.
 _FEW = 16
-# What is stored must fall to this part: a step is run once more, or twice.
+# The stored bytes must fall to this fraction: a step runs once more, or twice.
 WORTHWHILE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """How a pair of loops is cut. reader: the loop that reads. backwards: whether it reads the last step first.
+    """How a pair of loops is split. reader: the loop that reads. backwards: whether it reads the last step first.
 
-    carries: by number, what is stored of a segment's first step. stacks: what is read. length: steps of a segment.
-    bytes: of the stacks of carries and of those of one segment.
+    carries: by number, those stored at a segment's first step. stacks: those read. length: steps of a segment. bytes:
+    of the stacks of carries and of those of one segment.
     """
 
     reader: ir.Operation
@@ -55,9 +55,9 @@ class Segments:
 def choose_segments(
     step: Step, wanted: Sequence[Stack], after: int, most: float, threshold: int, indices: Indices, types: Types
 ) -> Segments | None:
-    """Segments for a loop whose stacks would take `after` bytes without; None where that is not legal or worthwhile.
+    """Segments for a loop whose stacks otherwise take `after` bytes; None if not legal or worthwhile.
 
-    most: the bytes that segments may take to be worthwhile.
+    most: the bytes up to which segments are worthwhile.
     """
     trips = step.counting.trips
     if trips < _FEW:
@@ -77,7 +77,7 @@ def choose_segments(
 
 
 def _length(trips: int, carried: int, stored: int) -> tuple[int, int]:
-    """The best length of a segment and the bytes with it; one that leaves no rest where there is one near to it."""
+    """The best length of a segment and its bytes; preferably one without a rest, if there is one nearby."""
     best = min(max(isqrt(trips * carried * trips // max(stored, 1)), 2), trips // 2)
     near = [length for length in range(max(best * 3 // 4, 2), best * 4 // 3 + 1) if trips % length == 0]
     length = min(near, key=lambda each: abs(each - best), default=best)
@@ -85,12 +85,12 @@ def _length(trips: int, carried: int, stored: int) -> tuple[int, int]:
 
 
 def rows_of(trips: int, length: int) -> int:
-    """How many carries are stored: one a segment, and what the steps of the last segment write."""
+    """The number of stored carries: one per segment, and the row that the last segment's steps write."""
     return -(-(trips - 1) // length) + 1
 
 
 def _carries_of(step: Step, wanted: Sequence[Stack]) -> tuple[int, ...] | None:
-    """The carries on which what is stored hangs, now or in later steps; None if a step must not run again."""
+    """The carries that the stored values depend on, now or in later steps; None if a step must not run again."""
     if any(step.acts):
         return None
     targets = {step.number[stack.value] for stack in wanted if stack.value in step.number}
@@ -107,7 +107,7 @@ def _carries_of(step: Step, wanted: Sequence[Stack]) -> tuple[int, ...] | None:
 def _only_reader(
     step: Step, wanted: Sequence[Stack], indices: Indices, types: Types
 ) -> tuple[ir.Operation, bool] | None:
-    """The one loop that reads all of the stacks, step by step, and whether it begins at the end."""
+    """The only loop that reads all of the stacks, step by step, and whether it begins at the end."""
     readers = [(each, stack) for stack in wanted for each in step_readers(step.loop.results[stack.carry], types)]
     loop = readers[0][0].op.block.owner.operation
     if loop.name != "stablehlo.while" or loop.block != step.loop.block or len(loop.attributes):

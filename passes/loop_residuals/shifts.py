@@ -1,10 +1,10 @@
-"""Where what is computed again would be computed at several places: then segments, which store it, are faster.
+"""Detects recomputation at several positions of shifted tensors: segments, which store the values, are then faster.
 
 NOTE [Shifts]
 
-XLA:CPU writes one loop over elements for what it fuses. Where a pad or a slice shifts a tensor against another, all
-that is fused into it is computed at each of the places that are read, and behind a test of where it is, not in vectors.
-What a step stores ends such chains; computed again in the step that reads it, a gradient of `logaddexp(a, shift(a))`
+XLA:CPU writes one loop over elements for fused ops. If a pad or a slice shifts a tensor against another, everything
+fused into it is computed at each of the positions that are read, after a bounds test, and without vector instructions.
+Stored values of a step end such chains; recomputed in the step that reads it, a gradient of `logaddexp(a, shift(a))`
 takes several times as long. The steps of a segment store it as the loop did.
 """
 
@@ -25,7 +25,7 @@ _THROUGH = Trait.POINTWISE | Trait.REARRANGES
 
 
 def are_shifted(step: Step, plan: Plan, types: Types) -> bool:
-    """Whether slow functions that readers would compute again are shifted there, in steps without dear ops."""
+    """Whether readers would recompute slow functions and shift them, in steps without expensive ops."""
     if any(map(is_dear, step.ops)):
         return False
     read = [
@@ -38,7 +38,7 @@ def are_shifted(step: Step, plan: Plan, types: Types) -> bool:
 
 
 def _is_slow(step: Step, plan: Plan, value: ir.Value) -> bool:
-    """Whether a slow function is among what is computed again to have a value of the step."""
+    """Whether recomputing a value of the step involves a slow function."""
     if value not in step.number:
         return False
     again = step.slice_of([step.number[value]], plan.sources) - plan.sources.keys()
@@ -46,7 +46,7 @@ def _is_slow(step: Step, plan: Plan, value: ir.Value) -> bool:
 
 
 def _reach_shift(values: Sequence[ir.Value]) -> bool:
-    """Whether what is made of the values element by element is then shifted."""
+    """Whether an elementwise function of the values is then shifted."""
     queue, seen = list(values), set(values)
     while queue:
         for use in queue.pop().uses:

@@ -1,9 +1,9 @@
-"""Moves the slice of one step before the ops that treat every step for itself, so that it stands at the stack.
+"""Moves the slice of one step before ops that treat every step separately, so that it reads the stack directly.
 
     dynamic_slice(cos(stack) * y, i)   ->   cos(dynamic_slice(stack, i)) * dynamic_slice(y, i)
     dynamic_slice(reverse(stack), i)   ->   dynamic_slice(stack, n - 1 - i)
 
-Applies where nothing else reads what stands between, so that it is gone: as big as the stack is, it is made nowhere.
+Applies if nothing else reads the tensors in between, so that they disappear: they are as big as the stack.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .indices import Indices
 from .readers import Reader, step_readers
 from .slices import SHIFTS, can_be_moved, clone_on, is_by_step
 
-# So far a stack is looked for from a reader.
+# How far a stack is searched from a reader.
 _MOST_OPS = 64
 
 
 def sink_slices(block: ir.Block, light: int, indices: Indices, types: Types) -> bool:
-    """Move the slices that read what is made of a loop's stacks in the block; whether there were any.
+    """Move the slices of functions of a loop's stacks in the block to the stacks; return whether there were any.
 
-    light: bytes of a tensor that is no matter.
+    light: bytes of a tensor that does not matter.
     """
     results = [
         value
@@ -39,13 +39,13 @@ def sink_slices(block: ir.Block, light: int, indices: Indices, types: Types) -> 
         if types.of(value).bytes > light
     ]
     changed = False
-    for value in reversed(results):  # what stands nearest to the readers first
+    for value in reversed(results):  # nearest to the readers first
         op, readers = defining_op(value), step_readers(value, types)
         if op is None or not readers or len(readers) != len(list(value.uses)):
             continue
         if not is_by_step(op, types) or not _comes_from_loop(op, types):
             continue
-        # A slice out of range is one at the end: in what the op reads another place may be the end.
+        # A slice out of range is clamped to the end, which may be another position in the op's operand.
         if op.name == "stablehlo.slice" and not all(
             _is_in_range(each, types.of(value).shape[0], indices) for each in readers
         ):
@@ -68,7 +68,7 @@ def _is_in_range(reader: Reader, length: int, indices: Indices) -> bool:
 
 
 def _comes_from_loop(op: ir.Operation, types: Types) -> bool:
-    """Whether ops by step lead from a loop to the op."""
+    """Whether a chain of ops by step leads from a loop to the op."""
     queue = [op]
     seen: set[ir.Value] = set()
     for _ in range(_MOST_OPS):
@@ -87,7 +87,7 @@ def _comes_from_loop(op: ir.Operation, types: Types) -> bool:
 
 
 def _merged(readers: Sequence[Reader]) -> list[Reader]:
-    """One reader for all in a block that read the same step: what follows it is made once."""
+    """One reader for all in a block that read the same step: the ops after it are built once."""
     found: dict[tuple[ir.Block, ir.Value | int, str], Reader] = {}
     for reader in readers:
         key = (reader.op.block, reader.index, reader.op.name)
@@ -102,7 +102,7 @@ def _merged(readers: Sequence[Reader]) -> list[Reader]:
 
 
 def _sink(op: ir.Operation, reader: Reader) -> None:
-    """Let the op follow the slice."""
+    """Move the op after the slice."""
     with ir.InsertionPoint(reader.op), op.location:
         result = reader.op.results[0]
         index, shift = reader.index, 0
@@ -125,7 +125,7 @@ def _mirrored(index: ir.Value, last: int) -> ir.Value:
 
 
 def _slice(value: ir.Value, index: ir.Value | int, shift: int) -> ir.Value:
-    """The step of a tensor at an index that is so much further on."""
+    """The step of a tensor at an index plus a shift."""
     if isinstance(index, ir.Value):
         moved = stablehlo.add(index, build.splat(index.type, shift)) if shift else index
         return build.slice_along(value, 0, moved, 1)

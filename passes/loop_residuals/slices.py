@@ -1,4 +1,4 @@
-"""Ops that treat every step for itself, and what they make of the slice of one step."""
+"""Ops that treat every step separately, and their form on the slice of one step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.ops.traits import Trait, has_trait
 
-# By step, the result at one index is the operand at another.
+# Ops by step whose result at one index is the operand at another.
 SHIFTS = ("stablehlo.slice", "stablehlo.reverse")
 
 
 def is_by_step(op: ir.Operation, types: Types) -> bool:
-    """Whether each step along the first dimension of the result comes from one step of each operand."""
+    """Whether each step along the first dimension of the result depends on one step of each operand."""
     if has_discardable_attributes(op) or len(op.results) != 1 or not len(op.operands):
         return False
     shape, before = types.of(op.results[0]).shape, types.of(op.operands[0]).shape
@@ -38,7 +38,7 @@ def is_by_step(op: ir.Operation, types: Types) -> bool:
 
 
 def repeats(op: ir.Operation, types: Types) -> bool:
-    """Whether all steps of what an op makes are the same: it is repeated along the first dimension."""
+    """Whether all steps of an op's result are equal: a broadcast along the first dimension."""
     if op.name != "stablehlo.broadcast_in_dim" or has_discardable_attributes(op):
         return False
     dims = integers(op, "broadcast_dimensions", [])
@@ -47,13 +47,13 @@ def repeats(op: ir.Operation, types: Types) -> bool:
 
 
 def can_be_moved(index: ir.Value) -> bool:
-    """Whether an index has a type in which nothing wraps around when it is moved or mirrored."""
+    """Whether an index can be shifted or mirrored in its type without overflow."""
     kind = element_type(index)
     return isinstance(kind, ir.IntegerType) and kind.width >= 32 and not kind.is_unsigned
 
 
 def moved_index(op: ir.Operation, index: ir.Value) -> ir.Value:
-    """Where an op by step reads its operand for the step at an index of its result."""
+    """The operand index of an op by step for an index of its result."""
     if op.name == "stablehlo.slice":
         start = integers(op, "start_indices", [])[0]
         return stablehlo.add(index, build.splat(index.type, start)) if start else index
@@ -64,7 +64,7 @@ def moved_index(op: ir.Operation, index: ir.Value) -> ir.Value:
 
 
 def made_of_slices(op: ir.Operation, parts: Sequence[ir.Value]) -> ir.Value:
-    """The slice of one step of what an op makes, of those of its operands, or of what it repeats."""
+    """The slice of one step of an op's result, from slices of its operands, or from a broadcast operand."""
     if op.name in SHIFTS:
         return parts[0]
     shape = build.shape_of(op.results[0])
@@ -82,7 +82,7 @@ def clone_on(op: ir.Operation, operands: Sequence[ir.Value], kind: ir.Type) -> i
 
 
 def slice_at(value: ir.Value, index: ir.Value, types: Types) -> ir.Value:
-    """The step of a tensor at an index; of what is the same in all steps, one."""
+    """The step of a tensor at an index; for a tensor with equal steps, one of them."""
     number, op = splat_value(value), defining_op(value)
     if number is not None:
         return build.splat(build.with_shape(build.tensor_of(value), [1, *build.shape_of(value)[1:]]), number)

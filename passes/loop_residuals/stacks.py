@@ -28,9 +28,9 @@ _UPDATE = "stablehlo.dynamic_update_slice"
 class Stack:
     """A carry that holds one slice for each step.
 
-    carry: its number. value: what a step writes, in the body, in any shape of as many elements.
+    carry: its number. value: the value that a step writes, in the body, in any shape of the same size.
     sign, offset: the step whose counter is n writes at index sign * n + offset.
-    first, last: the least and the greatest index that is written. bytes: of all of the carry.
+    first, last: the least and the greatest index that is written. bytes: of the entire carry.
     """
 
     carry: int
@@ -87,7 +87,7 @@ def read_stack(
 
 
 def _without_views(value: ir.Value, types: Types) -> ir.Value:
-    """The tensor of the same elements in the same order that comes first."""
+    """The first tensor of the same elements in the same order."""
     while (op := defining_op(value)) is not None and len(op.operands) == 1 and is_view(op, types):
         if types.of(op.operands[0]).dtype != types.of(value).dtype:
             break

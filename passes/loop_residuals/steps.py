@@ -1,4 +1,4 @@
-"""One step of a loop as a graph of numbered values: what depends on what, and what may be computed a second time."""
+"""One step of a loop as a graph of numbered values: their dependences, and which may be recomputed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from exla_opt.ops.comparisons import asks
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait, traits_of
 
-# What is not one of these is dear: a product of matrices, a call of a library, what nothing is known of.
+# All other ops are expensive: products of matrices, library calls, unknown ops.
 _CHEAP = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES | Trait.REDUCES | Trait.FREE
-# Loops of more trips are dear, whatever they do.
+# Loops of more trips are expensive, whatever they do.
 _FEW_TRIPS = 8
 _BARRIER = "stablehlo.optimization_barrier"
 
 
 class Step:
-    """The body of a `while` in numbers. A value from outside has none: it is at hand wherever the loop's results are.
+    """The body of a `while` in numbers. A value from outside has none: it is available wherever the loop's results are.
 
-    ops: those of the body but its terminator, in order. definers: by value, the op that makes it; -1 for a carry, whose
-    number is the value's. reads: by op, the values of the body that it reads, its regions included. growths: by carry,
-    what every step adds to it, where that is one number.
+    ops: those of the body except its terminator, in order. definers: by value, the number of its op; -1 for a carry,
+    which has the same number as its value. reads: by op, the values of the body that it reads, including in its
+    regions. growths: by carry, the number that every step adds to it, if it is constant.
     """
 
     def __init__(self, loop: ir.Operation, counting: Counting, types: Types):
@@ -49,7 +49,7 @@ class Step:
             for result, operand in zip(op.results, op.operands, strict=True)
         }
         self.returned = [self.number.get(value) for value in last.operation.operands]
-        # What must not run twice, and what asks for equality.
+        # Ops that must not run twice, and equality tests.
         self.acts = [has_order(op) for op in self.ops]
         self.asks = [asks_within(op) for op in self.ops]
         self.growths = [step_of(old, new) for old, new in zip(body.arguments, last.operation.operands, strict=True)]
@@ -60,13 +60,13 @@ class Step:
         return tuple(dict.fromkeys(self.number[value] for value in values if value in self.number))
 
     def operands_of(self, value: int) -> tuple[int, ...]:
-        """What the op reads that makes a value; nothing for a carry."""
+        """The operands of the op that defines a value; empty for a carry."""
         if value in self.same:
             return self._known([self.same[value]])
         return self.reads[self.definers[value]] if self.definers[value] >= 0 else ()
 
     def is_counted(self, carry: int) -> bool:
-        """Whether a carry is known from the number of the step: a counter, or what never changes."""
+        """Whether a carry follows from the number of the step: a counter, or an invariant."""
         if carry == self.counting.place or self.returned[carry] == carry:
             return True
         kind = ir.RankedTensorType(self.values[carry].type)
@@ -75,7 +75,7 @@ class Step:
         return isinstance(self.growths[carry], int)
 
     def slice_of(self, values: Iterable[int], stops: Iterable[int] = ()) -> set[int]:
-        """All values that go into some, those included; what goes into `stops` is left out."""
+        """All values that some values depend on, including those; not traced through `stops`."""
         ends = set(stops)
         found: set[int] = set()
         queue = list(values)
@@ -90,14 +90,14 @@ class Step:
 
 
 def asks_within(op: ir.Operation) -> bool:
-    """Whether the op, or one in its regions, asks for equality (see `comparisons`)."""
+    """Whether the op, or one in its regions, tests for equality (see `comparisons`)."""
     if not has_trait(op, Trait.CONTROL_FLOW):
         return asks(op)
     return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def is_dear(op: ir.Operation) -> bool:
-    """Whether an op takes long for the bytes that it makes."""
+    """Whether an op takes long relative to the bytes of its results."""
     if not has_trait(op, Trait.CONTROL_FLOW):
         traits = traits_of(op.name)
         return op.name != _BARRIER and (not traits & _CHEAP or bool(traits & Trait.LIBRARY))

@@ -1,16 +1,16 @@
-"""Adds up in a loop what it stacks for a reduction over all steps alone: one sum is carried in the place of the stack.
+"""Sums in a loop what it only stacks for a reduction over all steps: one sum is carried instead of the stack.
 
     while i: stack[i] = f(%c)                   while i: %s = %s + cos(f(%c))
     reduce(cos(stack), over the steps)    ->    %s
 
-Applies where every step writes its slice, and all that reads the stack treats each step for itself and ends in a
-reduction over the first dimension: a sum, a product, a maximum, a minimum and the like.
+Applies if every step writes its slice, and all readers of the stack treat each step separately and end in a reduction
+over the first dimension: a sum, a product, a maximum, a minimum or the like.
 
 NOTE [Sums of many steps]
 
-The error of floats that are added up one after the other grows with their number, and XLA adds up a stack in parts. So
-a sum of many steps is carried as two: that of the steps since the last multiple of the square root of their number, and
-that of all before, to which the first is added there.
+The error of floats that are added one after the other grows with their number, and XLA adds a stack in parts. So a sum
+of many steps is carried as two: that of the steps since the last multiple of the square root of their number, and that
+of all before, to which the first is added there.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .build import reshaped
 from .slices import SHIFTS, can_be_moved, clone_on, is_by_step, made_of_slices, slice_at
 from .stacks import Stack, updates
 
-# Sums must take less than this part of the stack that they are of.
+# Sums must take less than this fraction of their stack.
 _WORTHWHILE = 0.5
-# So many ops stand between a stack and its sums at most.
+# The maximum number of ops between a stack and its sums.
 _MOST_OPS = 64
 _ROUNDING = ("add", "multiply")
 # Sums of more steps are carried as two: see the note.
@@ -45,7 +45,7 @@ _MANY = 256
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A stack that is only read to be reduced over its steps.
+    """A stack that is only reduced over its steps.
 
     between: the ops by step that lead from it to the reductions, by their results. reductions: in program order.
     """
@@ -58,9 +58,9 @@ class Sums:
 def find_sums(
     loop: ir.Operation, stack: Stack, others: Sequence[Stack], reassociates: bool, types: Types
 ) -> Sums | None:
-    """What a stack of a loop is reduced to; None where something else reads it.
+    """The reductions of a stack of a loop; None if something else reads it.
 
-    others: the stacks of the loop, this one among them. reassociates: whether sums may be added up in another order.
+    others: the stacks of the loop, including this one. reassociates: whether sums may be reordered.
     """
     shape = types.of(loop.results[stack.carry]).shape
     if stack.first != 0 or stack.last != shape[0] - 1 or not can_be_moved(updates(loop)[stack.carry].operands[2]):
@@ -93,7 +93,7 @@ def find_sums(
     given |= {op.operands[1] for op in reductions.values()}
     if not all(_is_before(value, loop) for value in given):
         return None
-    # What is largest is asked for among what it was taken of, which would be computed a second time.
+    # A maximum may be compared with the elements that it was taken of, which would be recomputed.
     if any(asks_about(value, loop.block) for value, op in reductions.items() if monoid_of(op) not in _ROUNDING):
         return None
     ops = (view.operation for view in loop.block.operations)
@@ -116,7 +116,7 @@ def _is_narrow(op: ir.Operation) -> bool:
 
 
 def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
-    """Whether what an op of the loop's block reads is there before the loop: one number everywhere always is."""
+    """Whether an operand of an op in the loop's block exists before the loop: splats always do."""
     if splat_value(value) is not None or isinstance(value.owner, ir.Block):
         return True
     op = value.owner.operation
@@ -130,7 +130,7 @@ def _bytes(op: ir.Operation, stack: Stack, types: Types) -> int:
 
 
 def build_sums(loop: ir.Operation, sums: Sums, others: Sequence[Stack], types: Types) -> ir.Operation:
-    """Let a loop carry what its stack is reduced to; returns the loop, in which nothing reads the stack any more."""
+    """Let a loop carry the reductions of its stack; return the loop, in which nothing reads the stack any more."""
     update = updates(loop)[sums.stack.carry]
     values = {loop.results[each.carry]: each.value for each in others}
     count = len(loop.results)
@@ -160,13 +160,13 @@ def build_sums(loop: ir.Operation, sums: Sums, others: Sequence[Stack], types: T
 
 
 def _count(op: ir.Operation, steps: int) -> int:
-    """How many carries a reduction takes: see the note."""
+    """The number of carries of a reduction: see the note."""
     is_sum = float_bits(element_type(op.results[0])) > 0 and monoid_of(op) == "add"
     return 2 if is_sum and steps > _MANY else 1
 
 
 def _start(op: ir.Operation) -> ir.Value:
-    """What the total of a reduction starts with."""
+    """The initial value of a reduction's total."""
     init = _init(op)
     if _is_narrow(op):
         init = build.convert(init, build.wide_float())
@@ -174,15 +174,15 @@ def _start(op: ir.Operation) -> ir.Value:
 
 
 def _init(op: ir.Operation) -> ir.Value:
-    """What a reduction starts with: made anew where it is a constant, which may stand behind the loop."""
+    """A reduction's init: rebuilt if it is a constant, which may be after the loop."""
     number = splat_value(op.operands[1])
     return op.operands[1] if number is None else build.splat(op.operands[1].type, number)
 
 
 class _Step:
-    """Computes in the body what stands between the stacks and the reductions, of the slice of one step.
+    """Computes the ops between the stacks and the reductions in the body, on the slice of one step.
 
-    values: what the step writes into each stack. index: where. made: by the tensor of all steps, its slice.
+    values: the value that the step writes into each stack. index: where. made: by the tensor of all steps, its slice.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class _Step:
         self.made: dict[ir.Value, ir.Value] = {}
 
     def add(self, op: ir.Operation, totals: Sequence[ir.Value], length: int) -> list[ir.Value]:
-        """The total with one more step; of two, the first begins anew where the index is a multiple of the length."""
+        """The total with one more step; of two, the first restarts if the index is a multiple of the length."""
         part = self.reduced(op, totals[0])
         if len(totals) == 1:
             return [self.combined(op, totals[0], part)]
@@ -208,7 +208,7 @@ class _Step:
         ]
 
     def combined(self, op: ir.Operation, one: ir.Value, other: ir.Value) -> ir.Value:
-        """Two totals in one."""
+        """Two totals combined."""
         if not _is_narrow(op):
             [made] = run_body(body_of(op), [one, other])
             return made
@@ -216,7 +216,7 @@ class _Step:
         return wide
 
     def reduced(self, op: ir.Operation, total: ir.Value) -> ir.Value:
-        """What a reduction makes of one step, in the type of its total."""
+        """The reduction of one step, in the type of its total."""
         dims, part = integers(op, "dimensions", []), self.slice_of(op.operands[0])
         narrow = _is_narrow(op)
         if narrow:

@@ -4,10 +4,10 @@
     sum_j (A B)_ij  ->   A (sum_j B_j)                    trace(A B)  ->   sum_ik A[i,k] B[k,i]
 
 Applies to every maximal product of dots, with the transposes, sums, broadcasts, batch dimensions, scalar factors and
-diagonals between them, in every block. A part that others read as well stays, unless making it again costs less.
-Leaves alone what another order does not make clearly cheaper, floats of less than 32 bits (each order rounds other
-intermediate tensors), dots that change the element type, dots of another algorithm than the rest of their product,
-and with --no-reassociate all floats. Integers are exact in any order.
+diagonals between them, in every block. A part that others also read is kept, unless recomputing it costs less. Leaves
+alone products that another order does not make clearly cheaper, floats of less than 32 bits (each order rounds other
+intermediate tensors), dots that change the element type, dots of another algorithm than the rest of their product, and
+with --no-reassociate all floats. Integers are exact in any order.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .product import Writer
 NAME = "matrix-chain-order"
 
 
-# A product that is recomputed, or no longer made, may open a better order for its neighbours; each round costs less
-# than the one before it, and two are nearly always enough.
+# A product that is recomputed, or no longer needed, may allow a better order for its neighbours; each round costs less
+# than the one before, and two are nearly always enough.
 _ROUNDS = 8
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Reorder every product that becomes clearly cheaper; returns what was reordered, and what big was refused."""
+    """Reorder every product that becomes clearly cheaper; return the remarks on reordered and refused big products."""
     types = Types()
     remarks: list[Remark] = []
     for _ in range(_ROUNDS):
@@ -42,7 +42,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         remarks += passed
         if not passed:
             break
-        clean_up(module)  # takes away the products that nobody needs any more
+        clean_up(module)  # removes the products that are no longer needed
     return remarks + missed
 
 

@@ -1,4 +1,4 @@
-"""What an order of multiplications costs, and which of two is better: pure functions of sizes."""
+"""The cost of an order of multiplications, and the comparison of two: pure functions of sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from exla_opt.options import ChainCost
 
-# A new order must be better by this factor: one that is as good as the old one changes nothing.
+# A new order must be better by this factor, so that equally good ones change nothing.
 CLEARLY = 1.2
 
 
@@ -21,8 +21,8 @@ class Cost:
 def is_better(new: Cost, old: Cost, threshold: int, measure: ChainCost = "both") -> bool:
     """Whether `new` is clearly cheaper than `old`.
 
-    threshold: bytes up to which a tensor fits. By "both", fewer operations win unless they need a larger tensor that
-    does not fit; and where the old one did not fit, a smaller one wins that costs no more.
+    threshold: bytes up to which a tensor fits. For "both", fewer operations win unless they need a larger tensor that
+    does not fit; and if the old one did not fit, a smaller one wins that costs no more.
     """
     fewer = new.flops < old.flops and new.flops * CLEARLY <= old.flops
     smaller = new.largest < old.largest and new.largest * CLEARLY <= old.largest

@@ -37,7 +37,7 @@ def masked_diagonal(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
 
 
 def _counts_along(value: ir.Value) -> int | None:
-    """The dimension along which an integer tensor counts 0, 1, 2, ...; None when it does not."""
+    """The dimension along which an integer tensor is an iota; None if it is not."""
     found = AffineReader().of(value)
     shape = build.shape_of(value)
     return next((dim for dim, size in enumerate(shape) if size > 1 and found == counting(shape, dim)), None)
@@ -46,7 +46,7 @@ def _counts_along(value: ir.Value) -> int | None:
 def diagonal_of(op: ir.Operation) -> tuple[ir.Value, tuple[int, int]] | None:
     """The tensor of which a gather reads the diagonal of two dimensions, and these dimensions.
 
-    The diagonal is the last dimension of the result, behind those that are read whole. None when the gather reads
+    The diagonal is the last dimension of the result, after those that are read in full. None if the gather reads
     anything else.
     """
     if op.name != "stablehlo.gather":

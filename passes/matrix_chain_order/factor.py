@@ -7,15 +7,15 @@ from jaxlib.mlir import ir
 from exla_opt.ir.build import wrapped
 from exla_opt.ir.values import Number
 
-# Moved to another tensor, a factor further from 1 than this could overflow, or lose digits, where it did not before.
+# Moved to another tensor, a factor further from 1 than this could cause overflow or lost digits.
 _FARTHEST = 1e15
 
 
 def product(kind: ir.Type, one: Number, other: Number) -> Number | None:
-    """The product of two factors of tensors of the element type `kind`; None when it must not be moved.
+    """The product of two factors of tensors of the element type `kind`; None if it must not be moved.
 
-    None for what a float should not be multiplied by elsewhere (zero, infinite, NaN, very large or very small), and
-    for truth values and complex numbers, whose products have rules of their own.
+    None for float factors that should not move (zero, infinite, NaN, very large or very small), and for booleans and
+    complex numbers, whose products have rules of their own.
     """
     if isinstance(kind, ir.IntegerType):
         return None if kind.width == 1 else wrapped(kind, int(one) * int(other))

@@ -1,4 +1,4 @@
-"""Whether the multiplications of a product may be done in another order at all."""
+"""Decides whether the multiplications of a product may be reordered at all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from exla_opt.remarks import Reason
 
 from .tree import Tree
 
-# Floats of fewer bits round every intermediate tensor so much that another order is another result.
+# Narrower floats round every intermediate tensor so much that another order gives another result.
 _ENOUGH_BITS = 32
 
 
 def refusal(tree: Tree, options: Options) -> Reason | None:
-    """Why the order has to stay; None when it need not. Integers are exact, modulo 2^n, in any order."""
+    """Why the order must stay; None if it need not. Integers are exact, modulo 2^n, in any order."""
     kind = element_type(tree.root.results[0])
     if isinstance(kind, ir.IntegerType):
         return None

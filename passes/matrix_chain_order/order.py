@@ -16,13 +16,13 @@ from .cost import CLEARLY, Cost, is_better
 from .legal import refusal
 from .tree import FREE, Tree, is_absorbed, is_root, letters_of, read_tree
 
-# A product that others read is not taken into one that would then have more leaves than this.
+# A product that others read is not merged into one that would then have more leaves than this.
 _MOST_LEAVES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A product and the steps that make it for less."""
+    """A product and cheaper steps for it."""
 
     tree: Tree
     steps: tuple[Step, ...]
@@ -32,14 +32,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A product that another order would make for less, and why it keeps the one it has."""
+    """A product with a cheaper order, and why it is not used."""
 
     order: Order
     reason: Reason
 
 
 def choose_orders(block: ir.Block, options: Options, types: Types) -> tuple[list[Order], list[Kept]]:
-    """The products of a block that another order makes clearly cheaper, in program order; those refused apart."""
+    """The products of a block that another order makes clearly cheaper, in program order; and those refused."""
     legal: list[Tree] = []
     kept: list[Kept] = []
     for tree in _trees(block):
@@ -54,7 +54,7 @@ def choose_orders(block: ir.Block, options: Options, types: Types) -> tuple[list
 
 
 def _trees(block: ir.Block) -> list[Tree]:
-    """Every maximal product, last first; sums and diagonals too, which a shared product may be read into."""
+    """Every maximal product, last first; also sums and diagonals, which shared products may be merged into."""
     inside: set[ir.Value] = set()
     trees = []
     for view in reversed(list(block.operations)):
@@ -68,16 +68,16 @@ def _trees(block: ir.Block) -> list[Tree]:
 
 
 def cost_of(tree: Tree, types: Types) -> Cost:
-    """What the product costs as it stands."""
+    """The cost of the product in its current order."""
     return Cost(tree.flops, tree.largest * types.of(tree.root.results[0]).element_bytes)
 
 
 def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
-    """The cheapest order found, if it is clearly better than the one that stands."""
+    """The cheapest order found, if it is clearly better than the current one."""
     if not tree.dots or tree.has_diagonal_leaf:
         return None
     if 0 in tree.sizes.values():
-        return None  # it costs nothing, and zeros that are a sum of nothing are not zeros times an infinity
+        return None  # it costs nothing, and empty sums are not zeros times an infinity
     if tree.dots == 1 and len(tree.leaves) == 2 and tree.root.name == "stablehlo.dot_general":
         return None  # one product of two has one order
     size = max(types.of(tree.root.results[0]).element_bytes, 1)
@@ -93,17 +93,17 @@ def best_order(tree: Tree, options: Options, types: Types) -> Order | None:
 
 
 def _limits(tree: Tree, fits: int, cost: ChainCost) -> list[int]:
-    """The most elements that an intermediate tensor may have, one search each. fits: what is not big."""
+    """Limits for the elements of intermediate tensors, one search each. fits: of a tensor that is not big."""
     if cost != "bytes":
         return sorted({max(tree.largest, fits), fits})
     return [tree.largest >> halvings for halvings in range(tree.largest.bit_length())]
 
 
 def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tree]:
-    """Take a product that others read as well into its readers, where making it again costs less.
+    """Merge a product that others also read into its readers, if recomputing it costs less.
 
-    Either it pays for a reader alone, and the product stays for the others; or it pays only for all together,
-    since then nobody needs the product any more.
+    Either it pays for a single reader, and the product is kept for the others; or it pays only for all together, as
+    then nothing needs the product any more.
     """
     current = dict(enumerate(trees))
     readers: dict[ir.Value, list[int]] = {}
@@ -127,7 +127,7 @@ def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tr
             narrow = [current[number], *(current[user] for user in users)]
             together = _pays(list(wider.values()), narrow, options, types)
         for user in users if together else paying:
-            if not together:  # the narrow one is what stands: the shared product is made anyway
+            if not together:  # the narrow one is kept: the shared product is computed anyway
                 wider[user].flops, wider[user].largest = current[user].flops, current[user].largest
             current[user] = wider[user]
             read(user)
@@ -137,10 +137,10 @@ def _absorb_shared(trees: list[Tree], options: Options, types: Types) -> list[Tr
 
 
 def _may_read(tree: Tree | None, value: ir.Value) -> bool:
-    """Whether a product that is a leaf may be read through.
+    """Whether a leaf that is a product may be merged.
 
-    Not where it is squared, element by element: in another order the sum of squares would be one of terms that cancel,
-    and might even be negative.
+    Not if it is squared, element by element: in another order the sum of squares would have terms that cancel, and
+    might even be negative.
     """
     if tree is None or len(tree.leaves) >= _MOST_LEAVES:
         return False
@@ -149,7 +149,7 @@ def _may_read(tree: Tree | None, value: ir.Value) -> bool:
 
 
 def _only_leaf_of(value: ir.Value, users: Sequence[int], trees: dict[int, Tree]) -> bool:
-    """Whether every op that reads the value belongs to one of these products, so that it goes with them."""
+    """Whether all readers of the value belong to these products, so that it is removed with them."""
     inside = {made for user in users for made in trees[user].absorbed}
     stack = [value]
     while stack:

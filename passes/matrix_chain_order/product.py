@@ -18,12 +18,12 @@ from .tree import Tree, letters_of
 
 @dataclass(slots=True)
 class Writer:
-    """Writes the products of one block, first to last. written: what stands for the result of a root."""
+    """Writes the products of one block, first to last. written: replacements of the results of roots."""
 
     written: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
     def write(self, order: Order) -> None:
-        """Put the product in the place of its root, which is left for dead code."""
+        """Replace the product's root, which becomes dead code."""
         tree = order.tree
         with ir.InsertionPoint(tree.root), tree.root.location:
             value = self._product(order)
@@ -51,7 +51,7 @@ class Writer:
 
 
 def _place_of_factor(tree: Tree) -> int | None:
-    """The leaf that a scalar factor is cheapest to multiply into; None for the result."""
+    """The leaf that is cheapest to multiply by a scalar factor; None for the result."""
     elements = [prod(tree.sizes[letter] for letter in letters_of(place)) for _, place in tree.leaves]
     smallest = min(range(len(elements)), key=elements.__getitem__)
     return smallest if elements[smallest] < prod(tree.sizes[letter] for letter in tree.output) else None

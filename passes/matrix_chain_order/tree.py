@@ -1,6 +1,6 @@
 """Products as one formula: the leaves of a tree of dots, sums, transposes and scalar factors, by letters.
 
-Analysis only. A letter is the number of an index; the product is summed over every letter that its result has not.
+Analysis only. A letter is the number of an index; the product is summed over every letter that its result lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .diagonal import diagonal_of, masked_diagonal
 from .factor import product
 
 _DEEPEST = 200
-# Ops that cost next to nothing: a product reads through them even where others read them too.
+# Ops that cost next to nothing: a product includes them even if others read them too.
 MOVING = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.broadcast_in_dim"})
 FREE = MOVING | {"stablehlo.negate"}
 _REST = frozenset("stablehlo." + name for name in ("dot_general", "reduce", "multiply", "divide", "gather"))
@@ -35,12 +35,12 @@ _DOT_ATTRIBUTES = {"dot_dimension_numbers", "precision_config", "algorithm"}
 
 @dataclass(slots=True)
 class Tree:
-    """The product that makes one value.
+    """The product that computes one value.
 
-    root: the op. place: the letters of the result's dimensions, None for those of size 1. leaves: tensors and the
-    letters of theirs. absorbed: the values between the leaves and the root. sizes: of the letters. coefficient: a
-    scalar factor. flops, largest: what the product costs as it stands, in scalar multiplications and additions, and
-    in elements of its largest intermediate tensor. precision, algorithm: of the dots, the highest and the only one.
+    root: the op. place: the letters of the result's dimensions, None for those of size 1. leaves: tensors and their
+    letters. absorbed: the values between the leaves and the root. sizes: of the letters. coefficient: a scalar factor.
+    flops, largest: the cost of the current order, in scalar multiplications and additions, and in elements of its
+    largest intermediate tensor. precision, algorithm: of the dots, the highest and the only one.
     """
 
     root: ir.Operation
@@ -63,7 +63,7 @@ class Tree:
 
     @property
     def has_diagonal_leaf(self) -> bool:
-        """Whether the diagonal of a tensor that is there already is asked for."""
+        """Whether it reads the diagonal of an existing tensor."""
         return any(len(letters_of(place)) < sum(letter is not None for letter in place) for _, place in self.leaves)
 
     @property
@@ -73,7 +73,7 @@ class Tree:
         return prod(size for letter, size in self.sizes.items() if letter not in known)
 
     def scale(self, number: Number) -> bool:
-        """Take a scalar factor into the product; False where that is not allowed."""
+        """Multiply by a scalar factor; False if that is not allowed."""
         scaled = product(build.tensor_of(self.root.results[0]).element_type, self.coefficient, number)
         if scaled is not None:
             self.coefficient = scaled
@@ -88,7 +88,7 @@ class Tree:
 
 
 def is_root(op: ir.Operation) -> bool:
-    """Whether a product may end here: it multiplies or sums, and carries nothing that we do not know."""
+    """Whether a product may end here: it multiplies or sums, and has no unknown attributes."""
     return not has_discardable_attributes(op) and (_is_dot(op) or _is_sum(op) or diagonal_of(op) is not None)
 
 
@@ -108,24 +108,24 @@ def _is_sum(op: ir.Operation) -> bool:
     return componentwise(body_of(op)) == ("add",) and splat_value(op.operands[1]) == 0
 
 
-# Whether an op is taken into a product; given whether others read it too, through ops that cost nothing.
+# Whether a product includes an op, given whether others also read it, through ops that cost nothing.
 Absorbs = Callable[[ir.Operation, bool], bool]
 
 
 def is_absorbed(op: ir.Operation, shared: bool) -> bool:
-    """Whether a product takes the op in on its own: it costs nothing, or only the product reads it."""
+    """Whether a product includes the op by default: it costs nothing, or only the product reads it."""
     if op.name in FREE:
         return True
     return op.name in _REST and len(op.results) == 1 and not shared and not is_read_again(op)
 
 
 def is_read_again(op: ir.Operation) -> bool:
-    """Whether the one result of the op is read more than once."""
+    """Whether the single result of the op has more than one use."""
     return len(list(islice(op.results[0].uses, 2))) > 1
 
 
 def read_tree(root: ir.Operation, absorbs: Absorbs = is_absorbed) -> Tree:
-    """The product that `root` makes."""
+    """The product that `root` computes."""
     tree = _read_tree(root, absorbs, True)
     return _read_tree(root, absorbs, False) if tree.has_diagonal_leaf else tree
 
@@ -149,12 +149,12 @@ def _read_tree(root: ir.Operation, absorbs: Absorbs, diagonals: bool) -> Tree:
         below = op.name in FREE and (shared or is_read_again(op))
         stack += [(part, where, depth + 1, below) for part, where in reversed(parts)]
     if tree.repeats != 1 and not tree.scale(tree.repeats):
-        tree.dots = 0  # no factor to be had: as good as no product
+        tree.dots = 0  # no valid factor: treated as no product
     return tree
 
 
 def _parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
-    """The tensors that the op multiplies and the letters of their dimensions; None for an op that is no part."""
+    """The tensors that the op multiplies and the letters of their dimensions; None for any other op."""
     name = op.name.rpartition(".")[2]
     if name == "dot_general":
         return _dot_parts(tree, op, place) if _is_dot(op) else None
@@ -180,13 +180,13 @@ def _diagonal_parts(op: ir.Operation, place: Place) -> list[tuple[ir.Value, Plac
 
 
 def _scaled_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]] | None:
-    """Of a multiplication element by element, by a scalar or not, of a division by a scalar, or of a negation."""
+    """For an elementwise multiplication, by a scalar or not, a division by a scalar, or a negation."""
     name = op.name.rpartition(".")[2]
     exact = isinstance(build.tensor_of(op.results[0]).element_type, ir.IntegerType)
     if name == "negate":
         return [(op.operands[0], place)] if tree.scale(-1) else None
     if name == "divide":
-        number = None if exact else splat_value(op.operands[1])  # integers are cut off after each division
+        number = None if exact else splat_value(op.operands[1])  # integers are truncated after each division
         return [(op.operands[0], place)] if number and tree.scale(1 / number) else None
     if name != "multiply":
         return None
@@ -218,7 +218,7 @@ def _algorithm(op: ir.Operation) -> ir.Attribute | None:
 
 
 def _same(one: ir.Attribute | None, other: ir.Attribute | None) -> bool:
-    """An attribute cannot be compared with None."""
+    """Compares attributes, which cannot be compared with None."""
     if one is None or other is None:
         return one is other
     return bool(one == other)
@@ -233,13 +233,13 @@ def _higher(precision: str, op: ir.Operation) -> str:
 
 
 def _sum_parts(tree: Tree, op: ir.Operation, place: Place) -> list[tuple[ir.Value, Place]]:
-    """The sum of a tensor; of one in which only the diagonal counts, its diagonal."""
+    """The sum of a tensor; if only its diagonal counts, of the diagonal."""
     shape = build.shape_of(op.operands[0])
     away = integers(op, "dimensions", [])
     value, twin = op.operands[0], None
     found = masked_diagonal(value) if tree.diagonals else None
     if found is not None and not set(found[1]).isdisjoint(away):
-        value, twin = found[0], sorted(found[1], key=lambda dim: dim in away)  # what is summed over comes last
+        value, twin = found[0], sorted(found[1], key=lambda dim: dim in away)  # summed dimensions come last
     letters = iter(place)
     below: list[int | None] = []
     for dim, size in enumerate(shape):

@@ -4,10 +4,10 @@ before:  %1 = call @f(%0)   private @f   a while that carries a value it never c
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
-choose, makes index components that count batching dimensions, and windows at known places slices, drops dead private
-functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
-(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone.
-Running it twice changes nothing.
+select, turns iota components of indices into batching dimensions and windows at known positions into slices, drops dead
+private functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
+(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone. It
+is idempotent.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     inline_calls(module)
     take_known_branches(module)
     clean_up(module)
-    # What one of them leaves constant, the other can use.
+    # Constants that one of them creates can be used by the other.
     while _capture_invariants(module) or inline_short_loops(module):
         clean_up(module)
-    # What is at a known place first: it counts as well.
+    # Windows at known positions first: those are iotas as well.
     if read_constant_windows(module) + count_batches(module):
         clean_up(module)
     return []
 
 
 def _capture_invariants(module: ir.Module) -> bool:
-    """Turn what a loop carries unchanged into a captured value; inner loops first, since that frees outer carries."""
+    """Turn invariant carries into captured values; inner loops first, since that frees outer carries."""
     changed = False
     for loop in inside_out(module, "stablehlo.while"):
         if invariant := _invariant_carries(loop):
@@ -56,11 +56,11 @@ def _capture_invariants(module: ir.Module) -> bool:
 
 
 def _invariant_carries(loop: ir.Operation) -> list[int]:
-    """The carries that the body returns as it got them. Empty when the loop had better be left alone."""
-    if len(loop.attributes):  # a sharding, say, has one entry a carry
+    """The carries that the body returns unchanged. Empty if the loop should be left alone."""
+    if len(loop.attributes):  # such as a sharding, which has one entry per carry
         return []
     body = loop.regions[1].blocks[0]
     returned = terminator(body).operands
     found = [index for index, argument in enumerate(body.arguments) if returned[index] == argument]
-    # A loop must carry something; one that carries only constants ends at once or never, and stays what it is.
+    # A loop must carry something; one that carries only constants ends at once or never, and is left alone.
     return found if len(found) < len(loop.operands) else []

@@ -1,4 +1,4 @@
-"""A case or an if whose branch is known: the branch takes its place."""
+"""Replaces a case or an if with a known branch by that branch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from exla_opt.ir.walk import inside_out
 
 
 def take_known_branches(module: ir.Module) -> bool:
-    """Put the branch that a constant chooses in the place of each case and if; returns whether there was one.
+    """Replace each case and if with a constant index by its branch; return whether there was one.
 
-    An index out of range chooses the last branch of a case. JAX asks for the diagonal of a matrix in this way.
+    An index out of range selects the last branch of a case. JAX writes the diagonal of a matrix in this way.
     """
     changed = False
     for op in inside_out(module, "stablehlo.case", "stablehlo.if"):

@@ -1,7 +1,7 @@
-"""Composites that stand for a chlo op become that op again.
+"""Turns composites that stand for a chlo op back into that op.
 
-A portable artifact writes `chlo.top_k` as a `stablehlo.composite` with a decomposition, for readers that lack the
-op. XLA lowers the op better than its decomposition, and what is known of the op is known of no composite.
+A portable artifact writes `chlo.top_k` as a `stablehlo.composite` with a decomposition, for readers that lack the op.
+XLA lowers the op better than its decomposition, and the definitions of ops do not cover composites.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PREFIX = "chlo."
 def restore_chlo_ops(module: ir.Module) -> None:
     """Replace every composite named after a registered chlo op by the op, keeping the location.
 
-    One whose attributes do not make a valid op stays as it is.
+    A composite whose attributes do not make a valid op is left unchanged.
     """
     found: list[ir.Operation] = []
 

@@ -1,14 +1,14 @@
-"""A gather or scatter of one window at a place that is known becomes a slice, or an update of one.
+"""A gather or scatter of one window at a known position becomes a slice, or an update of one.
 
     gather(x, [1, 2])            ->   slice(x, 1:, 2:)
     scatter(x, [1, 2], u)        ->   dynamic_update_slice(x, u, 1, 2)
     scatter(x, [1, 2], u, add)   ->   dynamic_update_slice(x, slice(x, 1:, 2:) + u, 1, 2)
 
-`x.at[1:-1].set(u)` and its gradient are written so. Which elements are read and written can then be seen, and slices of
-them followed.
+`x.at[1:-1].set(u)` and its gradient are written so. The elements read and written are then visible, and slices of them
+can be traced.
 
-What is legal: the window lies inside of the operand, so neither a gather's clamp nor the dropping of a scatter's update
-comes into it; a scatter writes or combines each element once, by one op of its operands.
+Legal: the window is within the operand, so that a gather does not clamp and a scatter does not drop its update; a
+scatter writes or combines each element once, by one op of its operands.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_va
 from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.ops.index_numbers import GATHER, SCATTER, IndexNumbers, indices_of, numbers_of
 
-# More components no index has.
+# Indices have no more components than this.
 _MOST_NUMBERS = 16
 
 
 def read_constant_windows(module: ir.Module) -> bool:
-    """Rewrite the gathers and scatters of one window at a known place; returns whether there was one.
+    """Rewrite the gathers and scatters of one window at a known position; return whether there was one.
 
-    What was replaced stays, unused, for the caller to clean up.
+    Replaced ops stay, unused, for the caller to clean up.
     """
     changed = False
     for op in inside_out(module, GATHER, SCATTER):
@@ -48,7 +48,7 @@ def read_constant_windows(module: ir.Module) -> bool:
 
 
 def _starts(op: ir.Operation, numbers: IndexNumbers) -> list[int] | None:
-    """Where the one window begins; None if there are more, or it is not known, or not all of it inside."""
+    """The start of the only window; None if there are more, or it is not known, or not completely inside."""
     indices = indices_of(op)
     if numbers.batching or prod(build.shape_of(indices)) != len(numbers.named):
         return None
@@ -65,7 +65,7 @@ def _starts(op: ir.Operation, numbers: IndexNumbers) -> list[int] | None:
 
 
 def _integers(value: ir.Value) -> list[int] | None:
-    """The integers of a small tensor in order, where these are known."""
+    """The integers of a small tensor in order, if they are known."""
     size = prod(build.shape_of(value))
     if not 0 < size <= _MOST_NUMBERS:
         return None
@@ -96,7 +96,7 @@ def _window(op: ir.Operation, numbers: IndexNumbers) -> list[int]:
 
 
 def _read(op: ir.Operation, numbers: IndexNumbers, starts: list[int]) -> ir.Value:
-    """The slice that a gather is. Beside the window's own dimensions its result has those of the index, of size 1."""
+    """The slice that equals a gather. Besides the window's own dimensions it has those of the index, of size 1."""
     part = _part(op.operands[0], starts, _window(op, numbers))
     return part if part.type == op.results[0].type else stablehlo.reshape(op.results[0].type, part)
 
@@ -107,7 +107,7 @@ def _part(value: ir.Value, starts: list[int], sizes: list[int]) -> ir.Value:
 
 
 def _written(op: ir.Operation, numbers: IndexNumbers, starts: list[int]) -> ir.Value | None:
-    """The operand of a scatter with its window updated; None where that is more than one op of both."""
+    """The operand of a scatter with its window updated; None if that is more than one op of both."""
     operand, update = op.operands[0], op.operands[2]
     window = build.with_shape(build.tensor_of(operand), _window(op, numbers))
     block = op.regions[0].blocks[0]

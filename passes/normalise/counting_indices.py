@@ -1,18 +1,18 @@
-"""An index that counts becomes a batching dimension of its gather or scatter.
+"""Turns iota components of an index into batching dimensions of its gather or scatter.
 
     gather(x, [iota, labels])       ->   gather(x, [labels]), rows of x and of the labels in step
     scatter(x, [iota, i], updates)  ->   scatter(x, [i], updates), likewise
 
-`logits[arange(n), labels]` and its gradient are written so. Both may be cut along a batching dimension;
-along one whose rows an index may name in any order, a gather is not cut at all.
+`logits[arange(n), labels]` and its gradient are written so. Both may be cut along a batching dimension; along one whose
+rows are indexed in any order, a gather is not cut at all.
 
-What is legal: the component of the index is offset + stride * position along one dimension of the indices, inside of
-the operand's dimension everywhere (so neither a gather's clamp nor the dropping of a scatter's updates comes into it),
-of which windows have one element. The order of writes to one place stays: places in two rows are never the same.
+Legal: the component of the index is offset + stride * position along one dimension of the indices, and everywhere
+within the operand's dimension (so that a gather does not clamp and a scatter drops no updates), of which windows have
+one element. The order of writes to one position stays: positions in two rows always differ.
 
-Where positions are not rows (an offset, a stride, the rows backwards, one row for several positions), the indices and
-what is gathered or written, which are small next to the operand, are put in the place of their rows. Rows that are left
-get an index that is gathered for nothing, or that lies outside, where nothing is written.
+If positions are not rows (an offset, a stride, the rows backwards, one row for several positions), the indices and the
+gathered or written tensors, which are small relative to the operand, are reordered to the rows. Unnamed rows get an
+index whose result is not used, or one that is out of bounds, where nothing is written.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from .index_parts import is_loose, parts_of, take_apart, tighten
 
 
 def count_batches(module: ir.Module) -> bool:
-    """Make the counting components of all indices batching dimensions; returns whether there was one.
+    """Turn the iota components of all indices into batching dimensions; return whether there was one.
 
-    What was replaced stays, unused, for the caller to clean up.
+    Replaced ops stay, unused, for the caller to clean up.
     """
     reader = AffineReader()
     changed = False
@@ -80,9 +80,9 @@ def _batched(numbers: IndexNumbers, count: Count) -> IndexNumbers:
 
 
 def _rewritten(op: ir.Operation, count: Count) -> ir.Operation | None:
-    """Put the gather or scatter with the batching dimension in the place of `op`.
+    """Replace `op` by the gather or scatter with the batching dimension.
 
-    Returns it; None where nothing is left to index, and no gather.
+    Returns it; None if nothing is left to index, and no gather remains.
     """
     numbers = numbers_of(op)
     after = _batched(numbers, count)
@@ -109,7 +109,7 @@ def _rewritten(op: ir.Operation, count: Count) -> ir.Operation | None:
 
 
 def _read_in_order(op: ir.Operation, numbers: IndexNumbers, shape: Sequence[int]) -> ir.Value:
-    """What a gather reads whose windows all begin at the first element, and whose rows are all batches."""
+    """The result of a gather whose windows all begin at the first element, and whose rows are all batches."""
     operand = op.operands[0]
     before, sizes = build.shape_of(operand), integers(op, "slice_sizes", [])
     read = [before[dim] if dim in numbers.batching else size for dim, size in enumerate(sizes)]
@@ -126,13 +126,13 @@ def _read_in_order(op: ir.Operation, numbers: IndexNumbers, shape: Sequence[int]
 
 
 def _without(indices: ir.Value, numbers: IndexNumbers, left_out: int) -> ir.Value:
-    """The indices without a component, of which others are left, along the same dimension."""
+    """The indices without one component; others remain, along the same dimension."""
     kept = [column for column in range(len(numbers.named)) if column != left_out]
     return joined_columns([column_of(indices, numbers.vector, column) for column in kept], numbers.vector)
 
 
 def _in_rows(value: ir.Value, count: Count, dim: int, filling: int) -> ir.Value:
-    """What stands at the positions along `dim` in the order of the rows that they name, `filling` at those left."""
+    """The elements at the positions along `dim`, reordered to the rows that they name, `filling` at unnamed rows."""
     kind, shape = build.tensor_of(value), build.shape_of(value)
     if len(count.sizes) > 1:
         shape[dim : dim + 1] = count.sizes
@@ -150,7 +150,7 @@ def _in_rows(value: ir.Value, count: Count, dim: int, filling: int) -> ir.Value:
 
 
 def _out_of_rows(value: ir.Value, count: Count, dim: int, shape: Sequence[int]) -> ir.Value:
-    """What stands in the rows along `dim` at the positions that name them, in the shape that it has there."""
+    """The elements of the rows along `dim` at the positions that name them, in their original shape."""
     at = dim + count.digit
     if not count.is_complete:
         rows = build.shape_of(value)

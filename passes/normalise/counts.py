@@ -1,4 +1,4 @@
-"""Components of an index that count: which of them may become a batching dimension, and which one does."""
+"""Iota components of an index: which of them may become a batching dimension, and which one does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from exla_opt.ops.affine import Affine
 from exla_opt.ops.affine_reader import AffineReader, Lane
 from exla_opt.ops.index_numbers import GATHER, IndexNumbers, indices_of, moved_of, numbers_of
 
-# Rows that are left unread or unwritten may make so many times as many of those that are.
+# The factor by which unnamed rows may extend the named ones.
 _MOST_GROWTH = 2
-# What is put in its place may be so much smaller than the operand, and no larger.
+# The largest size of the reordered tensors, relative to the operand.
 _SMALL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A component that counts. column: its place in an index. dim: the operand's dimension, of `rows` rows.
+    """A component that counts. column: its position in an index. dim: the operand's dimension, of `rows` rows.
 
     at: the dimension of the indices along which it counts, in digits of `sizes`, of which the one at `digit` counts:
     the row of position p is offset + stride * p.
@@ -38,7 +38,7 @@ class Count:
 
     @property
     def first(self) -> int:
-        """The lowest of the rows that are named."""
+        """The lowest named row."""
         return min(self.offset, self.last_named)
 
     @property
@@ -53,7 +53,7 @@ class Count:
 
 
 def best_count(op: ir.Operation, reader: AffineReader) -> Count | None:
-    """The component that becomes a batching dimension: one that names all rows, if any does, of most rows."""
+    """The component that becomes a batching dimension: one that names all rows, if there is one, of the most rows."""
     numbers = numbers_of(op)
     counts = [
         count
@@ -64,14 +64,14 @@ def best_count(op: ir.Operation, reader: AffineReader) -> Count | None:
 
 
 def may_be_changed(op: ir.Operation) -> bool:
-    """Whether nothing is written at a gather or scatter that another would lack, and its shapes are known."""
+    """Whether a gather or scatter has no attributes that another would lack, and its shapes are known."""
     return not has_discardable_attributes(op) and all(
         ir.RankedTensorType(value.type).has_static_shape for value in (*op.operands, *op.results)
     )
 
 
 def _count(op: ir.Operation, numbers: IndexNumbers, column: int, reader: AffineReader) -> Count | None:
-    """The component where it counts inside of a dimension of which windows have one element; None else."""
+    """The component if it counts within a dimension of which windows have one element; else None."""
     dim, rows = numbers.named[column], build.shape_of(op.operands[0])[numbers.named[column]]
     value = reader.of(indices_of(op), lane_of(op, column)) if dim in numbers.single else None
     if value is None or value.lowest < 0 or value.highest >= rows:
@@ -80,13 +80,13 @@ def _count(op: ir.Operation, numbers: IndexNumbers, column: int, reader: AffineR
 
 
 def lane_of(op: ir.Operation, column: int) -> Lane | None:
-    """Where a component stands in the indices; None where it is the only one, and they are no longer than that."""
+    """The position of a component in the indices; None if it is the only one, and they have no dimension for it."""
     vector = numbers_of(op).vector
     return None if vector == len(build.shape_of(indices_of(op))) else (vector, column)
 
 
 def count_of(op: ir.Operation, numbers: IndexNumbers, column: int, rows: int, value: Affine) -> Count | None:
-    """The component that has these integers, inside of a dimension of `rows` rows, if it may become a batch."""
+    """The component with these integers, within a dimension of `rows` rows, if it may become a batch."""
     counting = [(at, digit) for at, digits in enumerate(value.dims) for digit, one in enumerate(digits) if one.stride]
     if len(counting) != 1 or counting[0][0] in numbers.at_index:
         return None
@@ -98,9 +98,9 @@ def count_of(op: ir.Operation, numbers: IndexNumbers, column: int, rows: int, va
 
 
 def _may_be_written(count: Count, numbers: IndexNumbers, indices: ir.Value) -> bool:
-    """Whether another component is left to a scatter, and can say with a -1 that nothing is written to a row.
+    """Whether a scatter has another component, which can be -1 for rows to which nothing is written.
 
-    Of a window of several elements that begins outside, some lie inside; of one element none does.
+    A window of several elements that begins out of bounds may be partly inside; one of a single element is not.
     """
     if count.is_complete:
         return len(numbers.named) > 1
@@ -109,7 +109,7 @@ def _may_be_written(count: Count, numbers: IndexNumbers, indices: ir.Value) -> b
 
 
 def is_worthwhile(op: ir.Operation, count: Count) -> bool:
-    """Nothing is added, or little to what is small next to the operand."""
+    """Whether nothing is added, or little to tensors that are small relative to the operand."""
     if count.is_complete and count.stride == 1:
         return True
     moved = prod(build.shape_of(moved_of(op)[0])) * len(moved_of(op))

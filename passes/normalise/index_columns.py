@@ -1,4 +1,4 @@
-"""Gathers and scatters with other indices: their components one by one, and the op with others in its place."""
+"""Gathers and scatters with other indices: single components, and the op with other operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SORTED = "indices_are_sorted"
 
 
 def replace_results(op: ir.Operation, values: Sequence[ir.Value]) -> None:
-    """Let those who read the results of an op read these values."""
+    """Replace the uses of an op's results by these values."""
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
 
@@ -28,14 +28,14 @@ def with_operands(op: ir.Operation, operands: Sequence[ir.Value], numbers: Index
         made.operands[place] = value
     name, attribute = attribute_of(op, numbers)
     made.attributes[name] = attribute
-    # Sorted they were with the row first; by what is left of an index they need not be.
+    # They were sorted with the row first; without it they need not be.
     if boolean(op, _SORTED):
         made.attributes[_SORTED] = ir.BoolAttr.get(False)
     return made
 
 
 def joined_columns(columns: Sequence[ir.Value], vector: int) -> ir.Value:
-    """Indices of these components, each of which has size 1 along the dimension `vector`."""
+    """Indices with these components, each of which has size 1 along the dimension `vector`."""
     joined = columns[0]
     for column in columns[1:]:
         joined = build.join(joined, column, vector)
@@ -43,7 +43,7 @@ def joined_columns(columns: Sequence[ir.Value], vector: int) -> ir.Value:
 
 
 def column_of(indices: ir.Value, vector: int, column: int) -> ir.Value:
-    """One component of every index, from where it was joined to the others."""
+    """One component of every index, from before it was concatenated."""
     joined = defining_op(indices, "stablehlo.concatenate")
     if joined is not None and integer(joined, "dimension") == vector:
         for operand in joined.operands:

@@ -1,14 +1,14 @@
-"""A component of an index that counts in several steps becomes one component for each of them.
+"""Splits a component of an index that counts in several steps into one component for each of them.
 
     gather(x [r * n, k], [i * n + j, labels])   ->   gather(x as [r, n, k], [i, j, labels])
 
 `x[jnp.arange(r * n).reshape(r, n), labels]` is written so, with one component that counts along two dimensions of the
 indices, and so is `x.reshape(-1)[jnp.arange(r) * n + labels]`, whose labels are known to be one of 0, ..., n - 1.
 
-What is legal: the component is n * major + minor, with 0 <= minor < n everywhere, inside of the operand's dimension,
-of which windows have one element and n is a divisor. Then quotient and remainder name the same element.
+Legal: the component is n * major + minor, with 0 <= minor < n everywhere, within the operand's dimension, of which
+windows have one element and n is a divisor. Then quotient and remainder name the same element.
 
-A window of one element that has a dimension of its own, as vmap of a dynamic slice leaves it, first loses that.
+A window of one element that has a dimension of its own, as from vmap of a dynamic slice, first loses that.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .index_columns import column_of, joined_columns, replace_results, with_oper
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A component that is step * major + what is smaller than a step.
+    """A component that is step * major + a number smaller than a step.
 
-    major: the integers of the major part. count: that part, as a component that counts, in the place of the component.
+    major: the integers of the major part. count: that part, as a component that counts, in the component's position.
     after: the numbers of the op with both parts.
     """
 
@@ -75,8 +75,8 @@ def _with_parts(numbers: IndexNumbers, column: int) -> IndexNumbers:
 
 
 def take_apart(op: ir.Operation, parts: Parts) -> ir.Operation:
-    """Put the gather or scatter with both parts in the place of `op`; returns it."""
-    count = len(op.results)  # as many operands as there are results: a gather has one of each
+    """Replace `op` by the gather or scatter with both parts; return it."""
+    count = len(op.results)  # as many operands as results: a gather has one of each
     with ir.InsertionPoint(op), op.location:
         operands = list(op.operands)
         operands[:count] = [_reshaped(value, _split_shape(value, parts)) for value in operands[:count]]
@@ -121,7 +121,7 @@ def _indices_in_parts(op: ir.Operation, parts: Parts) -> ir.Value:
 
 
 def _written(value: Affine, kind: ir.RankedTensorType) -> ir.Value:
-    """The integers, of which one digit counts, upwards or downwards in steps of 1."""
+    """The integers, of which one digit counts up or down in steps of 1."""
     digits = [digit for dim in value.dims for digit in dim]
     at = next(place for place, digit in enumerate(digits) if digit.stride)
     made = stablehlo.iota(build.with_shape(kind, [digit.size for digit in digits]), at)
@@ -133,7 +133,7 @@ def _written(value: Affine, kind: ir.RankedTensorType) -> ir.Value:
 
 
 def is_loose(op: ir.Operation, reader: AffineReader) -> bool:
-    """Whether a component that counts names windows of one element that have a dimension of their own."""
+    """Whether a component that counts names windows of one element with a dimension of their own."""
     return any(_counts(op, column, reader) for column in _loose(op))
 
 
@@ -149,7 +149,7 @@ def _loose(op: ir.Operation) -> list[int]:
 
 
 def _window_sizes(op: ir.Operation) -> list[int]:
-    """How long windows are along each dimension of the operand."""
+    """The window size along each dimension of the operand."""
     if op.name == GATHER:
         return integers(op, "slice_sizes", [])
     numbers, shape = numbers_of(op), build.shape_of(moved_of(op)[0])
@@ -160,7 +160,7 @@ def _window_sizes(op: ir.Operation) -> list[int]:
 
 
 def tighten(op: ir.Operation) -> ir.Operation:
-    """Put the gather or scatter without those dimensions of windows in the place of `op`; returns it."""
+    """Replace `op` by the gather or scatter without those window dimensions; return it."""
     numbers = numbers_of(op)
     loose = {numbers.named[column] for column in _loose(op)}
     without = {*numbers.single, *numbers.batching}

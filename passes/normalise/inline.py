@@ -8,17 +8,17 @@ from exla_opt.ir.diagnostics import error_at
 from exla_opt.ir.locations import call_site
 from exla_opt.ir.read import is_private
 
-# Calls within calls that a location names; of deeper ones those in the middle are left out. A location is text that is
-# read for every op, and nobody follows more of them.
+# Nested calls that a location names; in deeper nests those in the middle are left out. Locations are read as text for
+# every op, and longer ones help nobody.
 _MOST_FRAMES = 32
 
 
 def inline_calls(module: ir.Module) -> None:
     """Replace every func.call, in any region, by the body of the function that it calls, and drop dead functions.
 
-    Calls are expanded from the public functions down, so that every op is copied once for each place where it
-    ends up: the time is linear in what comes out. A copy is located in the callee and, behind that, at the call: of
-    what a `jnp` function does, only the call names a line of the user's.
+    Calls are expanded from the public functions down, so that every op is copied once for each place where it ends up:
+    the time is linear in the output. A copy is located in the callee and, after that, at the call: inside a `jnp`
+    function, only the call is a line of the user's.
     Raises InputError for recursion and for a callee without a body or with several blocks.
     """
     functions = _functions(module)
@@ -29,7 +29,7 @@ def inline_calls(module: ir.Module) -> None:
     with module.context:
         passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
     functions = _functions(module)
-    for function in functions.values():  # private ones that something else than a call refers to
+    for function in functions.values():  # private ones with references other than calls
         if is_private(function):
             _expand(function, functions)
 
@@ -52,7 +52,7 @@ def _calls(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _expand(function: ir.Operation, functions: dict[str, ir.Operation]) -> None:
-    """Inline the calls in `function`, and those that come with them."""
+    """Inline the calls in `function`, and those in the inlined bodies."""
     calls = [(call, call.location, 1) for call in _calls(function)]
     while calls:
         call, place, frames = calls.pop()
@@ -84,9 +84,9 @@ def _check_recursion(calls: dict[str, list[ir.Operation]]) -> None:
 
 
 def _inline(call: ir.Operation, callee: ir.Operation, place: ir.Location) -> list[ir.Operation]:
-    """Put the callee's body in the place of the call; the calls in that body are returned.
+    """Replace the call by the callee's body; return the calls in that body.
 
-    place: what the location of an op says of its caller.
+    place: the caller in the location of an op.
     """
     blocks = list(callee.regions[0].blocks)
     if len(blocks) != 1:

@@ -1,4 +1,4 @@
-"""A while that runs once, or never: its body, or what it starts with, takes its place."""
+"""Replaces a while that runs once, or never, by its body, or its initial values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from exla_opt.ops.effects import has_side_effect
 
 
 def inline_short_loops(module: ir.Module) -> bool:
-    """Put the body of each loop of one trip, and the start of each that never runs, in the place of the loop.
+    """Replace each loop of one trip by its body, and each that never runs by its initial values.
 
-    Returns whether there was one. XLA inlines them as well, but only after it was split: here what is before the loop,
-    in it and behind it is seen as one program.
+    Returns whether there was one. XLA inlines them as well, but only after the split: here the ops before, in and after
+    the loop are seen as one program.
     """
     changed = False
     for loop in inside_out(module, "stablehlo.while"):
@@ -24,8 +24,8 @@ def inline_short_loops(module: ir.Module) -> bool:
 
 
 def _is_short(loop: ir.Operation) -> bool:
-    """Whether the loop is known to run at most once, and its condition does nothing but to say so."""
-    if len(loop.attributes):  # a sharding, say
+    """Whether the loop is known to run at most once, and its condition does nothing else."""
+    if len(loop.attributes):  # such as a sharding
         return False
     trips = trip_count(loop)
     return trips is not None and trips <= 1 and not any(map(has_side_effect, walk(loop.regions[0].blocks[0])))

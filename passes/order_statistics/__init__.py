@@ -3,11 +3,11 @@
     sort(x)[k]   ->   while: how many elements of x are below each of 15 numbers; 4 more bits of the k-th are known
 
 Applies to sorts of a big tensor, along a dimension that is too long for one slice, of which slices and gathers read at
-most 30 elements, at places that are known or computed. What makes the tensor is repeated in every pass where that takes
-about as long as the sort or less, so that the splitter can cut it there. The element that is found is the one that the
-sort puts there, to the bit, but for the sign of a zero among zeros of both signs, and the bits of a NaN.
-Refuses, with a remark, an order that is not known to be total, sorts that move other tensors along of which elements
-are read, and elements that are compared with what they were picked from.
+most 30 elements, at known or computed positions. The tensor is recomputed in every pass if that takes about as long as
+the sort or less, so that the splitter can cut it there. The element found is the one that the sort puts there, to the
+bit, except for the sign of a zero among zeros of both signs, and the bits of a NaN. Refuses, with a remark, an order
+that is not known to be total, sorts that move other tensors along of which elements are read, and elements that are
+compared with the tensor that they were selected from.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SORT = "stablehlo.sort"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Replace the sorts of which few elements are read; returns what was done and what was not, and why."""
+    """Replace the sorts of which few elements are read; return the remarks."""
     if devices_of(module) > 1:
         return []
     types = Types()
@@ -45,7 +45,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _replace(sort: ir.Operation, options: Options, types: Types, remarks: list[Remark]) -> bool:
-    """Replace a sort, if it is one of those; says in `remarks` what was done. The ops may be out of order then."""
+    """Replace a sort, if possible; adds to `remarks`. The ops may be out of order then."""
     found = candidate_of(sort, options, types)
     if found is None:
         return False
@@ -60,7 +60,7 @@ def _replace(sort: ir.Operation, options: Options, types: Types, remarks: list[R
 
 
 def _erase(sort: ir.Operation) -> None:
-    """Erase the sort and all that reads it, which nobody reads any more."""
+    """Erase the sort and all its readers, which are unused."""
     for result in sort.results:
         for op in [use.owner.operation for use in result.uses]:
             _erase(op)

@@ -1,4 +1,4 @@
-"""What is recomputed in each pass over a tensor instead of being kept, and what that takes."""
+"""Tensors that are recomputed in each pass instead of being kept, and the cost of that."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ROUNDS_NOTHING = Trait.MOVES | Trait.GENERATES | Trait.COMPARES | Trait.EXACT
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a big tensor is made.
+    """How a big tensor is computed.
 
-    chain: the ops that make it from small tensors, arguments and what must be made once, in program order.
-    is_exact: whether it has the same bits wherever it is computed.
+    chain: the ops that compute it from small tensors, arguments and values that must be computed once, in program
+    order. is_exact: whether it has the same bits wherever it is computed.
     """
 
     chain: tuple[ir.Operation, ...]
@@ -36,7 +36,7 @@ class Origin:
 
 
 def origin_of(value: ir.Value, block: ir.Block, types: Types, threshold: int) -> Origin:
-    """How the block makes a tensor from tensors of at most `threshold` bytes. Linear in the number of ops."""
+    """How the block computes a tensor from tensors of at most `threshold` bytes. Linear in the number of ops."""
     chain: list[ir.Operation] = []
     opened: set[ir.Value] = set()
     is_exact = True
@@ -69,7 +69,7 @@ def _made_in(value: ir.Value, block: ir.Block) -> ir.Operation | None:
 
 
 def _may_repeat(op: ir.Operation) -> bool:
-    """Whether the op may be computed once more, and its readers take either result."""
+    """Whether the op may be recomputed, with readers of either result."""
     traits = traits_of(op.name)
     known = bool(traits) and not traits & _ONCE and op.name not in CONTROL_FLOW
     return known and not has_order(op) and not has_discardable_attributes(op) and not asks(op)
@@ -98,8 +98,8 @@ def seconds_of_chain(chain: Sequence[ir.Operation], types: Types, machine: Machi
 def clone_here(chain: Sequence[ir.Operation], value: ir.Value, trip: ir.Value) -> ir.Value:
     """The tensor, recomputed by its chain in a loop's body, at the current insertion point.
 
-    trip: the number of the trip. What the chain starts from comes with it through a barrier, or XLA would make the
-    tensor, and all that is computed of it and not of the trip, before the loop, and keep it.
+    trip: the number of the trip. The chain's inputs go through a barrier with it, or XLA would compute the tensor, and
+    everything in the chain that is loop-invariant, before the loop, and keep it.
     """
     made = {result for op in chain for result in op.results}
     needed = [operand for op in chain for operand in op.operands if operand not in made] or [value]

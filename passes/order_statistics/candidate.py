@@ -1,4 +1,4 @@
-"""Sorts of which few elements are read: which may be found by counting, and whether that is worthwhile."""
+"""Sorts of which few elements are read: which can be replaced by counting, and whether that is worthwhile."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .order import Order, order_of
 from .questions import compares_with_picked
 from .readers import Reads, depends_on, reads_of
 
-# So many bits of all keys together are found in a pass: 4 of one or two, 2 of up to 10, 1 of up to 30. One pass counts
-# for 30 numbers at once, which on a CPU takes hardly longer than for three.
+# The bits of all keys together that a pass finds: 4 for one or two, 2 for up to 10, 1 for up to 30. One pass counts for
+# 30 numbers at once, which on a CPU takes hardly longer than for three.
 _AT_ONCE = 30
 _DIGITS = (4, 2, 1)
 MOST_RANKS = _AT_ONCE // (2 ** _DIGITS[-1] - 1)
-# Of a larger part, a sort is as good.
+# For a larger fraction, a sort is as good.
 _PART = 4
-# What is recomputed in all passes may take so many times as long as the sort, which is one thread's work: a product of
-# matrices is that of all. 784 numbers a point, on two cores: 1.2 by these figures, and all together 0.33 of the time.
+# The recomputation in all passes may take this many times as long as the sort, which uses one thread: a product of
+# matrices uses all. 784 numbers a point, on two cores: 1.2 by these figures, and all together 0.33 of the time.
 _MOST_AGAIN = 2.0
 
 
@@ -37,9 +37,9 @@ _MOST_AGAIN = 2.0
 class Candidate:
     """A sort to replace.
 
-    order: of its elements. reads: what reads them. dim: the sorted dimension. base: the tensor whose elements are
-    sorted, in some shape. reduced: its dimensions that are sorted as one. chain: the ops that recompute the base in
-    each pass; none where it is kept. digit: the bits of a key that a pass finds.
+    order: of its elements. reads: its readers. dim: the sorted dimension. base: the tensor whose elements are sorted,
+    in some shape. reduced: its dimensions that are sorted as one. chain: the ops that recompute the base in each pass;
+    empty if it is kept. digit: the bits of a key that a pass finds.
     """
 
     sort: ir.Operation
@@ -53,7 +53,7 @@ class Candidate:
 
     @property
     def passes(self) -> int:
-        """How often all elements are looked at."""
+        """The number of passes over all elements."""
         return key_bits(element_type(self.base)) // self.digit
 
 
@@ -66,7 +66,7 @@ class Refusal:
 
 
 def candidate_of(sort: ir.Operation, options: Options, types: Types) -> Candidate | Refusal | None:
-    """What can be made of a sort; None where nothing would be gained, or more than a few elements are read."""
+    """The replacement of a sort; None if nothing would be gained, or more than a few elements are read."""
     dim = _sorted_dimension(sort)
     if not _is_long(sort, dim, options, types):
         return None
@@ -103,7 +103,7 @@ def _legal(
 
 
 def _with_chain(candidate: Candidate, origin: Origin, options: Options, types: Types) -> Candidate:
-    """With the ops that make the base in each pass, where all passes do so in about the time of the sort."""
+    """With the ops that recompute the base, if they take about the time of the sort in all passes."""
     size = prod(build.shape_of(candidate.base))
     rows = size // prod(build.shape_of(candidate.base)[dim] for dim in candidate.reduced)
     sorting = size * log2(max(size // rows, 2)) * options.machine.seconds_per_comparison
@@ -119,7 +119,7 @@ def _sorted_dimension(sort: ir.Operation) -> int:
 
 
 def _is_long(sort: ir.Operation, dim: int, options: Options, types: Types) -> bool:
-    """Whether the sort makes a big tensor, and no slice can hold what it sorts together: its rows could be cut."""
+    """Whether the sort's result is big, and no slice can hold the elements that are sorted together."""
     kinds = [types.of(result) for result in sort.results]
     if not any(kind.bytes > options.size_threshold for kind in kinds):
         return False
@@ -129,7 +129,7 @@ def _is_long(sort: ir.Operation, dim: int, options: Options, types: Types) -> bo
 def _base_of(sort: ir.Operation, operand: int, dim: int) -> tuple[ir.Value, tuple[int, ...]]:
     """The tensor that is sorted, and its dimensions that are sorted as one.
 
-    Where that is all of its elements, their shape and their order are of no importance.
+    If those are all of its elements, their shape and order do not matter.
     """
     value = sort.operands[operand]
     shape = build.shape_of(value)

@@ -1,7 +1,7 @@
-"""Keys: unsigned integers that are in the order of the elements they stand for, and the elements again.
+"""Keys: unsigned integers in the order of the elements that they stand for, and the inverse.
 
-Of floats, all bits of the negative ones are inverted, and the sign of the others; of signed integers, the sign. Where
-the largest come first, all bits are inverted once more.
+For negative floats all bits are inverted, for others the sign; for signed integers, the sign. For a descending order,
+all bits are inverted once more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which order a sort puts its elements, if that is an order of one of its operands."""
+"""The order of a sort, if that is an order of one of its operands."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from exla_opt.ops.comparisons import direction_of
 from exla_opt.ops.reducers import body_of
 
 _COMPARE, _SELECT = "stablehlo.compare", "stablehlo.select"
-# Floats whose bits, read as integers, are in their order but for the signs.
+# Floats whose bits, read as integers, are in their order except for the signs.
 _FLOATS = ("f64", "f32", "f16", "bf16")
 _INTEGER_WIDTHS = (1, 8, 16, 32, 64)
-# A comparator makes as many choices about an element as there are kinds of them: zero, not a number.
+# A comparator selects by at most as many special kinds of elements as there are: zero, NaN.
 _MOST_CHOICES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a sort compares.
+    """The comparison of a sort.
 
     operand: the number of the operand that it compares. descending: whether the largest come first. nan: the constant
-    that stands for every not-a-number, where the sort makes no difference between them.
+    that stands for every NaN, if the sort treats them as equal.
 
-    A sort may take zeros of both signs for equal. Here the negative ones are always below the others, which is an
-    order of the same kind: it only says which of two equal elements comes first.
+    A sort may treat zeros of both signs as equal. Here the negative ones are always below the others, which is an order
+    of the same kind: it only decides which of two equal elements comes first.
     """
 
     operand: int
@@ -39,9 +39,9 @@ class Order:
 
 
 def order_of(sort: ir.Operation) -> Order | None:
-    """The order of a sort; None where it is no total order of one operand, or not known to be one.
+    """The order of a sort; None if it is no total order of one operand, or not known to be one.
 
-    Without a total order, as of floats that are plainly compared, a NaN is neither before nor behind another number.
+    Without a total order, as for a plain comparison of floats, a NaN is neither before nor after another number.
     """
     block = body_of(sort)
     compare = defining_op(terminator(block).operands[0], _COMPARE)
@@ -65,7 +65,7 @@ def _inner(block: ir.Block) -> list[ir.Operation]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a comparison: an argument of the comparator, by its number, and which elements count as one."""
+    """One side of a comparison: an argument of the comparator, by its number, and which elements count as equal."""
 
     argument: int
     zeros: bool
@@ -73,7 +73,7 @@ class _Side:
 
 
 def _side(value: ir.Value, block: ir.Block) -> _Side | None:
-    """An element, or what a comparator makes of it that takes all its zeros, or all its NaNs, for one."""
+    """An element, possibly with all zeros, or all NaNs, replaced by one."""
     choices: list[ir.Operation] = []
     while (choice := defining_op(value, _SELECT)) is not None and len(choices) < _MOST_CHOICES:
         choices.append(choice)

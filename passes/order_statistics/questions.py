@@ -1,7 +1,7 @@
-"""Whether a program compares what is picked from a tensor with the tensor itself.
+"""Finds comparisons of elements selected from a tensor with the tensor itself.
 
-As `x >= quantile(x)`: some element of x is its own quantile by nature, and whether it is counted hangs on its very
-bits. Computed again, x may be rounded otherwise.
+As in `x >= quantile(x)`: some element of x is its own quantile by definition, and the result depends on its exact bits.
+A recomputed x may be rounded differently.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _FLOWS = Trait.POINTWISE | Trait.MOVES
 def compares_with_picked(
     sort: ir.Operation, chain: Sequence[ir.Operation], base: ir.Value, picked: Sequence[ir.Value]
 ) -> bool:
-    """Whether an op of the sort's block answers a question about both an element that the sort has picked and its base.
+    """Whether an op of the sort's block tests both an element that the sort has selected and its base.
 
-    chain: the ops that make the base. picked: what was read of the sort. A question is a comparison, a step, a
-    conversion to integers; a loop or a branch that reads both may ask one. What is picked is followed through moves and
-    ops that compute element by element, and so is what it is joined with. Linear in the number of ops behind the chain.
+    chain: the ops that compute the base. picked: the values read from the sort. A test is a comparison, a step, or a
+    conversion to integers; a loop or a branch that reads both may contain one. Selected elements are traced through
+    moves and elementwise ops, also with other operands. Linear in the number of ops after the chain.
     """
     made = _behind((base, *(result for op in chain for result in op.results)), sort, Trait(0))
     readers = [_standing_in(op, sort.block) for op in _readers(_behind(picked, sort, _FLOWS))]
@@ -36,7 +36,7 @@ def compares_with_picked(
 def _behind(values: Iterable[ir.Value], sort: ir.Operation, through: Trait) -> dict[ir.Value, None]:
     """The values, and all that is computed from them by ops with a trait of `through` (any, without one).
 
-    Ops in other blocks and what the sort makes are not followed.
+    Ops in other blocks and the results of the sort are not traced.
     """
     found = dict.fromkeys(values)
     queue = list(found)
@@ -51,7 +51,7 @@ def _behind(values: Iterable[ir.Value], sort: ir.Operation, through: Trait) -> d
 
 
 def _standing_in(op: ir.Operation, block: ir.Block) -> ir.Operation:
-    """The op, or the one of the block that holds it."""
+    """The op, or the one of the block that contains it."""
     while op.block != block:
         outer = op.parent
         assert outer is not None
@@ -64,7 +64,7 @@ def _readers(values: Iterable[ir.Value]) -> list[ir.Operation]:
 
 
 def _asks(op: ir.Operation) -> bool:
-    """Whether the op's answer jumps where its operands change by a bit; that a number is one is no such question."""
+    """Whether the op's result jumps if its operands change by a bit; a test for NaN does not."""
     traits = traits_of(op.name)
     if not float_bits(element_type(op.operands[0])) or len(op.operands) > 1 and op.operands[0] == op.operands[1]:
         return False

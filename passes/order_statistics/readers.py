@@ -1,6 +1,6 @@
-"""Which elements of a sorted tensor are read: a few, by slices and gathers at places that are known or computed.
+"""The elements of a sorted tensor that are read: a few, by slices and gathers at known or computed positions.
 
-What sums or compares all of them in any order, as the count of those that are numbers, may read them unsorted.
+Ops that sum or compare all of them in any order, like the count of non-NaNs, may read them unsorted.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class Reader:
     turned: bool
 
     def given(self) -> list[ir.Value]:
-        """The tensors that say which elements."""
+        """The tensors that select the elements."""
         return list(self.op.operands)[1:]
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """All that reads a sorted tensor. few: what reads few elements. all: ops that read all of them in any order."""
+    """The readers of a sorted tensor. few: those of few elements. all: ops that read all of them in any order."""
 
     few: tuple[Reader, ...]
     all: tuple[ir.Operation, ...]
 
 
 def reads_of(value: ir.Value, dim: int, reassociate: bool) -> Reads | None:
-    """The ops that read a tensor sorted along `dim`; None where one reads all of it and needs its order.
+    """The ops that read a tensor sorted along `dim`; None if one reads all of it and needs its order.
 
-    reassociate: whether floats may be summed in another order.
+    reassociate: whether sums of floats may be reordered.
     """
     few: list[Reader] = []
     every: dict[ir.Value, ir.Operation] = {}
@@ -77,9 +77,9 @@ def reads_of(value: ir.Value, dim: int, reassociate: bool) -> Reads | None:
 
 
 def _is_in_any_order(op: ir.Operation, value: ir.Value, dim: int, reassociate: bool) -> bool:
-    """Whether all that is made of a tensor by the op and those behind it is the same for any order of its elements.
+    """Whether the op and its readers give the same results for any order of a tensor's elements.
 
-    It is where they compute element by element, with nothing else that depends on the place, and then reduce.
+    They do if they are elementwise, with no other operands that depend on the position, and then reduce.
     """
     known = {value}
     queue = [op]
@@ -104,7 +104,7 @@ def _is_in_any_order(op: ir.Operation, value: ir.Value, dim: int, reassociate: b
 
 
 def _count(op: ir.Operation, dim: int) -> int | None:
-    """How many elements along the dimension an op reads, if each of its reads is one of them."""
+    """The number of elements that an op reads along the dimension, if each read is a single one."""
     if op.name in (_SLICE, _DYNAMIC):
         return build.shape_of(op.results[0])[dim]
     if op.name != _GATHER:
@@ -116,7 +116,7 @@ def _count(op: ir.Operation, dim: int) -> int | None:
 
 
 def ranks_read(reader: Reader, kind: ir.IntegerType) -> list[ir.Value]:
-    """Which of the sorted elements are read, as 0-d tensors of an unsigned type, at the current insertion point."""
+    """The ranks of the elements that are read, as 0-d tensors of an unsigned type, at the current insertion point."""
     places = _places_read(reader, kind)
     if not reader.turned:
         return places
@@ -141,7 +141,7 @@ def _places_read(reader: Reader, kind: ir.IntegerType) -> list[ir.Value]:
 
 
 def _within(index: ir.Value, last: int, kind: ir.IntegerType) -> ir.Value:
-    """An index as the op takes it: the nearest one of 0 to `last`."""
+    """An index as the op clamps it: the nearest one of 0 to `last`."""
     given = element_type(index)
     if not (isinstance(given, ir.IntegerType) and given.is_unsigned):
         index = stablehlo.maximum(index, build.zeros(index.type))
@@ -157,7 +157,7 @@ def _holds(kind: ir.IntegerType, number: int) -> bool:
 
 
 def read_from(reader: Reader, selected: ir.Value, first: int) -> ir.Value:
-    """What the op reads, where its elements are those from `first` on of a tensor of the selected ones."""
+    """The op's result, from elements `first` on of a tensor of the selected ones."""
     op, dim = reader.op, reader.dim
     if op.name == _SLICE:
         starts, limits, strides = (integers(op, name, []) for name in ("start_indices", "limit_indices", "strides"))
@@ -188,7 +188,7 @@ def _numbers(op: ir.Operation) -> stablehlo.GatherDimensionNumbers:
 
 
 def depends_on(values: Sequence[ir.Value], reads: Reads, sort: ir.Operation) -> bool:
-    """Whether one of the values is computed, in the sort's block, from its results, but by what reads them unsorted."""
+    """Whether one of the values depends, in the sort's block, on its results, except through unsorted reads."""
     queue, seen = list(values), set(values)
     unsorted = {op.results[0] for op in reads.all}
     while queue:

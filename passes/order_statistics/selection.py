@@ -6,9 +6,9 @@
       %below  = for each bound, how many keys of %d are below it
       %key    = %key + 2^shift * (how many of %below are at most the rank)
 
-The key of the element of a rank is the largest number below which there are no more keys than the rank says. Each pass
-counts anew how many keys are below a number: where a pass makes an element that is rounded otherwise than that of
-another pass, the key that is found lies between what the two of them would find alone.
+The key of the element of a rank is the largest number below which there are at most as many keys as the rank. Each pass
+counts anew how many keys are below a number: if two passes round an element differently, the key that is found is
+between those that each would find alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def write(candidate: Candidate) -> None:
 
 
 def _count_type(candidate: Candidate) -> ir.IntegerType:
-    """The type that holds how many elements are sorted together."""
+    """The type of the number of elements that are sorted together."""
     shape = build.shape_of(candidate.base)
     return ir.IntegerType.get_unsigned(32 if prod(shape[dim] for dim in candidate.reduced) < _WIDE else 64)
 
@@ -62,7 +62,7 @@ def _rows(candidate: Candidate) -> list[int]:
 
 
 def _selected(candidate: Candidate, keys: Sequence[ir.Value]) -> ir.Value:
-    """The elements with these keys, one behind the other along the sorted dimension."""
+    """The elements with these keys, concatenated along the sorted dimension."""
     kind = build.tensor_of(candidate.sort.results[candidate.order.operand])
     shape = list(kind.shape)
     shape[candidate.dim] = 1
@@ -94,7 +94,7 @@ def _keys_of_ranks(candidate: Candidate, ranks: Sequence[ir.Value]) -> list[ir.V
 
 
 def _step(candidate: Candidate, counter: ir.Value) -> ir.Value:
-    """How far the bits that a pass finds are from the last ones: a 0-d tensor of the keys' type."""
+    """The distance of a pass's bits from the lowest bit: a 0-d tensor of the keys' type."""
     last = build.scalar_i32(candidate.passes - 1)
     shift = stablehlo.multiply(stablehlo.subtract(last, counter), build.scalar_i32(candidate.digit))
     return build.convert(shift, key_type(element_type(candidate.base)))
@@ -103,7 +103,7 @@ def _step(candidate: Candidate, counter: ir.Value) -> ir.Value:
 def _next_digits(
     candidate: Candidate, keys: ir.Value, known: Sequence[ir.Value], ranks: Sequence[ir.Value], shift: ir.Value
 ) -> list[ir.Value]:
-    """What is known of the keys of the ranks, with the bits of one pass."""
+    """The known bits of the ranks' keys after one more pass."""
     shape, rows = build.shape_of(known[0]), _rows(candidate)
     distance = build.broadcast(shift, shape)
     steps = [
@@ -128,7 +128,7 @@ def _next_digits(
 def _count_below(
     candidate: Candidate, keys: ir.Value, bounds: Sequence[ir.Value], rows: Sequence[int]
 ) -> list[ir.Value]:
-    """For each bound, how many keys of each row are below it: by one reduce, which XLA makes one loop."""
+    """For each bound, the number of keys of each row below it: by one reduce, which XLA compiles to one loop."""
     shape, kind = build.shape_of(keys), _count_type(candidate)
     repeated = [stablehlo.broadcast_in_dim(keys.type, bound, ir.DenseI64ArrayAttr.get(list(rows))) for bound in bounds]
     ones = [build.convert(build.compare(keys, bound, "LT", "UNSIGNED"), kind) for bound in repeated]

@@ -4,9 +4,9 @@
     broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
     first k of sort(x)        ->   top_k(x, k)         select(p, select(p, x, y), z)   ->   select(p, x, z)
 
-Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero.
-Refuses nothing and says nothing: what does not fit stays. Terminates: every rewrite lowers the number of ops, or keeps
-it and turns a transpose or a broadcast into a reshape, or a reshape before a reduce into a smaller one behind it.
+Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero. Has
+no refusals and no remarks: other ops stay. Terminates: every rewrite lowers the number of ops, or keeps it and turns a
+transpose or a broadcast into a reshape, or a reshape before a reduce into a smaller one after it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .shapes import (
 )
 from .sorts import slice_of_sort
 
-# One line of algebra each; those that make an op disappear come first.
+# One line of algebra each; those that remove an op come first.
 PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "stablehlo.broadcast_in_dim": (
         same_broadcast,
@@ -72,7 +72,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Apply the patterns until none fits."""
+    """Apply the patterns until none matches."""
     while apply_patterns(module, PATTERNS):
         clean_up(module)
     return []

@@ -25,7 +25,7 @@ def reduce_of_units(op: ir.Operation) -> ir.Value | None:
     if any(shape[dim] != 1 for dim in integers(op, "dimensions", [])):
         return None
     name = monoid_of(op)
-    # Any other init may be counted any number of times, says the specification: XLA leaves it out here.
+    # Any other init may be counted any number of times, according to the specification: XLA leaves it out here.
     if name is None or not is_identity(name, op.operands[1]):
         return None
     return stablehlo.reshape(op.results[0].type, op.operands[0])
@@ -34,7 +34,7 @@ def reduce_of_units(op: ir.Operation) -> ir.Value | None:
 def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
     """reduce(reshape(x)) = reshape(reduce(x)) to the bit, where every group of dimensions is reduced or none of it
 
-    Sums and products of floats only where the reshape adds or takes away sizes of 1: the order is the same then.
+    Sums and products of floats only if the reshape adds or removes sizes of 1: the order is the same then.
     """
     inner = plain_defining_op(op.operands[0], _RESHAPE)
     if inner is None:
@@ -44,7 +44,7 @@ def reduce_of_reshape(op: ir.Operation) -> ir.Value | None:
 
 
 def may_be_summed_otherwise(op: ir.Operation) -> bool:
-    """Whether a reduce in another shape is as exact: one that adds up in a narrow float type depends on XLA's lanes."""
+    """Whether a reduce in another shape is as exact: in a narrow float type, sums depend on XLA's vector lanes."""
     return is_orderless(op) or not 0 < float_bits(element_type(op.operands[0])) < _SINGLE
 
 

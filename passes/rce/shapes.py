@@ -42,13 +42,13 @@ def convert_of_wider(op: ir.Operation) -> ir.Value | None:
 
 
 def _converts_alike(narrow: ir.Type, wide: ir.Type, last: ir.Type) -> bool:
-    """Whether a number of both types becomes the same of the last one.
+    """Whether a number of both types is converted to the same number of the last one.
 
-    What is too large for an integer type is cut off by modulo where it comes from an integer, and is the largest number
-    where it comes from a float. What becomes a float of 16 bits or fewer is rounded to 32 bits on the way.
+    Integers that are too large for an integer type are wrapped, floats are clamped. Conversions to floats of 16 bits or
+    fewer go through 32 bits.
     """
     if not isinstance(narrow, ir.IntegerType):
-        return float_bits(narrow) != 8  # of which it is not known how XLA rounds them
+        return float_bits(narrow) != 8  # XLA's rounding of 8-bit floats is not known
     if isinstance(last, ir.IntegerType):
         return isinstance(wide, ir.IntegerType) or last.width == 1 or holds(last, narrow)
     return str(last) in ("f32", "f64") or holds(ir.F32Type.get(), narrow)

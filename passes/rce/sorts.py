@@ -13,7 +13,7 @@ from exla_opt.ir.walk import operations_of
 from exla_opt.ops.reducers import body_of
 
 _SORT, _SLICE, _IOTA = "stablehlo.sort", "stablehlo.slice", "stablehlo.iota"
-# Of a larger part, top_k is a sort to XLA as well.
+# For a larger fraction, XLA sorts for a top_k as well.
 _PART = 4
 
 
@@ -39,7 +39,7 @@ def slice_of_sort(op: ir.Operation) -> ir.Value | None:
 
 
 def _first_elements(op: ir.Operation) -> int | None:
-    """How many elements of each row a slice takes, if these are the first ones, few, and of all rows."""
+    """The number of elements of each row that a slice takes, if these are the first ones, few, and of all rows."""
     if op.name != _SLICE or has_discardable_attributes(op):
         return None
     shape, kept = build.shape_of(op.operands[0]), build.shape_of(op.results[0])
@@ -49,12 +49,12 @@ def _first_elements(op: ir.Operation) -> int | None:
 
 
 def _is_from_high_to_low(sort: ir.Operation) -> bool:
-    """Whether the sort keeps the order of equal elements and compares those of its first operand, as top_k does."""
+    """Whether the sort keeps the order of equal elements and compares those of its first operand, as in top_k."""
     last = len(build.shape_of(sort.operands[0])) - 1
     if not boolean(sort, "is_stable") or integer(sort, "dimension", -1) not in (-1, last):
         return False
     kind, block = element_type(sort.operands[0]), body_of(sort)
-    # XLA compiles no top_k of integers of less than a byte.
+    # XLA cannot compile a top_k of integers of less than a byte.
     if not (float_bits(kind) or (isinstance(kind, ir.IntegerType) and kind.width >= 8)):
         return False
     first, *others = operations_of(block)
@@ -68,12 +68,12 @@ def _is_from_high_to_low(sort: ir.Operation) -> bool:
         how = stablehlo.ComparisonTypeAttr(first.attributes["compare_type"]).value
     if isinstance(kind, ir.IntegerType):
         return how in ("NOTYPE", "UNSIGNED" if kind.is_unsigned else "SIGNED")
-    # Without a total order a NaN is neither before nor behind another number, and the sort may leave it anywhere.
+    # Without a total order a NaN is neither before nor after another number, and the sort may leave it anywhere.
     return how == "TOTALORDER"
 
 
 def _counts_last(sort: ir.Operation) -> bool:
-    """Whether all that the sort moves along are the places of the elements in their rows."""
+    """Whether the only other operand of the sort is the elements' indices in their rows."""
     others = list(sort.operands)[1:]
     if not others:
         return True

@@ -3,10 +3,10 @@
 before:  %h = tanh(dot(%x, %w)) ... forward, loss, backward ... use(%h)
 after:   %h = tanh(dot(%x, %w)) ... forward, loss, backward ... %h' = tanh(dot(%x, %w)) use(%h')
 
-With a limit alone (--memory-limit), and only as long as the predicted peak is above it. What is alive at the peak and
-read behind it is recomputed in segments, from what is stored or from arguments, in the fewest seconds. Never repeated:
-what draws random numbers from a state, calls foreign code or has an order, and that of which a program asks whether it
-equals another number.
+Only with a limit (--memory-limit), and only while the predicted peak is above it. Tensors that are alive at the peak
+and read after it are recomputed in segments, from stored tensors or arguments, in the fewest seconds. Never repeated:
+ops that draw random numbers from a state, call foreign code or are ordered, and tensors that the program tests for
+equality with others.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ from .driver import recompute
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Recompute tensors of `module`, in place, until it is predicted to fit; what was done."""
+    """Recompute tensors of `module`, in place, until it is predicted to fit; return the remarks."""
     return recompute(module, options)

@@ -1,18 +1,18 @@
-"""Writes a plan: each segment once more, in the form that the machine's compiler leaves alone.
+"""Applies a plan: repeats each segment, in a form that the machine's compiler does not undo.
 
 NOTE [Forms]
 
-XLA merges equal ops, so a second copy of them alone is none. On GPUs and TPUs an optimization barrier around what a
-segment reads and a number of the backward pass keeps the copy apart, and late. XLA:CPU drops barriers before it orders
-the kernels: there the copy would run early, and be kept. So there it stands in a loop of one trip, which waits for the
-number, and of which no compiler can know how often it runs:
+XLA merges equal ops, so a plain copy has no effect. On GPUs and TPUs an optimization barrier around a segment's inputs
+and a number of the backward pass keeps the copy separate, and late. XLA:CPU drops barriers before it orders the
+kernels: there the copy would run early, and be kept. So it is put into a loop of one trip, which waits for the number,
+and whose trip count no compiler can know:
 
     %trips = convert((bitcast(%number) | 1) != 0)
     %i, %again = while %i = 0, %start < %trips { barrier, then the segment }
 
-What the carries begin with is made of %trips, for what needs nothing is made at the start of the program, and waits.
-The barrier holds what the segment reads and %i: so nobody merges the copy with its original, nor moves it out of the
-loop. A branch would want another one, which makes tensors of the same types.
+The initial carries are computed from %trips, as ops without operands would run at the start of the program, and wait.
+The barrier holds the segment's inputs and %i: so nothing merges the copy with its original, or moves it out of the
+loop. A branch would need a second one, which computes tensors of the same types.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Copies = dict[ir.Value, ir.Value]
 
 
 def build_plan(block: ir.Block, plan: Plan, problem: Problem, types: Types, machine: Machine) -> list[Segment]:
-    """Recompute the segments of a plan in `block`, in place; those that were.
+    """Recompute the segments of a plan in `block`, in place; return those that were recomputed.
 
-    One that has nothing to wait for is left alone. Raises CannotOrder when the block cannot be put in order.
+    A segment that has nothing to wait for is skipped. Raises CannotOrder when the block cannot be put in order.
     """
     ops = operations_of(block)
     early, late = sides(ops, problem.schedule, problem.peak, types)
@@ -61,7 +61,7 @@ def build_plan(block: ir.Block, plan: Plan, problem: Problem, types: Types, mach
 def _recompute(
     block: ir.Block, ops: Sequence[ir.Operation], segment: Segment, problem: Problem, types: Types, machine: Machine
 ) -> Copies:
-    """Write a segment before the end of the block; what it makes, by what that is a copy of, or nothing."""
+    """Write a segment before the end of the block; return the copies by their originals, or none."""
     schedule = problem.schedule
     chain, inputs = _chain(ops, segment, schedule, types)
     made = [schedule.value_of(value) for value in segment.made]
@@ -69,7 +69,7 @@ def _recompute(
     if trigger is None:  # the copy has nothing to wait for: the originals stay
         return {}
     origin = defining_op(made[0]) or defining_op(trigger)
-    assert origin is not None  # a trigger is no argument
+    assert origin is not None  # a trigger is not an argument
     with ir.InsertionPoint(terminator(block)), origin.location:
         if machine.kind != "cpu":
             held = _barrier([*inputs, trigger])
@@ -81,12 +81,12 @@ def _recompute(
 
 
 def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:
-    """Arguments that are there when the truth value is: what the compiler makes of them takes the choice in."""
+    """Arguments that depend on the boolean: the compiler fuses the select into its own copies of them."""
     return {value: stablehlo.select(always, value, _start(value.type, always)) for value in arguments}
 
 
 def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value) -> Copies:
-    """A loop of one trip, of which no compiler knows that; see Forms."""
+    """A loop of one trip, which no compiler can know; see Forms."""
     number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     trips = stablehlo.convert(number, always)
     starts = [_start(value.type, always) for value in made]
@@ -104,7 +104,7 @@ def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.V
 
 
 def _start(kind: ir.Type, always: ir.Value) -> ir.Value:
-    """What a carry begins with: any numbers that are not there before the truth value is."""
+    """The initial value of a carry: any numbers that depend on the boolean."""
     tensor = ir.RankedTensorType(kind)
     return build.broadcast(build.convert(always, tensor.element_type), list(tensor.shape))
 
@@ -112,7 +112,7 @@ def _start(kind: ir.Type, always: ir.Value) -> ir.Value:
 def _chain(
     ops: Sequence[ir.Operation], segment: Segment, schedule: Schedule, types: Types
 ) -> tuple[list[ir.Operation], list[ir.Value]]:
-    """The ops to repeat for a segment, in order, and the values that they read of others."""
+    """The ops to repeat for a segment, in order, and the values of other ops that they read."""
     stored = set(segment.inputs)
     given = set(schedule.arguments.values())
     wanted = {schedule.value_of(value) for value in segment.made if value not in stored}
@@ -126,7 +126,7 @@ def _chain(
             definer = defining_op(operand)
             is_there = operand in given or schedule.number.get(operand) in stored
             if definer is not None and definer.name == "stablehlo.constant" and is_there:
-                continue  # read where it is: the body of a sort may name constants alone, and none behind a barrier
+                continue  # read directly: the body of a sort may name constants only, and none after a barrier
             if definer is None or is_there or not may_repeat(definer):
                 inputs[operand] = None
             else:
@@ -139,7 +139,7 @@ def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def _clone(chain: Sequence[ir.Operation], copies: Copies) -> Copies:
-    """Clone ops at the insertion point. copies: of what they read of others, where it is not read itself."""
+    """Clone ops at the insertion point. copies: of their outer operands, unless those are read directly."""
     for op in chain:
         clone = op.clone(ip=ir.InsertionPoint.current).operation
         redirect(clone, copies)
@@ -148,7 +148,7 @@ def _clone(chain: Sequence[ir.Operation], copies: Copies) -> Copies:
 
 
 def redirect(op: ir.Operation, copies: Copies) -> None:
-    """Let an op, and all in its regions, read copies."""
+    """Let an op, and everything in its regions, read copies."""
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         for index, operand in enumerate(inner.operands):
@@ -170,9 +170,9 @@ def _rewire(
     problem: Problem,
     types: Types,
 ) -> None:
-    """Let what runs behind the peak read the copies; what is a part of kernels on both sides gets a second one.
+    """Let ops after the peak read the copies; an op that is a part of kernels on both sides gets a second clone.
 
-    What is read there from memory gets none, unless it is a view of what has a copy.
+    A tensor read there from memory gets none, unless it is a view of one with a copy.
     """
     schedule = problem.schedule
     stays = problem.stays - {schedule.number[value] for value in copies if value in schedule.number}
@@ -191,7 +191,7 @@ def _rewire(
 
 
 def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
-    """What is written last before a segment is read: it does not depend on it."""
+    """The last value that is written before a segment is read: it does not depend on it."""
     for step in range(segment.before - 1, -1, -1):
         for number in schedule.kernels[step].made:
             value = schedule.values.get(number)
@@ -201,6 +201,6 @@ def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
 
 
 def _is_computed(value: ir.Value) -> bool:
-    """Whether a value is a tensor of numbers that are not repeated from a few, as those are that a loop begins with."""
+    """Whether a value is a tensor of numbers that is not a broadcast, as initial values of loops are."""
     op = defining_op(value)
     return op is not None and not has_trait(op, Trait.FREE) and bits_of(value) > 0 and prod(build.shape_of(value)) > 1

@@ -1,7 +1,7 @@
-"""Which segments are recomputed, and how much of each: the least seconds with which the memory is within a limit.
+"""Chooses the segments to recompute, and how much of each: the fewest seconds with which the memory fits.
 
-The memory of a plan is that of the schedule with the live ranges changed: what is recomputed dies with its last early
-reader and is born again with its segment; what a segment reads lives until it runs.
+The memory of a plan is that of the schedule with changed live ranges: a recomputed tensor dies with its last early
+reader and is born again with its segment; a segment's inputs live until it runs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from exla_opt.options import Options
 from .kernels import Schedule, asked_about, first_late_steps
 from .segments import Problem, Segment, held_back, places, segments
 
-# What is smaller than such a part of what is alive at the peak is stored.
+# Tensors below this fraction of the bytes alive at the peak are stored.
 _SMALL = 2000
-# The bytes of a segment, as parts of all that is alive at the peak and read behind it.
+# The bytes of a segment, as fractions of all that is alive at the peak and read after it.
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-# What a second is worth, in bytes, as parts of what the machine writes in one.
+# The value of a second, in bytes, as fractions of what the machine writes in one.
 _PRICES = (0.5, 0.15, 0.05, 0.0)
-# So much more memory than the least is as good.
+# This much more memory than the least is as good.
 _ABOUT = 1.02
-# Plans are made for so much memory, as a part of what there is or of the amount before.
+# The amounts of memory to plan for, each as a fraction of the one before.
 _ROOM = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Segments to recompute, none of whose steps is in another. peak: about the temporary bytes. seconds: added."""
+    """Segments to recompute, without shared steps. peak: the approximate temporary bytes. seconds: added."""
 
     segments: tuple[Segment, ...]
     peak: int
@@ -41,7 +41,7 @@ class Plan:
 
 
 def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Options) -> Problem | None:
-    """What could be recomputed to lower the peak of a block; None where nothing is."""
+    """The tensors that could be recomputed to lower the peak of a block; None if there are none."""
     if not schedule.alive:
         return None
     peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
@@ -76,7 +76,7 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
 def _turned(
     schedule: Schedule, peak: int, copies: dict[int, tuple[int, ...]], named: dict[int, int], small: int
 ) -> dict[int, int]:
-    """The arguments of which the compiler makes large copies before the peak, each with its first reader behind it."""
+    """The arguments that the compiler copies, in large copies before the peak, each with its first reader after it."""
     found: dict[int, int] = {}
     for value in schedule.arguments:
         made = copies.get(value, ())
@@ -90,10 +90,10 @@ def _turned(
 
 
 def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
-    """The tensors of IR made up to the peak that are read behind it, with the first step that does.
+    """The tensors of the IR computed up to the peak and read after it, with the first step that reads them.
 
-    And those of them of which the compiler makes copies, in another order of dimensions say: a copy is made as soon as
-    its original is there, and of what is recomputed later, later.
+    And those that the compiler copies, for example in another dimension order: a copy is made as soon as its original
+    exists, and for a recomputed tensor later.
     """
     found: dict[int, int] = {}
     copies: dict[int, list[int]] = {}
@@ -116,10 +116,10 @@ def _first_late_readers(schedule: Schedule, peak: int) -> tuple[dict[int, int], 
 
 
 def find_plans(problem: Problem, options: Options) -> list[Plan]:
-    """Plans of which each takes less memory and more seconds than the one before; the last about the least memory.
+    """Plans, each with less memory and more seconds than the one before; the last takes about the least memory.
 
-    They depend on the program alone: for each of some amounts of memory, the fastest that takes no more. So a larger
-    limit has those of a smaller one to choose from.
+    They depend only on the program: for each of several amounts of memory, the fastest that takes no more. So a larger
+    limit can choose from those of a smaller one.
     """
     total = sum(map(problem.bytes_of, problem.wanted))
     prices = [price * options.machine.bytes_per_second for price in _PRICES]
@@ -143,7 +143,7 @@ def find_plans(problem: Problem, options: Options) -> list[Plan]:
 
 
 def _pruned(memory: _Memory, choices: Sequence[Sequence[tuple[Segment, ...]]]) -> Iterator[Plan]:
-    """For each amount of memory what is left when that which is not needed for it is taken back, the dearest first.
+    """For each amount of memory, remove the segments that are not needed for it, the slowest first.
 
     choices: for each group of steps the segments that it may recompute, fewer of them first.
     """
@@ -156,7 +156,7 @@ def _pruned(memory: _Memory, choices: Sequence[Sequence[tuple[Segment, ...]]]) -
     def seconds(place: int) -> float:
         return sum(segment.seconds for segment in choices[place][-1])
 
-    # What is read soon behind the peak may need more when it is recomputed than when it waits.
+    # Tensors that are read soon after the peak may need more memory recomputed than stored.
     least = memory.peak(chosen(needed))
     for place in sorted(range(len(choices)), key=lambda place: min(each.before for each in choices[place][-1])):
         needed[place], before = 0, needed[place]
@@ -164,7 +164,7 @@ def _pruned(memory: _Memory, choices: Sequence[Sequence[tuple[Segment, ...]]]) -
             least = peak
         else:
             needed[place] = before
-    # What computes nothing again helps with the next peak too.
+    # Segments that recompute nothing help with the next peak too.
     dear = [place for place in range(len(choices)) if seconds(place)]
     order = sorted(dear, key=lambda place: -seconds(place))
     last: Plan | None = None
@@ -184,7 +184,7 @@ def _pruned(memory: _Memory, choices: Sequence[Sequence[tuple[Segment, ...]]]) -
 
 
 def _rooms(most: int, least: int) -> Iterator[int]:
-    """Amounts of memory from the most down to the least: the same ones, whatever the least is, and that."""
+    """Amounts of memory from the most down to the least: fixed ones, whatever the least is, and the least."""
     room = most * _ROOM
     while room > least:
         yield int(room)
@@ -202,7 +202,7 @@ class _Memory:
         self.before = int(self.alive.max())
 
     def peak(self, chosen: Sequence[Segment]) -> int:
-        """About the most bytes alive."""
+        """The approximate peak in bytes."""
         schedule = self.schedule
         change = np.zeros(len(self.alive) + 1, dtype=np.int64)
         until: dict[int, int] = {}

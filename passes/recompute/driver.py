@@ -25,13 +25,13 @@ from .kernels import Schedule, place_schedule, read_body, read_schedule
 from .segments import Problem, Segment
 
 _PASS = "recompute"
-# A second peak may show behind the first.
+# Lowering one peak may expose a second one.
 _MOST_ROUNDS = 6
-# How many plans are built where they turn out to need more than was thought.
+# How many plans are built if they turn out to need more than predicted.
 _MOST_TRIES = 4
-# With what is recomputed a program must need no more than this part of the temporary memory that it needs without.
+# Recomputing must lower the temporary memory to this fraction.
 _WORTHWHILE = 0.98
-# Another peak is looked at where the last one was lowered to this part of the memory.
+# Another peak is processed if the last one was lowered to this fraction.
 _NEXT_ROUND = 0.98
 
 
@@ -39,7 +39,7 @@ _NEXT_ROUND = 0.98
 class _Place:
     """A block that runs at the peak, and its schedule.
 
-    path: for each loop around it the place of its op in the block that it stands in; none for the function's own.
+    path: for each loop around it, the position of its op in the enclosing block; empty for the function's own.
     """
 
     path: tuple[int, ...]
@@ -55,14 +55,14 @@ class _Place:
 
 
 class _Snapshot:
-    """A module and its places as they are: the model need not be asked again about what is restored."""
+    """A copy of a module and its places, so that restoring it needs no new predictions."""
 
     def __init__(self, module: ir.Module, places: Sequence[_Place]):
         self.module = copy_of(module)
         self.places = [(place.path, place_schedule(place.schedule, _block(module, place.path))) for place in places]
 
     def restore(self, module: ir.Module) -> list[_Place]:
-        """Let `module` be this one again, once: its places then."""
+        """Restore `module`, once; return its places."""
         for view in list(module.body.operations):
             view.operation.erase()
         for view in list(self.module.body.operations):
@@ -71,7 +71,7 @@ class _Snapshot:
 
 
 def recompute(module: ir.Module, options: Options) -> list[Remark]:
-    """Recompute what the module holds for long, as long as it is predicted to need more than the limit."""
+    """Recompute tensors that the module holds for long, while it is predicted to need more than the limit."""
     limit = options.memory_limit
     if limit is None or devices_of(module) > 1:
         return []
@@ -84,7 +84,7 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         found: list[Remark] = []
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
             places, found = _round(module, places, number, options, limit)
-            # What only holds arguments back says nothing.
+            # Segments that only delay arguments make no remark.
             if found or places[0].schedule.memory.temp < memory.temp:
                 break
         remarks += found
@@ -94,7 +94,7 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _read(module: ir.Module, options: Options) -> list[_Place]:
-    """The blocks that run at the peak, from the function's own inwards, by the compile that needs most."""
+    """The blocks that run at the peak, from the function's own inwards, in the compile that needs the most."""
     function, types = main_function(module), Types()
     machines = compiles_of(options.machine)
     found = [read_schedule(function, Types(), each) for each in machines]
@@ -109,7 +109,7 @@ def _read(module: ir.Module, options: Options) -> list[_Place]:
 
 
 def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
-    """The step of the peak, and the loop that runs then, if one does that has a body of its own."""
+    """The step of the peak, and the loop that runs then, if there is one with a body."""
     if not schedule.alive:
         return None, None
     peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
@@ -121,20 +121,20 @@ def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
 def _round(
     module: ir.Module, places: list[_Place], number: int, options: Options, limit: int
 ) -> tuple[list[_Place], list[Remark]]:
-    """One peak lowered in one place: the module's places then, and what was done; nothing where it is not worthwhile.
+    """Lower one peak in one place; return the module's places then, and the segments, empty if not worthwhile.
 
-    The fastest plan with which the module is within the limit once it is written; where none is, the one that needs
-    least. Which plans there are depends on no limit, so a larger one takes no slower plan.
+    Takes the fastest plan with which the built module is within the limit; if there is none, the one that needs the
+    least. The plans do not depend on the limit, so a larger one takes no slower plan.
     """
     before = places[0].schedule.memory
     room = limit - (before.peak - before.temp)
-    around = before.temp - max(places[number].schedule.alive, default=0)  # what others hold, of a loop's body
+    around = before.temp - max(places[number].schedule.alive, default=0)  # of others, for a loop's body
     problem, plans = _plans(module, places[number], options)
     least, best, said, off = int(_WORTHWHILE * before.temp), None, [], 1.0
     for tries in range(_MOST_TRIES, 0, -1):
         if problem is None or not plans:
             break
-        # The last one says whether any is within the limit.
+        # The last one shows whether any is within the limit.
         fits = next((plan for plan in plans if off * plan.peak + around <= room), plans[-1])
         plan = fits if tries > 1 else plans[-1]
         plans = plans[plans.index(plan) + 1 :]
@@ -159,7 +159,7 @@ def _round(
 
 
 def _plans(module: ir.Module, place: _Place, options: Options) -> tuple[Problem | None, list[Plan]]:
-    """What could be recomputed in a place, and the plans that are worth it, the fastest first."""
+    """The tensors that could be recomputed in a place, and the worthwhile plans, the fastest first."""
     problem = find_problem(place.schedule, _block(module, place.path), Types(), options)
     if problem is None:
         return None, []
@@ -175,11 +175,11 @@ def _block(module: ir.Module, path: Sequence[int]) -> ir.Block:
 
 
 def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[Remark]:
-    """One for each segment, of the largest tensor that it recomputes."""
+    """One remark per segment, on the largest tensor that it recomputes."""
     found = []
     for segment in built:
         values = [problem.schedule.values[value] for value in segment.made if value not in problem.turned]
-        if not values or not segment.steps:  # what only waits is not recomputed
+        if not values or not segment.steps:  # tensors that only wait are not recomputed
             continue
         largest = max(values, key=lambda value: types.of(value).bytes)
         kind = types.of(largest)

@@ -1,6 +1,6 @@
-"""A block as the memory model runs it: kernels in order, what each reads, makes and takes, and what may run twice.
+"""A block as the memory model runs it: kernels in order, their operands, results and costs, and which may run twice.
 
-The block of a function, or of the body of a loop: what that captures is as an argument to it.
+The block of a function, or of a loop's body, whose captures then count as arguments.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from exla_opt.memory.seconds import seconds_of_kernels
 from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import CUSTOM_CALL, has_order
 
-# What a branch holds is decided by its predicate, which would have to be stored as well; barriers hold back what others
+# Tensors in a branch depend on its predicate, which would have to be stored as well; barriers delay what others
 # recompute.
 _BRANCHES = ("stablehlo.if", "stablehlo.case")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel. read, made: numbers of tensors. seconds: of a run. scratch: bytes on top of what it makes.
+    """One kernel. read, made: numbers of tensors. seconds: of a run. scratch: bytes on top of its results.
 
-    sources: what of IR it is made of, which is what it reads or what the compiler makes copies of for it; seconds and
-    scratch are with these copies. repeats: whether it may run a second time.
+    sources: the tensors of the IR that it depends on, which it reads or which the compiler copies for it; seconds and
+    scratch include these copies. repeats: whether it may run again.
     """
 
     read: tuple[int, ...]
@@ -47,10 +47,10 @@ class Kernel:
 class Schedule:
     """The kernels of a block in order: a step is a place in `kernels`.
 
-    alive: the bytes taken at each step. sizes: bytes, of every tensor, by number. number: of every tensor of IR.
-    values, written: what of IR is written by a kernel, by number and not. arguments: the block's, and what a body
-    captures. producer: the step that writes a tensor. readers: the steps that read it, in order. used: those that are
-    made of it. held: the tensors that lie in somebody else's memory, as a function's results do. memory: of the
+    alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
+    values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
+    captures of a body. producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
+    steps that depend on it. held: the tensors in memory of others, such as a function's results. memory: of the
     function, whichever block of it this is.
     """
 
@@ -68,15 +68,15 @@ class Schedule:
     memory: Memory
 
     def is_written(self, value: ir.Value) -> bool:
-        """Whether a kernel writes the value, as it is: it is no view of another, and no part of other kernels."""
+        """Whether a kernel writes the value itself: not a view of another, nor a value fused into other kernels."""
         return value in self.written
 
     def value_of(self, number: int) -> ir.Value:
-        """A tensor of IR that a kernel writes, or an argument."""
+        """A tensor of the IR that a kernel writes, or an argument."""
         return self.values[number] if number in self.values else self.arguments[number]
 
     def written_behind(self, value: ir.Value, types: Types) -> Iterator[int]:
-        """The written tensors from which a value is computed by the kernels that read it, and arguments."""
+        """The written tensors, and arguments, from which the kernels that read a value compute it."""
         seen: set[ir.Value] = set()
         given = set(self.arguments.values())
         stack = [value]
@@ -94,7 +94,7 @@ class Schedule:
 
 
 def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Schedule:
-    """What the memory model makes of the block of a function."""
+    """The memory model's schedule of a function's block."""
     block = function.regions[0].blocks[0]
     read, number = read_numbered(block, types, machine)
     run = run_block(read, machine, held=read.returned)
@@ -102,7 +102,7 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Sch
 
 
 def read_body(block: ir.Block, types: Types, machine: Machine, memory: Memory) -> Schedule:
-    """What the memory model makes of the body of a loop. memory: of the function around it."""
+    """The memory model's schedule of a loop's body. memory: of the function around it."""
     read, number = read_numbered(block, types, machine)
     return _schedule(block, run_block(read, machine), number, memory)
 
@@ -146,9 +146,9 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A schedule that names the tensors of IR by their places in the block, for a copy of it.
+    """A schedule that names the tensors of the IR by their positions in the block, to apply it to copies.
 
-    number: of the tensor at each place, None where it has none. values, arguments: places, by number.
+    number: of the tensor at each position, None if it has none. values, arguments: positions, by number.
     """
 
     schedule: Schedule
@@ -167,7 +167,7 @@ class Placed:
 
 
 def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
-    """The schedule of a block for copies of it: reading one anew takes as long as all else together."""
+    """The schedule of a block for copies of it: reading a new one takes as long as everything else together."""
     tensors = _tensors_of(block)
     places = {value: place for place, value in enumerate(tensors)}
     values = {known: places[value] for known, value in schedule.values.items()}
@@ -176,17 +176,17 @@ def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
 
 
 def _tensors_of(block: ir.Block) -> list[ir.Value]:
-    """The arguments of a block, what it captures, and the results of its ops, in order."""
+    """The arguments of a block, its captures, and the results of its ops, in order."""
     return [*_given_to(block), *(value for view in block.operations for value in view.operation.results)]
 
 
 def _given_to(block: ir.Block) -> list[ir.Value]:
-    """The arguments of a block and what the op that it stands in captures."""
+    """The arguments of a block and the captures of the op around it."""
     return [*block.arguments, *captured_values(block.owner.operation)]
 
 
 def may_repeat(op: ir.Operation) -> bool:
-    """Whether an op gives the same when it runs once more, and may: it draws nothing, and is not foreign."""
+    """Whether an op gives the same result again, and may run again: it is neither random nor foreign."""
     if op.name == CUSTOM_CALL or op.name in _BRANCHES or has_order(op):
         return False
     return not len(op.regions) or not _holds_foreign(op)
@@ -205,7 +205,7 @@ def _holds_foreign(op: ir.Operation) -> bool:
 
 
 def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
-    """The tensors of which an op asks whether two numbers are equal: their very bits count."""
+    """The tensors that an op tests for equality: their exact bits matter."""
     found: set[int] = set()
     for view in block.operations:
         op = view.operation
@@ -217,14 +217,14 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
 
 
 def read_by(op: ir.Operation, types: Types) -> list[ir.Value]:
-    """The operands of an op, and what its regions read of others."""
+    """The operands of an op, and the captures of its regions."""
     return [*op.operands, *(types.captured(op) if len(op.regions) else ())]
 
 
 def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> tuple[list[bool], list[bool]]:
-    """For each op of a block, by place, whether it is a part of kernels up to the peak, and of kernels behind it.
+    """For each op of a block, by position, whether it is a part of kernels up to the peak, and of kernels after it.
 
-    What the block returns is read as it is.
+    The block's results are read directly.
     """
     place: dict[ir.Value, int] = {result: index for index, op in enumerate(ops) for result in op.results}
     early, late = [False] * len(ops), [False] * len(ops)
@@ -248,10 +248,10 @@ def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Typ
 def first_late_steps(
     ops: Sequence[ir.Operation], schedule: Schedule, peak: int, stays: Collection[int], types: Types
 ) -> dict[int, int]:
-    """The written tensors and the arguments that ops behind the peak name, with the first step of those.
+    """The written tensors and the arguments that ops after the peak read, with their first step.
 
-    stays: what is read behind the peak from memory. An op that makes nothing of that, though it is written before the
-    peak, is computed a second time behind it by the kernels that read it there.
+    stays: the tensors read after the peak from memory. An op that is written before the peak, but whose result is not
+    among those, is recomputed after it by the kernels that read it there.
     """
     never = len(schedule.kernels)
     first: dict[ir.Value, int] = {}

@@ -1,18 +1,18 @@
-"""Where the forward part of a program is cut into segments, and what each recomputes.
+"""Cuts the forward part of a program into segments, and selects what each recomputes.
 
 NOTE [Segments]
 
-Up to the peak a program makes tensors that are read again behind it: the activations of a network, which its gradient
-reads from the last layer to the first. The steps up to the peak are cut into segments. What crosses from one segment to
-the next, of all that recomputing needs, is stored; the rest of a segment is recomputed just before its first reader
-behind the peak, from what is stored (Chen, Xu, Zhang and Guestrin, 2016). Cuts lie where little crosses.
+Up to the peak a program computes tensors that are read again after it: the activations of a network, which its gradient
+reads from the last layer to the first. The steps up to the peak are cut into segments. Of all tensors that recomputing
+needs, those that cross from one segment to the next are stored; the rest of a segment is recomputed just before its
+first reader after the peak, from stored tensors (Chen, Xu, Zhang and Guestrin, 2016). Cuts are where little crosses.
 
-What a segment recomputes may fall apart: the outputs of convolutions are computed from the stored inputs of each, once
-the statistics of a batch, which are small, are stored. Each part runs before its own first reader.
+The tensors of a segment may be independent: the outputs of convolutions are computed from the stored inputs of each,
+once the statistics of a batch, which are small, are stored. Each part runs before its own first reader.
 
-Not all of a segment need be recomputed. What is stored of it is a smallest cut: a stored tensor costs its bytes, a
-kernel that runs again its seconds times a price in bytes. With a high price only what is cheap is recomputed, with none
-all that lies between two cuts.
+A segment need not be recomputed completely. The stored part is a minimum cut: a stored tensor costs its bytes, a
+recomputed kernel its seconds times a price in bytes. With a high price only cheap tensors are recomputed, with none
+everything between two cuts.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from exla_opt.passes.loop_residuals.cut import Network
 from .kernels import Schedule
 
 _UNLIMITED = 2**62
-# So many places at most are looked at for cuts.
+# The maximum number of candidate positions for cuts.
 _MOST_PLACES = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be recomputed in a schedule.
+    """The tensors of a schedule that could be recomputed.
 
-    peak: the step; what is made up to it is early. wanted: early tensors that are alive at the peak and read behind it,
-    with the first step that reads them there. graph: the early steps from which they are recomputed.
-    stored: tensors that are there anyway: they are too small, or must not or need not be recomputed. stays: the early
-    tensors that are read behind the peak from memory. copies: what only the compiler makes of a tensor or an argument
-    before the peak, for readers behind it. turned: the arguments that have some, with the first step behind the peak
-    that reads them or these.
+    peak: the step; tensors computed up to it are early. wanted: early tensors that are alive at the peak and read after
+    it, with the first step that reads them there. graph: the early steps from which they are recomputed.
+    stored: tensors that stay in any case: they are too small, or must not or need not be recomputed. stays: the early
+    tensors that are read after the peak from memory. copies: the compiler's own copies of a tensor or an argument
+    before the peak, for readers after it. turned: the arguments with such copies, with the first step after the peak
+    that reads either.
     """
 
     schedule: Schedule
@@ -52,15 +52,15 @@ class Problem:
     turned: dict[int, int]
 
     def bytes_of(self, value: int) -> int:
-        """The bytes that a stored tensor takes, with all that the compiler keeps of it."""
+        """The bytes of a stored tensor and of all copies that the compiler keeps of it."""
         return self.schedule.sizes[value] + self.bytes_of_copies(value)
 
     def bytes_of_copies(self, value: int) -> int:
-        """The bytes of what the compiler keeps of a tensor."""
+        """The bytes of the copies that the compiler keeps of a tensor."""
         return sum(self.schedule.sizes[copy] for copy in self.copies.get(value, ()))
 
     def crossing(self) -> list[int]:
-        """For each early step the bytes that must be stored if the program is cut behind it."""
+        """For each early step, the bytes that must be stored if the program is cut after it."""
         schedule = self.schedule
         change = [0] * (self.peak + 2)
         for step in self.graph:
@@ -79,12 +79,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What is recomputed at once.
+    """Steps that are recomputed together.
 
-    steps: the kernels that run again, in order. again: what of theirs is not read from where it is stored. made: what
-    is read behind the peak of that, and of what is only copied. inputs: what they read of the rest, arguments left out.
-    before: the step before which it runs. seconds: what that takes. needs: its peak in bytes, all that it makes
-    included.
+    steps: the kernels that run again, in order. again: their results that are not read from storage. made: those of
+    them, and of copies, that are read after the peak. inputs: the other tensors that they read, except arguments.
+    before: the step before which it runs. seconds: of the run. needs: its peak in bytes, including all its results.
     """
 
     steps: tuple[int, ...]
@@ -97,7 +96,7 @@ class Segment:
 
 
 def places(problem: Problem, most: int) -> list[int]:
-    """The steps behind which the early part is cut: least crosses, and a segment has no more than `most` wanted bytes.
+    """The steps after which the early part is cut: few bytes cross, and segments have at most `most` wanted bytes.
 
     A segment that cannot be cut may have more.
     """
@@ -108,7 +107,7 @@ def places(problem: Problem, most: int) -> list[int]:
     for step in range(1, len(weight)):
         weight[step] += weight[step - 1]
     candidates = _candidates(crossing, weight)
-    # The least bytes with which all up to a candidate is cut, and the candidate before it.
+    # The least bytes with which everything up to a candidate is cut, and the candidate before it.
     best: list[tuple[int, int]] = [(0, -1)]
     positions = [-1, *candidates, problem.peak]
     before = [0, *(weight[place] for place in candidates), weight[-1]]
@@ -126,7 +125,7 @@ def places(problem: Problem, most: int) -> list[int]:
 
 
 def _candidates(crossing: Sequence[int], weight: Sequence[int]) -> list[int]:
-    """Of steps that follow each other with about the same weight before them, the one that least crosses."""
+    """Of consecutive steps with about the same weight before them, the one with the fewest crossing bytes."""
     total = weight[-1] or 1
     best: dict[int, int] = {}
     for step in range(len(crossing) - 1):
@@ -137,10 +136,10 @@ def _candidates(crossing: Sequence[int], weight: Sequence[int]) -> list[int]:
 
 
 def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> Iterator[list[tuple[Segment, ...]]]:
-    """What may be recomputed between cuts: with each price, the highest first, where that differs.
+    """The segments that may be recomputed between cuts: for each price, the highest first, if they differ.
 
-    What hangs together is a segment: what is computed from other stored tensors is another one, and has its own time.
-    prices: bytes for a second.
+    Connected steps form a segment: steps that depend on other stored tensors form another one, with its own time.
+    prices: bytes per second.
     """
     schedule = problem.schedule
     groups: list[list[int]] = [[] for _ in range(len(cuts) + 1)]
@@ -173,7 +172,7 @@ def _steps(found: Sequence[Segment]) -> set[int]:
 def _segments(
     problem: Problem, group: Sequence[int], wanted: Sequence[int], crosses: set[int], price: float
 ) -> tuple[Segment, ...]:
-    """What a smallest cut recomputes of the steps of a group."""
+    """The steps of a group that a minimum cut recomputes."""
     schedule = problem.schedule
     enters = {step: place for place, step in enumerate(group)}
     made = [value for step in group for value in schedule.kernels[step].made]
@@ -217,7 +216,7 @@ def _segments(
 def _parts(
     schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]
 ) -> list[tuple[list[int], list[int]]]:
-    """Steps, and results of theirs, that hang together by what is recomputed; a result that is only copied is alone."""
+    """Connected steps and their results; a result that is only copied forms its own part."""
     leader = {step: step for step in steps}
 
     def find(step: int) -> int:
@@ -244,7 +243,7 @@ def _parts(
 
 
 def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> list[int]:
-    """Of some steps those from which the results are computed."""
+    """The steps that the results depend on."""
     read = set(results) - stored
     found = []
     for step in reversed(steps):
@@ -283,6 +282,6 @@ def _described(problem: Problem, steps: Sequence[int], results: Sequence[int], s
 
 
 def held_back(problem: Problem, value: int) -> Segment:
-    """An argument that nothing is computed of: only what the compiler makes of it waits, and takes the waiting in."""
+    """An argument of which nothing is recomputed: only the compiler's own copy of it is delayed."""
     needs = problem.bytes_of_copies(value)
     return Segment((), frozenset(), (value,), (value,), problem.turned[value], 0.0, needs)

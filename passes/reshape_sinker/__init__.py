@@ -4,12 +4,11 @@
     dot(transpose(x), y)  ->   dot(x, y), other numbers   reduce(transpose(x))        ->   reduce(x), other numbers
     transpose(dot(x, y))  ->   dot(y, x)
 
-Applies where the op needs what it contracts or sums, or each element, in the same groups before and after the
-reshape. Elementwise ops only above the threshold: there a merged or split dimension stands in the splitter's way; and
-transposed products, of which two buffers would exist.
-Leaves alone a reshape that others read as well, sums of transposed and merged floats of fewer than 32 bits, and with
---no-reassociate all of floats. What meets on the way is merged as rce does. Terminates: every rewrite moves a reshape
-or transpose behind one more op, or takes it away, and adds none.
+Applies if the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
+Elementwise ops only above the threshold, where a merged or split dimension obstructs the splitter; and transposed
+products, which would exist in two buffers. Leaves alone a reshape that others read as well, sums of transposed and
+merged floats of fewer than 32 bits, and with --no-reassociate all of floats. Adjacent movements are merged as in rce.
+Terminates: every rewrite moves a reshape or transpose behind one more op, or removes it, and adds none.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _REDUCES = (reduce_of_transpose, reduce_of_reshape_in_another_order)
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Sink reshapes and transposes until none sinks further; those that meet become one, or none."""
+    """Sink reshapes and transposes until none sinks further; adjacent ones are merged, or cancel."""
     patterns = make_patterns(options)
     changed = True
     while changed:
@@ -44,7 +43,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def make_patterns(options: Options) -> dict[str, tuple[Pattern, ...]]:
-    """The patterns by op. The options say which elementwise ops are moved, and whether sums may change their order."""
+    """The patterns by op. The options decide which elementwise ops are moved, and whether sums may be reordered."""
     elementwise = (
         elementwise_of(RESHAPE, None, options.size_threshold),
         elementwise_of(TRANSPOSE, "permutation", options.size_threshold),

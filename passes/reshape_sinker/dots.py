@@ -51,7 +51,7 @@ def _sides(op: ir.Operation) -> list[_Side]:
 
 
 def _dot(op: ir.Operation, sides: Sequence[_Side], is_turned: bool = False) -> ir.Value:
-    """The dot of other operands, all else as it was. is_turned: whether the right one has become the left one."""
+    """The dot of other operands, otherwise unchanged. is_turned: whether the operands are swapped."""
     left, right = sides
     batch = [build.shape_of(left.value)[dim] for dim in left.batch]
     numbers = stablehlo.DotDimensionNumbers.get(left.batch, right.batch, left.contracted, right.contracted)
@@ -86,7 +86,7 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
 
 
 def transpose_of_dot(threshold: int) -> Pattern:
-    """The pattern for transposes of more than so many bytes: of smaller ones XLA's order of the ops counts for more."""
+    """The pattern for transposes of more bytes than this: for smaller ones XLA's order of the ops matters more."""
     types = Types()
 
     def pattern(op: ir.Operation) -> ir.Value | None:
@@ -105,7 +105,7 @@ def transpose_of_dot(threshold: int) -> Pattern:
 
 
 def _may_be_turned(dot: ir.Operation) -> bool:
-    """Whether the dot does the same to both operands: an algorithm may cut them up into different parts."""
+    """Whether the dot treats both operands alike: an algorithm may split them into different parts."""
     if "algorithm" not in dot.attributes:
         return True
     algorithm = stablehlo.DotAlgorithm(dot.attributes["algorithm"])

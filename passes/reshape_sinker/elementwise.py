@@ -22,11 +22,11 @@ def elementwise_of(name: str, attribute: str | None, threshold: int) -> Pattern:
     types = Types()
 
     def pattern(op: ir.Operation) -> ir.Value | None:
-        """f(m(x), m(y), ...) = m(f(x, y, ...)), above the threshold; what is repeated is repeated before m too"""
+        """f(m(x), m(y), ...) = m(f(x, y, ...)), above the threshold; broadcasts are broadcast before m too"""
         if len(op.results) != 1 or types.of(op.results[0]).bytes <= threshold:
             return None
         found = [only_for(operand, name, op) for operand in op.operands]
-        # The predicate of a select and the bounds of a clamp may be single numbers, which stay what they are.
+        # The predicate of a select and the bounds of a clamp may be scalars, which stay unchanged.
         full = build.shape_of(op.results[0])
         found = [
             inner if build.shape_of(value) == full else None for inner, value in zip(found, op.operands, strict=True)
@@ -54,7 +54,7 @@ def _key(inner: ir.Operation, attribute: str | None) -> tuple[list[int], list[in
 
 
 def _is_repeated(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> bool:
-    """Whether the operand can be repeated before the movement as well: a number, or a tensor along entire groups."""
+    """Whether the operand can be broadcast before the movement as well: a number, or a tensor along entire groups."""
     if not build.shape_of(operand) or splat_value(operand) is not None:
         return True
     spread = plain_defining_op(operand, _BROADCAST)
@@ -84,7 +84,7 @@ def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir
 
 
 def _dims_before(spread: ir.Operation, moved: ir.Operation) -> list[int] | None:
-    """The dimensions before a reshape along which a repeated tensor lies; None where it ends within a group."""
+    """The dimensions of a broadcast tensor before a reshape; None if it ends within a group."""
     before, after = build.shape_of(moved.operands[0]), build.shape_of(moved.results[0])
     where = integers(spread, "broadcast_dimensions", [])
     own = [dim for dim, size in zip(where, build.shape_of(spread.operands[0]), strict=True) if size != 1]

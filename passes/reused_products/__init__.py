@@ -2,14 +2,14 @@
 
     sum_j P[i,j] (A B')[i,j]   ->   sum_k A[i,k] O[i,k],   where O = P B is there
 
-The left is what the gradient of a softmax subtracts from every row, and O is what the softmax went into: the equation
-is that of FlashAttention (Dao et al., arXiv:2205.14135, appendix B). No row of P is read, or waited for, once more.
+The left is what the gradient of a softmax subtracts from every row, and O is the product of the softmax: the equation
+is that of FlashAttention (Dao et al., arXiv:2205.14135, appendix B). No row of P is read, or awaited, again.
 
 Applies to a reduce that adds a product of floats, one of which is a dot, over a tensor above the threshold, and to a
-dot before it in the block whose factors are all among those of the sum: P and B may be products and quotients of others
-themselves, masked (a select with zero), converted, repeated and turned. The dots keep their precision. Refuses a sum
-that would not be clearly shorter, a dot that would be kept for it alone, one that is rounded to fewer digits than the
-sum was, arithmetic in f16, and with --no-reassociate all.
+dot before it in the block whose factors are all among those of the sum: P and B may themselves be products and
+quotients of others, masked (a select with zero), converted, broadcast and transposed. The dots keep their precision.
+Refuses a sum that would not be clearly shorter, a dot that would be kept for it alone, one that is rounded to fewer
+digits than the sum was, arithmetic in f16, and with --no-reassociate all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAME = "reused-products"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Take every such sum over the dot that is there, in place; returns what was done, and what was refused."""
+    """Rewrite every such sum to use the existing dot, in place; return the remarks."""
     types = Types()
     remarks: list[Remark] = []
     for block in list(all_blocks(module)):
@@ -41,7 +41,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         if any(_is_big_sum(op, options, types) for op in ops):
             remarks += _in_block(ops, options, types)
     if any(remark.kind is Kind.PASSED for remark in remarks):
-        clean_up(module)  # takes away what only the old sums read
+        clean_up(module)  # removes ops that only the old sums read
     return remarks
 
 
@@ -70,7 +70,7 @@ def _in_block(ops: Sequence[ir.Operation], options: Options, types: Types) -> li
 def _best_match(
     op: ir.Operation, known: KnownDots, options: Options, positions: Mapping[ir.Value, int], types: Types
 ) -> Match | None:
-    """The first match that pays, and of these the first that is legal."""
+    """Of the matches that pay, the first that is legal, else the first."""
     found = [
         match
         for opened in open_sums(op)

@@ -1,4 +1,4 @@
-"""Writes a sum over a product that is there."""
+"""Writes a sum over an existing product."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .match import Match
 
 
 def write(match: Match, ops: Sequence[ir.Operation], positions: Mapping[ir.Value, int]) -> None:
-    """Write the new sum where the last of its factors is there: the two long ones first, then the others.
+    """Write the new sum as soon as the last of its factors exists: the two long ones first, then the others.
 
-    ops: of the block. positions: of their results. So early, nothing is kept for a sum that comes later.
+    ops: of the block. positions: of their results. This early, nothing is kept for a later sum.
     """
     op, sizes = match.sum.op, match.sum.formula.sizes
     result = op.results[0]
     used = (match.known.op.results[0], *(factor.value for factor in match.left))
     last = ops[max(positions.get(value, 0) for value in used)]
     with op.location, ir.InsertionPoint.after(last):
-        # Sums of narrow floats are kept in f32, as XLA and JAX keep them.
+        # Sums of narrow floats are kept in f32, as in XLA and JAX.
         kind = element_type(result) if float_bits(element_type(result)) > 32 else build.wide_float()
         operand = match.sum.operand
         value = _product(_tensor(Factor(match.known.op.results[0], match.place), kind), _tensor(operand, kind), sizes)

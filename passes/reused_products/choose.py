@@ -1,4 +1,4 @@
-"""Whether a sum may be taken over a dot that holds a part of it, and whether that pays."""
+"""Decides whether a sum may use a dot that contains a part of it, and whether that pays."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .match import Match, letters_of
 
 # The new sum has to be shorter by this factor.
 _CLEARLY = 1.2
-# A factor further from 1 than this could overflow, or lose digits, where it did not before.
+# A factor further from 1 than this could cause new overflow or lost digits.
 _FARTHEST = 1e15
-# So many values are followed to see what a factor is made of.
+# How many definitions of a factor are followed.
 _MOST_SOURCES = 64
 _PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 
 
-# NOTE [Digits]: the gradient of a softmax is p (dp - sum p dp), in which a row of one large p cancels. Where the sum is
-# taken in more digits than dp has, it is the sum of the very numbers that it is subtracted from, and the row cancels to
-# their last digit, in which the other sum differs: measured, the gradient of bf16 attention with its softmax in f32 has
-# up to five times the error then, and of one with its softmax in bf16 no more than before. So the known product must
-# have as many digits as the arithmetic of the sum. How many the opened dot has counts for nothing.
+# NOTE [Digits]: the gradient of a softmax is p (dp - sum p dp), in which a row of one large p cancels. If the sum is
+# computed with more digits than dp has, it sums exactly the numbers that it is subtracted from, and the row cancels to
+# their last digit, in which the other sum differs: measured, the gradient of bf16 attention with its softmax in f32
+# then has up to five times the error, and of one with its softmax in bf16 no more than before. So the known product
+# must have as many digits as the arithmetic of the sum. The digits of the opened dot do not matter.
 
 
 def refusal(match: Match, options: Options) -> Reason | None:
@@ -66,9 +66,9 @@ def is_worthwhile(match: Match, threshold: int, positions: Mapping[ir.Value, int
 
 
 def _is_alive(match: Match, positions: Mapping[ir.Value, int]) -> bool:
-    """Whether the known product is in memory anyway when the other factor of the new sum comes to be.
+    """Whether the known product is alive anyway when the other factor of the new sum is computed.
 
-    It is if it is made no earlier than what that factor is made of, or if somebody reads it later than that.
+    It is if it is computed no earlier than that factor's operands, or if something reads it later.
     """
     since = _made_of(match.sum.operand.value, positions)
     values = [match.known.op.results[0]]
@@ -77,13 +77,13 @@ def _is_alive(match: Match, positions: Mapping[ir.Value, int]) -> bool:
             return True
         readers = [use.owner.operation for use in value.uses if use.owner.operation.block == match.sum.op.block]
         if any(not len(reader.results) or positions[reader.results[0]] > since for reader in readers):
-            return True  # what has no results is the end of the block
+            return True  # the block's terminator has no results
         values += [reader.results[0] for reader in readers if has_trait(reader, Trait.CHEAP)]
     return False
 
 
 def _made_of(value: ir.Value, positions: Mapping[ir.Value, int]) -> int:
-    """The position of the last value that is read by what makes this one; ops on single elements make nothing."""
+    """The position of the last operand that a value depends on; elementwise ops do not count."""
     values, since = [value], -1
     for each in values:
         op = defining_op(each)

@@ -1,8 +1,8 @@
 """Which sums over a product hold another product of the block. Analysis only.
 
 The formula of a sum, with one of its dots opened, is a product of tensors by letters, summed over those that the result
-has not. A dot of the block is part of it where all its factors are among those of the sum, at letters that agree, and
-what the dot has summed nobody else has.
+lacks. A dot of the block is part of it if all its factors are among those of the sum, at letters that agree, and
+nothing else has the letters that the dot has summed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from exla_opt.passes.algebra.dots import contracted_sizes, operand_places
 from exla_opt.passes.algebra.formula import Factor, Formula, is_float, under_moves
 from exla_opt.passes.algebra.places import Place
 
-# So many dots of one sum are opened, and so many dots that read the same tensor are compared with it.
+# The maximum number of dots of one sum that are opened, and of dots on one tensor that are compared with it.
 _MOST_DOTS = 4
 _MOST_READERS = 16
-# So many ways to lay the factors of a dot over those of a sum are tried; nearly always there is one.
+# The maximum number of assignments of a dot's factors to those of a sum; nearly always there is one.
 _MOST_WAYS = 64
 _NOTES, _MEANINGLESS = "mhlo.frontend_attributes", ("grad_x", "grad_y")
 
@@ -43,8 +43,8 @@ class KnownDot:
 class OpenSum:
     """A reduce that adds, as a product with one of its dots opened.
 
-    dot: the one that is opened. operand: that of its operands which is not read any further, in its place. formula:
-    with all factors, `operand` among them. place: the letters of the result.
+    dot: the one that is opened. operand: its operand that is not expanded further, in its place. formula: with all
+    factors, including `operand`. place: the letters of the result.
     """
 
     op: ir.Operation
@@ -62,7 +62,7 @@ class OpenSum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """The sum is that of `known` at the letters `place`, times the factors that are left and a number."""
+    """The sum is that of `known` at the letters `place`, times the remaining factors and a number."""
 
     sum: OpenSum
     known: KnownDot
@@ -73,12 +73,12 @@ class Match:
 
 @dataclass(slots=True)
 class KnownDots:
-    """The dots of a block, by the tensors that they multiply."""
+    """The dots of a block, by their factors."""
 
     readers: dict[ir.Value, list[KnownDot]] = field(default_factory=dict)
 
     def add(self, op: ir.Operation) -> None:
-        """Take in a dot_general."""
+        """Add a dot_general."""
         formula = Formula()
         result = op.results[0]
         place = tuple(formula.new_letters(build.shape_of(result)))
@@ -92,21 +92,21 @@ class KnownDots:
 
 
 def is_sum(op: ir.Operation) -> bool:
-    """Whether the op adds up one tensor of floats, from zero."""
+    """Whether the op sums one tensor of floats, from zero."""
     if op.name != "stablehlo.reduce" or len(op.operands) != 2 or has_discardable_attributes(op):
         return False
     return is_float(op.operands[0]) and monoid_of(op) == "add" and splat_value(op.operands[1]) == 0
 
 
 def is_known(op: ir.Operation) -> bool:
-    """Whether the op is a dot of floats, which a formula may hold."""
+    """Whether the op is a dot of floats, which a formula may contain."""
     if op.name != "stablehlo.dot_general" or _is_sharded(op):
         return False
     return all(is_float(value) for value in (*op.operands, *op.results))
 
 
 def _is_sharded(op: ir.Operation) -> bool:
-    """Whether an attribute of another dialect says more than TensorFlow's `grad_x` and `grad_y`, which mean nothing."""
+    """Whether it has an attribute of another dialect, except TensorFlow's `grad_x` and `grad_y`, which mean nothing."""
     if not has_discardable_attributes(op):
         return False
     others = [op.attributes[place] for place in range(len(op.attributes)) if "." in op.attributes[place].name]
@@ -118,7 +118,7 @@ def _says_something(notes: ir.DictAttr) -> bool:
 
 
 def open_sums(op: ir.Operation) -> Iterator[OpenSum]:
-    """The sum with each of its dots opened in turn, and each operand of theirs read further in turn."""
+    """The sum with each of its dots opened in turn, and each operand of theirs expanded in turn."""
     closed, place = _closed(op)
     dots = [(factor, dot) for factor, power in closed.powers.items() if power == 1 and (dot := _dot_of(factor))]
     for factor, dot in dots[:_MOST_DOTS]:
@@ -136,7 +136,7 @@ def open_sums(op: ir.Operation) -> Iterator[OpenSum]:
 
 
 def _closed(op: ir.Operation) -> tuple[Formula, Place]:
-    """What the op sums, with all dots closed, and the letters of the result."""
+    """The sum of the op, with all dots closed, and the letters of the result."""
     formula = Formula()
     away = integers(op, "dimensions", [])
     letters = formula.new_letters(build.shape_of(op.operands[0]))
@@ -177,20 +177,20 @@ def _match(sum_: OpenSum, known: KnownDot) -> Match | None:
             return None
     left = {factor: power for factor, power in left.items() if power}
     if left.get(sum_.operand, 0) < 1:
-        return None  # the dot, or a divisor, has taken away what its rows are to be multiplied with
+        return None  # the dot, or a divisor, has removed the other factor of its rows
     everywhere = letters_of(place).union(*(letters_of(factor.place) for factor in left))
     summed = frozenset(sum_.formula.sizes) - sum_.output
     if any(factor.role != "number" for factor in left) or gone & everywhere or not gone <= summed:
         return None
     if not frozenset(sum_.formula.sizes) - gone <= everywhere:
-        return None  # something is only repeated
-    known_number = known.formula.coefficient  # 0 where small numbers multiply to less than a float holds
+        return None  # something is only broadcast
+    known_number = known.formula.coefficient  # 0 if small numbers underflow
     coefficient = sum_.formula.coefficient / known_number if known_number else inf
     return Match(sum_, known, place, left, coefficient)
 
 
 def _takes_away(left: dict[Factor, int], factor: Factor, power: int) -> bool:
-    """Divide by a power of a factor; False where that leaves another kind of power than there was."""
+    """Divide by a power of a factor; False if that leaves another kind of power than there was."""
     total = left.get(factor, 0)
     rest = total - power
     left[factor] = rest
@@ -198,7 +198,7 @@ def _takes_away(left: dict[Factor, int], factor: Factor, power: int) -> bool:
 
 
 def _letters(formula: Formula, known: KnownDot) -> dict[int, int] | None:
-    """The letters of the sum for those of the dot, with which all factors of the dot stand in the sum."""
+    """A mapping from the dot's letters to the sum's by which the sum contains all factors of the dot."""
     by_value: dict[tuple[ir.Value, str], list[Place]] = {}
     for factor in formula.powers:
         by_value.setdefault((factor.value, factor.role), []).append(factor.place)

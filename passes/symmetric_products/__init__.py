@@ -3,10 +3,10 @@
 before:  %y = dot_general %k, %v,  where k[i,j] = k[j,i] = f(x[i], x[j])
 after:   while: %tile of k;  y[rows] += tile @ v[columns];  y[columns] += v[rows] @ tile
 
-Applies, on a CPU, to a matrix of f32 or f64 above the threshold that is symmetric by the form of its formula, and that
-nothing reads but products with few columns, and sums, where making it takes clearly longer than reading it. Every pair
-of rows and columns stands in one tile; a tile takes no more than one slice. Refuses matrices, and big tensors on the
-way to them, that are read otherwise, those made by ops that it does not know, and with --no-reassociate all.
+Applies, on a CPU, to a matrix of f32 or f64 above the threshold that is symmetric by its formula, and that is read only
+by products with few columns, and sums, if computing it takes clearly longer than reading it. Every pair of rows and
+columns is in one tile; a tile takes no more than one slice. Refuses matrices, and big intermediate tensors, with other
+readers, those computed by unknown ops, and with --no-reassociate all.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ NAME = "symmetric-products"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Make the products with big symmetric matrices of `module` of one half of these, in place; returns which."""
+    """Compute products with big symmetric matrices of `module` from one half of these, in place; return the remarks."""
     if options.machine.kind != "cpu" or not options.reassociate or devices_of(module) > 1:
         return []
     types = Types()
     remarks = []
     for block in list(all_blocks(module)):
         for op in operations_of(block):
-            # One by one: what is written for one matrix may be what another one is made of.
+            # One by one: the result of one matrix may be an operand of another one.
             found = candidate_of(op.results[0], options, types) if len(op.results) == 1 else None
             if found is not None:
                 remarks.append(_remark(found, types))
                 write(found, options.machine)
                 restore_order(block, has_order)
     if remarks:
-        clean_up(module)  # takes away the matrices
+        clean_up(module)  # removes the matrices
     return remarks
 
 

@@ -24,14 +24,14 @@ from .candidate import Candidate
 from .cover import Cover
 from .parts import COLUMNS, ROWS, Clone, Count, Part, Slice, Splat, Whole
 
-# For the rows and the columns of a tile, where they begin, and how many they are.
+# For the rows and the columns of a tile, their start and their number.
 Spans = Mapping[int, tuple[ir.Value, int]]
 
 
 def write(found: Candidate, machine: Machine) -> None:
-    """Put the loop before the last reader of the matrix, and what it makes in the place of all readers' results.
+    """Put the loop before the last reader of the matrix, and replace the results of all readers.
 
-    The block is afterwards not in order: what comes of another reader may stand before the loop.
+    The block is out of order afterwards: users of another reader may be before the loop.
     """
     last = found.readers[-1]
     with last.location, ir.InsertionPoint(last):
@@ -43,7 +43,7 @@ def write(found: Candidate, machine: Machine) -> None:
 
 
 def _columns(op: ir.Operation, matrix: ir.Value) -> list[ir.Value]:
-    """What a reader multiplies the matrix with, column by column."""
+    """The other operand of a reader's product, column by column."""
     size = build.shape_of(matrix)[0]
     kind = build.with_shape(build.tensor_of(matrix), [size])
     if op.name == "stablehlo.reduce":
@@ -100,7 +100,7 @@ def _cut(value: ir.Value, dim: int, start: int, stop: int) -> ir.Value:
 
 
 def _around(value: ir.Value, dim: int, cover: Cover) -> ir.Value:
-    """A tensor laid along the ring, as far as the last window reaches."""
+    """A tensor extended along the ring, as far as the last window reaches."""
     parts = [value]
     if cover.twice:
         parts.append(_cut(value, dim, cover.size - cover.twice, cover.size))
@@ -126,7 +126,7 @@ def _zeros(like: ir.Value) -> ir.Value:
 
 
 def _halved(column: ir.Value, cover: Cover) -> ir.Value:
-    """A factor, half of it where it counts twice: zeros in the place of one would make infinities NaN."""
+    """A factor, halved where it counts twice: zeros in one of the places would turn infinities into NaN."""
     if not cover.twice:
         return column
     border = cover.size - cover.twice
@@ -138,7 +138,7 @@ def _halved(column: ir.Value, cover: Cover) -> ir.Value:
 class _Loop:
     """The loop of one matrix.
 
-    factors: one vector for each product. rings: what slices are cut from, by the tensor and its dimension.
+    factors: one vector for each product. rings: the tensors to slice, by the original tensor and its dimension.
     """
 
     found: Candidate
@@ -146,7 +146,7 @@ class _Loop:
     rings: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
 
     def write(self, machine: Machine) -> list[ir.Value]:
-        """Make the loop at the current insertion point; returns the products."""
+        """Build the loop at the current insertion point; return the products."""
         cover, types = self.found.cover, Types()
         for part in self.found.parts:
             self.lay_around(part)
@@ -168,7 +168,7 @@ class _Loop:
         return [self.folded(value) for value in list(made.operation.results)[1:]]
 
     def lay_around(self, part: Part) -> None:
-        """Make what the slices of a part are cut from, if any."""
+        """Build the ring that a part is sliced from, if needed."""
         match part.how:
             case Slice(dim, _) if (part.value, dim) not in self.rings:
                 self.rings[part.value, dim] = _around(part.value, dim, self.found.cover)
@@ -197,7 +197,7 @@ class _Loop:
         return after
 
     def of_its_own_block(self, chunk: ir.Value | None) -> ir.Value:
-        """Which columns of the tile are its rows: the tile has both halves of these."""
+        """The columns of the tile that are its own rows: for these the tile has both halves."""
         cover = self.found.cover
         kind = ir.RankedTensorType.get([cover.columns], ir.IntegerType.get_signless(32))
         place = stablehlo.iota(kind, 0)
@@ -207,7 +207,7 @@ class _Loop:
         return build.less_than(place, build.broadcast(build.scalar_i32(cover.rows), [cover.columns]))
 
     def tile(self, row: ir.Value, column: ir.Value) -> ir.Value:
-        """The tile of the matrix that begins there."""
+        """The tile of the matrix at this row and column."""
         cover = self.found.cover
         spans = {ROWS: (row, cover.rows), COLUMNS: (column, cover.columns)}
         made: dict[Placed, ir.Value] = {}
@@ -235,7 +235,7 @@ class _Loop:
                 return clone_on(op, [made[operand] for operand in operands], list(kind.shape), {})
 
     def folded(self, total: ir.Value) -> ir.Value:
-        """A sum along the ring, and beyond it, as one of the indices that there are."""
+        """A sum along the ring, and beyond it, folded to the actual indices."""
         cover = self.found.cover
         again = _cut(total, 0, cover.ring, cover.ring + cover.beyond)
         begin = stablehlo.add(_cut(total, 0, 0, cover.beyond), again)

@@ -1,4 +1,4 @@
-"""Which products with a symmetric matrix may be made of half of it, and whether that pays."""
+"""Decides which products with a symmetric matrix can use half of it, and whether that pays."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from exla_opt.passes.order_statistics.again import seconds_of_chain
 from .cover import Cover, covers
 from .parts import COLUMNS, ROWS, Clone, Part, Slice, parts_of
 
-# A product that is to be taken apart has to be faster by this factor: the figures are rough.
+# The required speed-up of a rewritten product: the figures are rough.
 _CLEARLY = 1.2
 _FLOATS = ("f32", "f64")
-# What XLA computes wherever it is read.
+# Ops that XLA recomputes wherever they are read.
 _REPEATED = ("stablehlo.broadcast_in_dim", "stablehlo.constant", "stablehlo.iota")
-# All places in the ring of a smaller matrix are numbers of 32 bits.
+# In a smaller matrix, all positions in the ring fit in 32 bits.
 _MOST_BYTES = 2**60
-# A product with so many columns takes as long as any matrix, and is no product of a matrix and a few vectors.
+# A product with this many columns takes as long as any matrix product, and does not count as a few vectors.
 _MOST_COLUMNS = 16
 
 
@@ -36,7 +36,7 @@ _MOST_COLUMNS = 16
 class Candidate:
     """A symmetric matrix all of whose readers multiply it with few columns, or sum it.
 
-    op: makes it. readers: in program order. parts: how its tiles are made. cover: where they lie.
+    op: computes it. readers: in program order. parts: how its tiles are computed. cover: where they are.
     """
 
     matrix: ir.Value
@@ -47,7 +47,7 @@ class Candidate:
 
 
 def candidate_of(matrix: ir.Value, options: Options, types: Types) -> Candidate | None:
-    """The candidate that a matrix is with all of its readers; None where it is none."""
+    """The candidate of a matrix with all of its readers; None if it is none."""
     kind = types.of(matrix)
     is_square = len(kind.shape) == 2 and kind.shape[0] == kind.shape[1]
     if not is_square or kind.dtype not in _FLOATS or not options.size_threshold < kind.bytes < _MOST_BYTES:
@@ -63,10 +63,10 @@ def candidate_of(matrix: ir.Value, options: Options, types: Types) -> Candidate 
 
 
 def readers_of(matrix: ir.Value, block: ir.Block, types: Types) -> tuple[ir.Operation, ...]:
-    """All readers of a matrix, in program order, if one loop can make them all; else none.
+    """All readers of a matrix, in program order, if one loop can compute them all; else empty.
 
-    It can if each multiplies the matrix with few columns, or sums it, and none needs what another one makes, be it that
-    an op with an effect stands between them.
+    It can if each multiplies the matrix with few columns, or sums it, and none depends on another one, directly or
+    through an op with an effect between them.
     """
     ops = list(dict.fromkeys(use.owner.operation for use in matrix.uses))
     if any(op.block != block or not _is_product(op, matrix, types) for op in ops):
@@ -81,7 +81,7 @@ def readers_of(matrix: ir.Value, block: ir.Block, types: Types) -> tuple[ir.Oper
 
 
 def _needs_one_of(ops: Sequence[ir.Operation], places: Mapping[ir.Operation, int]) -> bool:
-    """Whether one of some ops, which stand in program order, reads what comes of another one."""
+    """Whether one of some ops, which are in program order, depends on another one."""
     first, readers, seen = places[ops[0]], frozenset(ops), set(ops)
     stack = [value for op in ops for value in op.operands]
     while stack:
@@ -115,14 +115,14 @@ def _is_product(op: ir.Operation, matrix: ir.Value, types: Types) -> bool:
 
 
 def columns_of(op: ir.Operation, size: int, types: Types) -> int:
-    """With how many columns a reader multiplies a matrix of `size` rows; a sum is a product with one."""
+    """The number of columns that a reader multiplies a matrix of `size` rows with; 1 for a sum."""
     return 1 if op.name == "stablehlo.reduce" else prod(types.of(op.results[0]).shape) // size
 
 
 def is_legal(matrix: ir.Value, parts: Sequence[Part], types: Types, threshold: int) -> bool:
-    """Whether the matrix is symmetric by its formula, and nothing else reads what is as big on the way to it.
+    """Whether the matrix is symmetric by its formula, and no big intermediate tensor has other readers.
 
-    What is sliced must be small: all of it stands in memory once and a half more.
+    Tensors that are sliced must be small: their rings take one and a half times their memory.
     """
     inside = set(_ops_of(parts))
     for op in inside - {defining_op(matrix)}:
@@ -137,15 +137,15 @@ def is_legal(matrix: ir.Value, parts: Sequence[Part], types: Types, threshold: i
 
 
 def _ops_of(parts: Iterable[Part]) -> list[ir.Operation]:
-    """The ops that make the tensors in which both rows and columns stand, once for each tile of them."""
+    """The ops that compute the tensors with both rows and columns, once for each tile of them."""
     return [op for part in parts if part.is_matrix and (op := defining_op(part.value)) is not None]
 
 
 def cover_for(parts: Sequence[Part], readers: Sequence[ir.Operation], options: Options, types: Types) -> Cover | None:
-    """The cover with which the products take the least time; None where that is not clearly less than they do now.
+    """The cover with which the products take the least time; None if that is not clearly less than now.
 
-    Half of the matrix is made, and read twice, by its rows and by its columns, for each column of the products. What a
-    trip adds up takes four kernels a column.
+    Half of the matrix is computed, and read twice, by its rows and by its columns, for each column of the products.
+    Adding the results of a trip takes four kernels per column.
     """
     machine, matrix = options.machine, parts[-1].value
     kind = types.of(matrix)

@@ -1,8 +1,8 @@
-"""A cover of all pairs of n indices, each of which stands in one tile, by tiles of one shape.
+"""A cover of all pairs of n indices, each in one tile, by tiles of one shape.
 
-The indices are taken for a ring of an odd number of blocks. Every block of rows is paired with itself and with the
-half of the other blocks that follow it: of two blocks exactly one follows the other so. A ring that is longer than n
-has its last indices twice.
+The indices form a ring of an odd number of blocks. Every block of rows is paired with itself and with the half of the
+other blocks that follow it: of two blocks exactly one follows the other so. In a ring that is longer than n, the last
+indices occur twice.
 
     5 blocks, the rows of each and the columns of its window, which may be cut into chunks:
 
@@ -25,7 +25,7 @@ _MOST_CHUNKS = 64
 class Cover:
     """`blocks` blocks of `rows` indices each, and windows of `chunks` chunks of `columns` indices.
 
-    size: how many indices there are before the last ones are repeated.
+    size: the number of indices before the last ones are repeated.
     """
 
     size: int
@@ -41,22 +41,22 @@ class Cover:
 
     @property
     def twice(self) -> int:
-        """How many indices, the last ones, stand in the ring twice."""
+        """The number of indices, the last ones, that occur in the ring twice."""
         return self.ring - self.size
 
     @property
     def beyond(self) -> int:
-        """How many indices behind the end of the ring a window reaches."""
+        """The number of indices beyond the end of the ring that a window reaches."""
         return self.chunks * self.columns - self.rows
 
     @property
     def trips(self) -> int:
-        """How many tiles there are."""
+        """The number of tiles."""
         return self.blocks * self.chunks
 
     @property
     def tile(self) -> int:
-        """The elements of a tile."""
+        """The number of elements of a tile."""
         return self.rows * self.columns
 
 

@@ -1,6 +1,6 @@
-"""What a tile of a matrix is made of: for every op between it and what is small, the op that makes a tile.
+"""How a tile of a matrix is computed: for every op between it and small tensors, the op that computes a tile.
 
-Analysis only. A dimension of a tensor is cut where the matrix's rows, or its columns, stand in it.
+Analysis only. A dimension of a tensor is cut if it is the matrix's rows or columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POINTWISE = STABLEHLO_POINTWISE | {"chlo.square"}
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A tensor that the matrix's rows and columns do not stand in."""
+    """A tensor without the matrix's rows and columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Splat:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What is cut along dimension `dim`, in which `label` stands, of a tensor that is there."""
+    """A slice along dimension `dim`, which has `label`, of an existing tensor."""
 
     dim: int
     label: int
@@ -44,7 +44,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """An iota along dimension `dim`, in which `label` stands."""
+    """An iota along dimension `dim`, which has `label`."""
 
     dim: int
     label: int
@@ -60,7 +60,7 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How the tile of one tensor is made, at its place."""
+    """How the tile of one tensor is computed, at its place."""
 
     value: ir.Value
     place: Place
@@ -68,19 +68,19 @@ class Part:
 
     @property
     def operands(self) -> tuple[Placed, ...]:
-        """The tensors whose tiles it is made of."""
+        """The tensors of whose tiles it is computed."""
         return self.how.operands if isinstance(self.how, Clone) else ()
 
     @property
     def is_matrix(self) -> bool:
-        """Whether both rows and columns stand in it."""
+        """Whether it has both rows and columns."""
         return ROWS in self.place and COLUMNS in self.place
 
 
 def parts_of(matrix: ir.Value, block: ir.Block) -> list[Part] | None:
-    """What the tiles of a matrix that `block` makes are made of, each part behind its operands.
+    """How the tiles of a matrix that `block` computes are computed, each part after its operands.
 
-    None where an op between the matrix and what is small is unknown, or stands elsewhere.
+    None if an op between the matrix and small tensors is unknown, or is in another block.
     """
     parts: list[Part] = []
     seen: set[Placed] = set()
@@ -129,7 +129,7 @@ def _how(value: ir.Value, place: Place, block: ir.Block) -> Whole | Splat | Slic
 
 
 def _operands(op: ir.Operation, place: Place) -> tuple[Placed, ...] | None:
-    """The places of the operands of an op that has the same elements in a tile as in the whole."""
+    """The places of the operands of an op that has the same elements in a tile as unsplit."""
     if (below := place_below(op, place)) is not None:
         return ((op.operands[0], below),)
     match op.name:

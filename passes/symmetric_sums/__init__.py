@@ -3,12 +3,11 @@
 before:  %a = dot_general %w, %b over the columns of %w;  %c = dot_general %w, %b over its rows
 after:   %a, and %a in the place of %c, where w[i,j] = w[j,i]
 
-Applies to sums (a reduce that adds, or a dot) over a tensor above the threshold, in one block, that are the same term
-by term, or the same but for the sign: of kernels of one set of points, and their gradients, of a tensor that is
-symmetric or antisymmetric by the form of its formula, and of two tensors of which one is the other, turned. Compares
-formulas, not numbers, and takes for equal only what differs by the order of factors and terms: a triangle, a weight of
-the rows alone, another set of points stay. Refuses sums whose result is above the threshold, and with
---no-reassociate all.
+Applies to sums (a reduce that adds, or a dot) over a tensor above the threshold, in one block, that are equal term by
+term, possibly up to the sign: of kernels of one set of points, and their gradients, of a tensor that is symmetric or
+antisymmetric by its formula, and of two tensors of which one is the transpose of the other. Compares formulas, not
+numbers, up to the order of factors and terms: a triangle, a weight of the rows only, another set of points are left
+alone. Refuses sums whose result is above the threshold, and with --no-reassociate all.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NAME = "symmetric-sums"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """Two sums: `later` is `first`, which stands before it, or the negative of it."""
+    """Two sums: `later` equals `first`, which is before it, or its negative."""
 
     first: ir.Operation
     later: ir.Operation
@@ -42,7 +41,7 @@ class Pair:
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Take one of each two equal sums of big tensors of `module`, in place; returns which are gone."""
+    """Merge equal sums of big tensors of `module`, in place; return the remarks."""
     if not options.reassociate:
         return []
     types = Types()
@@ -55,7 +54,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         for pair in pairs:
             _write(pair)
     if remarks:
-        clean_up(module)  # takes away what only the other sums read
+        clean_up(module)  # removes ops that only the other sums read
     return remarks
 
 
@@ -69,14 +68,14 @@ def _is_sum(op: ir.Operation) -> bool:
 
 
 def _is_worthwhile(op: ir.Operation, types: Types, threshold: int) -> bool:
-    """Whether it takes long, and its result may be kept until the last of its readers."""
+    """Whether it takes long, and its result may be kept until its last reader."""
     return max(types.of(value).bytes for value in op.operands) > threshold >= types.of(op.results[0]).bytes
 
 
 def _equal_sums(sums: Iterable[ir.Operation], numberings: Sequence[Numbering]) -> Iterator[Pair]:
-    """The sums of one block, in their order, that are one before them, or its negative.
+    """The sums of one block, in order, that equal an earlier one, or its negative.
 
-    numberings: without labels, which is quick and tells most sums apart, and with them.
+    numberings: without labels, which is fast and distinguishes most sums, and with them.
     """
     rough, exact = numberings
     for of_one_type in _groups(sums, lambda op: op.results[0].type):
@@ -90,7 +89,7 @@ def _equal_sums(sums: Iterable[ir.Operation], numberings: Sequence[Numbering]) -
 
 
 def _groups(ops: Iterable[ir.Operation], key: Callable[[ir.Operation], Hashable]) -> list[list[ir.Operation]]:
-    """Those with the same key, where they are at least two."""
+    """The groups of at least two ops with the same key."""
     found: dict[Hashable, list[ir.Operation]] = {}
     for op in ops:
         found.setdefault(key(op), []).append(op)

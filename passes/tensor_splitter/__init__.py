@@ -3,10 +3,10 @@
     %k = exp(dot(%a, %b))  : [n, m], huge          while i < n / tile:
     %y = dot(%k, %v)       : [n]             ->        %y[i] = dot(exp(dot(%a[i], %b)), %v)
 
-Applies to every tensor over the threshold that XLA would write to memory and that one factor cuts, together
-with everything big that the factor reaches, in every block of the module. What is reduced over the factor
-is accumulated; what needs the complete sum waits for a second loop, in which big tensors are recomputed.
-Refuses, with a remark, what no rule is known for, what a reader needs whole, and what would gain nothing.
+Applies to every tensor over the threshold that XLA would write to memory and that one factor cuts, together with
+everything big that the factor reaches, in every block of the module. Values that are reduced over the factor are
+accumulated; ops that need the complete sum are moved to a second loop, in which big tensors are recomputed. Refuses,
+with a remark, ops without a rule, tensors that a reader needs unsplit, and splits without gain.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ NAME = "tensor-splitter"
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Split every big tensor of the module that can be split; returns what was done and what was not, and why."""
+    """Split every big tensor of the module that can be split; return the remarks."""
     return split_module(module, options)

@@ -1,11 +1,11 @@
-"""Picks a second time what a later loop compares with what it was picked from.
+"""Repeats a pick in a later loop that compares its result with the tensor that it was picked from.
 
     m = min(d, rows); g = f(sum(m)); use(d == m, g)   ->   m = min(d); g = f(sum(m)); use(d' == min(d'), g)
 
-The gradient of a minimum is where the tensor equals it. Where that also waits for something made of all the minima, as
-the gradient of the root of their mean does, it runs in a second loop, which would have to recompute the very bits of
-the first. It need not: it has all of the row, and finds the minimum of what it has recomputed. d' is d once more, and
-in one loop the compiler makes one of both.
+The gradient of a minimum is where the tensor equals it. If that also depends on a function of all the minima, like the
+gradient of the root of their mean, it runs in a second loop, which would have to recompute exactly the bits of the
+first. It need not: it has the entire row, and can find the minimum of the recomputed values. d' is d recomputed, and in
+one loop the compiler merges both.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from exla_opt.options import Options
 
 from .copies import BlockOps, copy_behind, may_be_copied
 
-# So many picks of a block are made a second time.
+# The maximum number of picks of a block that are repeated.
 _MOST_PICKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """asking: the ops that compare with what was picked. copied: what they read, and is to be made once more."""
+    """asking: the ops that compare with the picked value. copied: the ops to repeat, whose results they read."""
 
     asking: list[ir.Operation]
     copied: list[ir.Operation]
 
 
 def ask_anew(module: ir.Module, options: Options) -> bool:
-    """Pick a second time where an answer is needed after all picks are known; whether there was such a pick."""
+    """Repeat picks if a comparison depends on all picks; return whether there was such a pick."""
     answered: set[ir.Value] = set()
     for block in list(all_blocks(module)):
         for _ in range(_MOST_PICKS):
@@ -49,10 +49,10 @@ def ask_anew(module: ir.Module, options: Options) -> bool:
 
 
 class _Picks(BlockOps):
-    """Looks for such picks in a block."""
+    """Finds such picks in a block."""
 
     def find(self, answered: Container[ir.Value]) -> _Pick | None:
-        """The first one. answered: the results of the questions that have their own picks."""
+        """The first one. answered: the results of the comparisons that have their own picks."""
         for place, op in enumerate(self.ops):
             if not has_trait(op, Trait.REDUCES) or not selects(op) or not self.is_big(op.operands):
                 continue
@@ -66,9 +66,8 @@ class _Picks(BlockOps):
         return None
 
     def questions_about(self, pick: ir.Operation) -> tuple[set[ir.Value], list[ir.Operation], bool]:
-        """What was picked and what is only moved of it, the ops that compare that with a big tensor, and whether
-        anything else reads it: if not, it was picked for these questions.
-        """
+        """The picked value and its moved copies, the ops that compare those with a big tensor, and whether anything
+        else reads them: if not, it was picked for these comparisons."""
         moved: set[ir.Value] = set(pick.results)
         asking: list[ir.Operation] = []
         others = False
@@ -88,7 +87,7 @@ class _Picks(BlockOps):
         return moved, asking, others
 
     def waits(self, place: int, moved: set[ir.Value], asking: list[ir.Operation]) -> bool:
-        """Whether something big is made both of an answer and of many picks: a loop has to end in between."""
+        """Whether something big depends both on a comparison and on many picks: a loop must end in between."""
         answers = {result for op in asking for result in op.results}
         of_one, of_many = set(moved), set[ir.Value]()
         for op in self.ops[place + 1 :]:
@@ -104,7 +103,7 @@ class _Picks(BlockOps):
         return False
 
     def copied_for(self, place: int, asking: list[ir.Operation]) -> list[ir.Operation]:
-        """What the questions read, from the big tensors on that the pick is made of; none where one may not be."""
+        """The comparisons' operands, from the pick's big sources on; empty if one may not be copied."""
         pick = self.ops[place]
         first = self.ancestors(pick.results[0])
         read = {each for op in asking for value in op.operands for each in self.ancestors(value)}

@@ -1,15 +1,16 @@
-"""Contracts the terms of a big sum one by one, where each asks for equality about its own direction.
+"""Contracts the terms of a big sum separately, if each makes equality tests along its own direction.
 
-    f(a(%d) + b(%d))  ->  f(a(%d) + 0) + f(0 + b(%d'))      f: linear, as products and sums are; %d': %d once more
+    f(a(%d) + b(%d))  ->  f(a(%d) + 0) + f(0 + b(%d'))      f: linear, as products and sums are; %d': a copy of %d
 
-The gradient of a minimum is where the tensor equals it, so a loop must see all that the minimum is taken of. What is
-compared along its rows is cut between them, and what is compared along its columns between those: the distances of two
-sets of points, each point to the nearest of the other set, can be cut neither way, but each half of their gradient can.
+The gradient of a minimum is where the tensor equals it, so a loop must see all elements that the minimum is taken of.
+Tensors compared along their rows are cut between rows, and those compared along columns between columns: the distances
+of two sets of points, each point to the nearest of the other set, can be cut neither way, but each half of their
+gradient can.
 
-NOTE [What is made twice]: what both terms are made of would join them again, so the second term is made of copies.
-No copy may be compared with an original, for loops round in their own ways: all that a big shared tensor leads to
-is copied with it. And a question is asked once: who reads its answer is copied, or there is no copy at all. What the
-sum is multiplied by, big itself, would join them as well: it is copied too, unless it asks or takes long.
+NOTE [What is made twice]: ops that both terms use would join them again, so the second term depends on copies. No copy
+may be compared with an original, as loops round differently: everything that depends on a big shared tensor is copied
+with it. And a comparison is made once: the readers of its result are copied, or nothing is. Other big factors of the
+sum would join them as well: they are copied too, unless they compare or take long.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from exla_opt.options import Options
 
 from .copies import BlockOps, copy_behind, may_be_copied
 
-# A sum of so many terms is taken apart, one by one.
+# Sums of up to this many terms are distributed, one by one.
 _MOST_TERMS = 8
-# A float of fewer bits is rounded wherever it is added.
+# A narrower float is rounded at every addition.
 _LEAST_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum of two terms and what is computed of it.
+    """A sum of two terms and the ops that depend on it.
 
     linear: the ops that are linear in the sum, in order, up to those with small results. copied: the ops that the
-    second term is made of, from the big tensors on that the first one is made of as well, and those that make the big
+    second term depends on, from the big tensors on that the first one also depends on, and those that compute the big
     factors of the sum.
     """
 
@@ -52,7 +53,7 @@ class _Sum:
 
 
 def distribute_sums(module: ir.Module, options: Options) -> bool:
-    """Take apart the sums over the threshold whose terms ask about different tensors; whether there was one."""
+    """Distribute sums over the threshold whose terms compare different tensors; return whether there was one."""
     if not options.reassociate:
         return False
     found = False
@@ -67,10 +68,10 @@ def distribute_sums(module: ir.Module, options: Options) -> bool:
 
 
 class _Sums(BlockOps):
-    """Looks for such sums in a block."""
+    """Finds such sums in a block."""
 
     def find(self) -> _Sum | None:
-        """The first sum that can be taken apart, and should be: each term asks for what the other does not."""
+        """The first sum that can and should be distributed: each term has comparisons that the other lacks."""
         questions = self.questions()
         for place, op in enumerate(self.ops):
             if not self.is_sum(op):
@@ -85,7 +86,7 @@ class _Sums(BlockOps):
         return None
 
     def questions(self) -> dict[ir.Value, int]:
-        """By tensor the ops that ask for what it is made of, a bit for each that asks about something big."""
+        """By tensor, the comparisons of big tensors that it depends on, as bits."""
         found: dict[ir.Value, int] = {}
         number = 0
         for op in self.ops:
@@ -99,7 +100,7 @@ class _Sums(BlockOps):
         return found
 
     def is_sum(self, op: ir.Operation) -> bool:
-        """Whether an op adds two big tensors, or subtracts them."""
+        """Whether an op adds or subtracts two big tensors."""
         if len(op.operands) != 2 or not has_trait(op, Trait.POINTWISE) or has_discardable_attributes(op):
             return False
         if not self.is_big(op.results) or op.operands[0] == op.operands[1]:
@@ -107,7 +108,7 @@ class _Sums(BlockOps):
         return float_bits(element_type(op.results[0])) >= _LEAST_BITS and linear_operands(op, (0, 1)) == (0, 1)
 
     def linear_behind(self, start: int) -> list[ir.Operation]:
-        """The ops that compute small tensors of a sum, in order; none where one of them is not linear in it."""
+        """The ops that compute small tensors from a sum, in order; empty if one of them is not linear in it."""
         inside = {self.ops[start].results[0]}
         found: list[ir.Operation] = []
         reads = 0
@@ -126,11 +127,11 @@ class _Sums(BlockOps):
             reads += len(places)
             if self.is_big(op.results):
                 inside.add(op.results[0])
-        # Who reads in a region, or returns it, needs the sum itself.
+        # Readers in a region, and the terminator, need the sum itself.
         return found if reads == sum(1 for value in inside for _ in value.uses) else []
 
     def factors_of(self, place: int, linear: Iterable[ir.Operation]) -> set[int]:
-        """The places of the ops that make the big factors of a sum, of those that can be made twice."""
+        """The positions of the ops that compute the big factors of a sum, if they may be copied."""
         inside = {self.ops[place].results[0], *(op.results[0] for op in linear)}
         others = {value for op in linear for value in op.operands if value not in inside and self.is_big((value,))}
         found: set[int] = set()
@@ -141,12 +142,12 @@ class _Sums(BlockOps):
         return found
 
     def copied_for(self, place: int, factors: set[int]) -> list[ir.Operation]:
-        """What has to be made anew for the second term of a sum; none where something may not be."""
+        """The ops to copy for the second term of a sum; empty if one of them may not be copied."""
         first, second = (self.ancestors(value) | factors for value in self.ops[place].operands)
         copied = self.compared_or_big(first, second)
         if not all(map(may_be_copied, copied)):
             return []
-        answers: dict[ir.Value, int] = {}  # what asks, or is made of an answer, by the number of its readers here
+        answers: dict[ir.Value, int] = {}  # comparisons and their dependents, with the number of readers here
         for op in copied:
             for value in op.operands:
                 if value in answers:
@@ -158,9 +159,8 @@ class _Sums(BlockOps):
         return copied if is_closed else []
 
     def compared_or_big(self, first: set[int], second: set[int]) -> list[ir.Operation]:
-        """What the second term is made of and shares with the first: all that is big, and what small tensors lead to a
-        question about something big, or follow from its answer.
-        """
+        """The ops that both terms depend on: all big ones, and the small ones that lead to a comparison of a big
+        tensor, or depend on its result."""
         anew: set[ir.Value] = set()
         shared: list[ir.Operation] = []
         for each in sorted(second):
@@ -184,7 +184,7 @@ class _Sums(BlockOps):
 
 
 def _distribute(taken: _Sum, most: int) -> None:
-    """Write out both terms, and add what is computed of them."""
+    """Write both terms, and add their contractions."""
     copies: dict[ir.Value, ir.Value] = {}
     for op in taken.copied:
         copies.update(copy_behind(op, copies))

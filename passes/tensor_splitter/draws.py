@@ -1,4 +1,4 @@
-"""Writes out what big draws of random bits compute, so that a loop can draw its slice alone."""
+"""Expands big draws of random bits to elementwise ops, so that a loop can draw its slice separately."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-# Those whose compilers expand the op in the same way.
+# The machines whose compilers expand the op in the same way.
 _EXPANDING = ("cpu", "gpu")
-# Why a big tensor stays; the second are said of all tensors alike.
+# Why a big tensor stays; the second ones apply to all tensors alike.
 _KEPT = ("EX2", "EX3")
 _OF_ANY = ("EX203", "EX309", "EX311")
 
 
 def expand_draws(module: ir.Module, options: Options) -> bool:
-    """Replace draws of big tensors of bits by elementwise ops that compute the same bits; whether there was one.
+    """Replace draws of big tensors of bits by elementwise ops that compute the same bits; return whether there was one.
 
-    So are draws that are written as two halves of words, which no slice of their result has whole. Where both halves
-    are read, as the words of 64 bits, each gets a counter of its own.
+    This includes draws that are written as two halves of words, of which no slice of their result has both. If both
+    halves are read, as for 64-bit words, each gets a counter of its own.
     """
     found = _expand_generators(module, options)
     found = _expand_halves(module, options) or found
@@ -64,7 +64,7 @@ def _expand_halves(module: ir.Module, options: Options) -> bool:
         if types.of(op.results[0]).bytes <= options.size_threshold:
             continue
         for use in list(op.results[0].uses):
-            # Numbers of 64 bits are joined of one half each: there is nothing to compute twice.
+            # 64-bit numbers take one word of each half: there is nothing to compute twice.
             reader = use.owner.operation
             if (part := read_part(reader)) is not None:
                 reader.results[0].replace_all_uses_with(part)
@@ -82,14 +82,14 @@ def _expand_halves(module: ir.Module, options: Options) -> bool:
 
 
 def _is_worthwhile(halves: Halves, size: int, options: Options) -> bool:
-    """Whether the other dimensions, in which the halves are as they were, leave more than a slice. size: in bytes."""
+    """Whether slices along the other dimensions, in which the halves are unchanged, are too large. size: in bytes."""
     shape, first = halves.frame.shape, halves.frame.dim
     others = prod(shape[:first]) * prod(shape[first + halves.frame.parts :])
     return size // others > options.slice_bytes
 
 
 def why_not_split(value: ir.Value, reason: Reason) -> Reason:
-    """The sentence of a remark, which says of the words of a draw what they are."""
+    """The sentence of a remark, which describes the words of a draw."""
     if reason.code.startswith(_KEPT) and reason.code not in _OF_ANY and is_drawn(value):
         return replace(reason, code="EX313", text=f"random numbers of jax.random, not split: {reason.text}")
     return replace(reason, text=f"not split: {reason.text}")

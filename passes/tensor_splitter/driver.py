@@ -1,4 +1,4 @@
-"""Runs the splitter over all blocks until nothing changes, and reports what was done."""
+"""Runs the splitter over all blocks until nothing changes, and collects the remarks."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from .rematerialise import rematerialise_captures
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
-# A comparison for equality stood in the way.
+# The code for a comparison for equality that prevents a split.
 _EQUALITY = "EX309"
-# What is computed twice must save this much.
+# Computing something twice must save this factor.
 _LEAST_GAIN = 1.1
 
 
-# What was done, and what was not.
+# The remarks on changes, and on missed tensors.
 Remarks = tuple[list[Remark], list[Remark]]
 
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
-    """Split what can be split, round by round: every round plans on a fresh index of all blocks."""
+    """Split all that can be split, in rounds: every round plans on a fresh index of all blocks."""
     if devices_of(module) > 1:
         reason = Reason("EX311", f"the module is partitioned over {devices_of(module)} devices")
         return _all_missed(module, options, reason)
@@ -65,7 +65,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         done, missed = _split_with_draws(module, original, options)
         if any(each.code == _EQUALITY for each in missed):
             done, missed = _split_questions(module, original, options, (done, missed))
-    except CannotOrder:  # loops that were planned apart, and each need what another one computes
+    except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
         return _all_missed(module, options, reason)
@@ -76,9 +76,9 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) -> Remarks:
-    """Split, random numbers as well; they stay as they came where that leads to nothing.
+    """Split, including random draws; draws are restored if that leads to nothing.
 
-    Draws that are written out may be fused into their readers, so that nothing is left to be split.
+    Expanded draws may be fused into their readers, so that nothing is left to split.
     """
     expanded = expand_draws(module, options)
     done, missed = _split(module, options)
@@ -89,9 +89,8 @@ def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) 
 
 
 def _split_questions(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
-    """Split with questions of equality set apart, where that takes clearly less: the terms of sums one by one, and
-    picks made a second time. found: of the module as it is split already.
-    """
+    """Split with separated equality tests, if that takes clearly less: with the terms of sums one by one, and repeated
+    picks. found: the remarks on the module as already split."""
     other = copy_of(original)
     changed = [ask_anew(other, options), distribute_sums(other, options)]
     if not any(changed):
@@ -107,7 +106,7 @@ def _split_questions(module: ir.Module, original: ir.Module, options: Options, f
 
 
 def _split(module: ir.Module, options: Options) -> Remarks:
-    """Split until nothing changes, with tiles that overlap for slices and pads where that takes clearly less."""
+    """Split until nothing changes, with overlapping tiles for slices and pads if that takes clearly less."""
     if not any(may_shift(op.name) for op in walk_functions(module.operation)):
         return _split_until_done(module, options, shifts=False)[0]
     plain = copy_of(module)
@@ -126,7 +125,7 @@ def _split(module: ir.Module, options: Options) -> Remarks:
 
 
 def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tuple[Remarks, bool]:
-    """Split until nothing changes; returns what was done, and what was not, and whether tiles overlap for shifts."""
+    """Split until nothing changes; return the remarks, and whether tiles overlap for shifts."""
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
@@ -139,17 +138,17 @@ def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tupl
         if made or attempt == 0:
             _finish_loops(module, options)
         if made or attempt == 0:
-            missed = found  # reported while our own loops were still marked as such
+            missed = found  # collected while our own loops were still marked
         if not made:
             break
         done += made
-        normalise.run(module, options)  # what became equal or dead may open a plan that a second run would find
+        normalise.run(module, options)  # ops that became equal or dead may allow a plan that a second run would find
         graphs = _read(module, options, options.size_threshold)
     return (done, missed), choices.shifted
 
 
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:
-    """The remarks on a module that is left as it came, for those of its tensors that the splits were asked for."""
+    """The remarks on a module that is left unchanged, on the tensors that the splits were requested for."""
     reason = Reason("EX305", "all splits together would not lower the memory that the program needs")
     known = {(each.tensor, each.location): each for each in _all_missed(module, options, reason)}
     tried = [known[key] for each in done if (key := (each.tensor, each.location)) in known]
@@ -160,7 +159,7 @@ def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], mis
 def _run_rounds(
     module: ir.Module, graphs: list[Graph], known: Choices, rounds: Iterator[int]
 ) -> tuple[list[Remark], list[Remark]]:
-    """Split until no plan, or none of the rounds, is left; returns what was done, and what was not in the last one."""
+    """Split until no plan, or none of the rounds, is left; return the changes, and the last round's missed tensors."""
     options = known.options
     done: list[Remark] = []
     missed: list[Remark] = []
@@ -181,8 +180,8 @@ def _run_rounds(
         if not any(choice.plans for choice in choices):
             break
         graphs = _read(module, options, least)
-        # What a new loop reads unsplit, a mask say, may be made in its body and be split with the rest there.
-        # Once: what a loop makes of it may be captured by the next loop, and so on without an end.
+        # Tensors that a new loop reads unsplit, such as masks, may be computed in its body and be split with the rest
+        # there. Only once: the loop's results may be captured by the next loop, and so on without end.
         if first and rematerialise_captures(module, graphs, known):
             graphs = _read(module, options, least)
         first = False
@@ -190,7 +189,7 @@ def _run_rounds(
 
 
 def _leave_inside(graphs: Sequence[Graph], choices: Sequence[Choice]) -> list[Choice]:
-    """The choices without the plans inside of loops that are cut from outside: the next round sees what is left."""
+    """The choices without the plans inside of loops that are cut from outside: those are for the next round."""
     cut = [
         graph.nodes[position].op
         for graph, choice in zip(graphs, choices, strict=True)
@@ -205,7 +204,7 @@ def _leave_inside(graphs: Sequence[Graph], choices: Sequence[Choice]) -> list[Ch
 
 
 def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
-    """The graphs of all blocks; none, which is cheap, where no op makes a tensor of more than `least` bytes."""
+    """The graphs of all blocks; empty, at low cost, if no op computes a tensor of more than `least` bytes."""
     types = Types()
     ops = walk_functions(module.operation)
     if not options.op_rules and not any(types.of(value).bytes > least for op in ops for value in op.results):
@@ -231,9 +230,9 @@ def _build(graph: Graph, choice: Choice) -> list[Remark]:
 
 
 def _merge_sums(graphs: Sequence[Graph], least: int) -> None:
-    """Merge the sums of all loops of a round, when all are built: ops go that the graphs of their bodies hold.
+    """Merge the sums of all loops of a round, after all are built: this erases ops in the graphs of their bodies.
 
-    Bodies first, which stand behind the blocks around them.
+    Bodies first, which come after the blocks around them.
     """
     types = Types()
     for graph in reversed(graphs):
@@ -269,10 +268,10 @@ def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
 
 
 def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
-    """The op that makes a result.
+    """The op that computes a result.
 
-    Of a loop of ours it stands in the body: the loop has but one place for all. Of what the steps of a loop of the
-    program store slice by slice, and of the op that stores it, it is the op that computes a slice.
+    For a loop of ours, in the body: the loop has one location for all. For a tensor that the steps of a loop of the
+    program store slice by slice, and for the op that stores it, the op that computes a slice.
     """
     while TILE_MARK in op.attributes:
         value = terminator(op.regions[1].blocks[0]).operands[result]
@@ -292,7 +291,7 @@ def _is_loop(op: ir.Operation) -> bool:
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:
-    """Take the marks off our own loops, innermost first, and keep their kernels apart (see `memory.loop_kernels`)."""
+    """Remove the marks of our own loops, innermost first, and keep their kernels separate (`memory.loop_kernels`)."""
     types = Types()
 
     def finish(op: ir.Operation) -> ir.WalkResult:

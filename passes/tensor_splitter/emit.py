@@ -1,4 +1,4 @@
-"""Builds a plan: while loops over tiles, straight-line code for what is left over, and the old ops removed."""
+"""Builds a plan: while loops over tiles, straight-line code for the rest, and the old ops erased."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_I32 = 2**31 - 1
 
 
 def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> dict[int, list[ir.Value]]:
-    """By node: where a scan begins, then an empty or an overwritten whole for each output; or what is added to."""
+    """By node: a scan's initial state, then an empty or overwritten tensor for each output; or the initial sums."""
     states: dict[int, list[ir.Value]] = {}
     written = {output.node for output in loop.stage.outputs}
     after, types = last_input(graph, loop, depths), Types()
@@ -60,7 +60,7 @@ def _like(states: dict[int, list[ir.Value]], values: Sequence[ir.Value]) -> dict
 
 
 def _index_type(graph: Graph, loop: LoopPlan) -> ir.RankedTensorType:
-    """A 0-d integer tensor that can be an index of all that the loop reads and makes: i32, as XLA does best, or i64."""
+    """A 0-d integer tensor that can index everything that the loop reads and writes: i32, which XLA prefers, or i64."""
     nodes, types = [graph.nodes[position] for position in loop.stage.nodes], Types()
     inside = [op for node in nodes if Trait.CONTROL_FLOW in node.traits for op in _ops_inside(node.op)]
     shapes = [graph.tensors[value].type.shape for node in nodes for value in (*node.operands, *node.results)]
@@ -102,7 +102,7 @@ def _build_while(
 
 
 def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int]) -> None:
-    """Insert one stage before its last op, and let its outputs take the place of the old results."""
+    """Insert one stage before its last op, and replace the old results by its outputs."""
     last = graph.nodes[max(loop.stage.nodes)].op
     with ir.InsertionPoint(last), graph.nodes[graph.tensors[plan.seed].producer].op.location:
         states = _initial_states(graph, plan, loop, depths)
@@ -120,7 +120,7 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
                 continue
             start = build.splat(index_type, run.start)
             if counter is not None:
-                # Counted from where the loop ended: XLA must not run this tile while the loop runs.
+                # Counted from the end of the loop: XLA must not run this tile while the loop runs.
                 reached = times(build.convert(counter, index_type.element_type), ended.tile)
                 start = stablehlo.add(reached, build.splat(index_type, run.start - ended.tile * ended.trips))
             states = Tiles(graph, plan, loop, run, start, kept).emit(states)
@@ -129,14 +129,14 @@ def _build_loop(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[int])
             for position, state in states.items()
             if position >= 0
         }
-    # Not before all are written: one may be multiplied with what another one takes the place of.
+    # After all are written: one may be multiplied with a tensor that another one replaces.
     for position, found in results.items():
         for index, value in found.items():
             graph.nodes[position].op.results[index].replace_all_uses_with(value)
 
 
 def _results_of(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: list[ir.Value]) -> dict[int, ir.Value]:
-    """What a loop has made of an op's results, by their places."""
+    """The loop's versions of an op's results, by number."""
     op, tiled = graph.nodes[position].op, plan.tiled[position]
     with op.location:
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
@@ -151,9 +151,9 @@ def _results_of(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: 
 
 
 def _as_before(graph: Graph, loop: LoopPlan, position: int, state: list[ir.Value]) -> list[ir.Value]:
-    """The state of sums with what the loop has found itself, and with what they are multiplied with behind it.
+    """The state of sums with the loop's own running values, and with their factors after the loop.
 
-    Where a maximum turned out to be infinite, they are not a number, as they were.
+    After an infinite maximum they are NaN, as they were.
     """
     running = loop.stage.running
     if running is None or position not in running.sums:
@@ -170,13 +170,13 @@ def _as_before(graph: Graph, loop: LoopPlan, position: int, state: list[ir.Value
 def build_plans(graph: Graph, plans: Sequence[Plan]) -> None:
     """Write the plans' loops into the graph's block and erase the ops that they replace.
 
-    The block is afterwards not in order: a reader may stand before the loop (see `order`).
+    The block is out of order afterwards: a reader may be before the loop (see `order`).
     """
     depths = find_depths(graph)
     for plan in plans:
         for loop in plan.loops:
             _build_loop(graph, plan, loop, depths)
-    # Not before all are built: two plans may make the same tensor, each for itself.
+    # After all are built: two plans may compute the same tensor, each for itself.
     for position in sorted({position for plan in plans for position in plan.tiled}, reverse=True):
         op = graph.nodes[position].op
         if not any(True for result in op.results for _ in result.uses):

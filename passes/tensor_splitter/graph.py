@@ -1,6 +1,6 @@
 """A read-only index of one block: its ops and tensors as plain numbers, so that analysis is fast and pure.
 
-How an op of the block is cut along one of its factors is read off here as well: its tiled op.
+It also gives the tiled op of an op of the block: how it is cut along one of its factors.
 Operations are numbered, never hashed: the hash of an `ir.Operation` changes with its attributes.
 """
 
@@ -23,13 +23,13 @@ from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
 OUTSIDE = -1
-# Marks the loops that the splitter made in this run: their bodies are held to the split size.
+# Marks the loops that the splitter wrote in this run: their bodies must respect the split size.
 TILE_MARK = "exla.tile"
 
 
 @dataclass(slots=True)
 class Tensor:
-    """One SSA value: who makes it (OUTSIDE for block arguments and captured values) and who reads it."""
+    """One SSA value: its producer (OUTSIDE for block arguments and captured values) and its users."""
 
     value: ir.Value
     type: TensorType
@@ -42,10 +42,9 @@ class Tensor:
 class Node:
     """One operation: numbers of its operands, results and of the values that its scalar code captures.
 
-    What the blocks of control flow capture stands behind its operands, for it may be read in slices: there are `own`
-    operands of the op itself.
-    rules, number: the rules of the whole module, and which of them is the op's. traits: what kind of op it is.
-    asked, chosen: what `asks` and `selects` have found, None as long as nobody has asked.
+    The captures of control flow follow its operands, as they may be read in slices: the op itself has `own` operands.
+    rules, number: the rules of the whole module, and the index of the op's. traits: of the op.
+    asked, chosen: cached results of `asks` and `selects`, None until computed.
     """
 
     position: int
@@ -67,19 +66,19 @@ class Node:
         return self.rules[self.number]
 
     def asks(self) -> bool:
-        """Whether the op, or one in its blocks, asks for equality, as in `ops.comparisons.asks_inside`."""
+        """Whether the op, or one in its blocks, tests for equality, as in `ops.comparisons.asks_inside`."""
         if self.asked is None:
             self.asked = asks_inside(self.op)
         return self.asked
 
     def selects(self) -> bool:
-        """Whether its results are chosen among many elements, as in `ops.reducers.selects`."""
+        """Whether its results are selected among many elements, as in `ops.reducers.selects`."""
         if self.chosen is None:
             self.chosen = selects(self.op)
         return self.chosen
 
     def values(self) -> list[ir.Value]:
-        """The operands as they are in IR now."""
+        """The current operands in the IR."""
         return operands_of(self.op)
 
 
@@ -88,12 +87,12 @@ class Graph:
     """One block. `nodes` are in program order; the last is the terminator.
 
     A user of (node, -1) in `Tensor.users` means that the scalar code of the node captures the tensor.
-    arguments: the block's own arguments, as far as they are read. returned: what the terminator reads.
+    arguments: the block's own arguments that are read. returned: the operands of the terminator.
     nested: whether the block belongs to control flow, not to a function. tile: whether it is the body of a loop that
-    the splitter made itself. types: of all tensors of the module. overwritten: the tensors returned that take the
-    place of an argument, in the memory of a donated one or as what a loop carries, and that argument. operations,
-    bodies, inside: what the memory model has read of the nodes, of the blocks of control flow, and found out about
-    these when they are cut. work: the seconds of the arithmetic of the nodes, as `plans.body.work_of` finds them.
+    the splitter wrote. types: of all tensors of the module. overwritten: the returned tensors that overwrite an
+    argument, a donated one or a carry of a loop, and that argument. operations, bodies, inside: cached results of the
+    memory model, for the nodes, the blocks of control flow, and those when cut. work: the seconds of the arithmetic of
+    the nodes, from `plans.body.work_of`.
     """
 
     block: ir.Block
@@ -117,16 +116,16 @@ class Graph:
 
 
 def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op writes into what a loop carries, as an accumulator: cut, it would copy the whole of it."""
+    """Whether the op updates a carry of a loop, as an accumulator: if cut, it would copy all of it."""
     if not graph.nested or graph.arguments.isdisjoint(node.operands):
         return False
     return not graph.returned.isdisjoint(node.results)
 
 
 def updates_in_place(graph: Graph, node: Node) -> bool:
-    """Whether an op that updates what a loop carries still does so in place when it is cut: element by element.
+    """Whether an op that updates a carry of a loop is still in place when it is cut: if it is elementwise.
 
-    Whoever else reads the carried tensor comes before.
+    All other readers of the carried tensor come before.
     """
     carried = [graph.overwritten[value] for value in node.results if value in graph.overwritten]
     if Trait.POINTWISE not in node.traits or not carried:
@@ -138,12 +137,12 @@ def updates_in_place(graph: Graph, node: Node) -> bool:
 
 
 def becomes_result(graph: Graph, value: int) -> bool:
-    """Whether the terminator reads the tensor, or what is written over it: its buffer exists at the end."""
+    """Whether the terminator reads the tensor, or a tensor that overwrites it: its buffer exists at the end."""
     while value not in graph.returned:
         users = graph.tensors[value].users
         user, index = users[0] if len(users) == 1 else (graph.terminator, -1)
         node = graph.nodes[user]
-        # A loop of the program may read its start before it writes, and is looked at by other rules.
+        # A loop of the program may read its initial value before it writes, and has rules of its own.
         written_over = Trait.IN_PLACE in node.traits and 0 <= index < len(node.results)
         if not written_over or Trait.CONTROL_FLOW in node.traits:
             return False
@@ -172,7 +171,7 @@ class _Reader:
                 stack.append(self.steps(inside, nested=True, tile=tile))
 
     def steps(self, block: ir.Block, nested: bool, tile: bool) -> Iterator[tuple[ir.Block, bool]]:
-        """Add the graph of one block; gives each block inside where it stands, and whether it is a tile's."""
+        """Add the graph of one block; yield each block inside, and whether it is a tile's."""
         nodes: list[Node] = []
         tensors: list[Tensor] = []
         number: dict[ir.Value, int] = {}
@@ -221,7 +220,7 @@ class _Reader:
 
 
 def _overwritten_places(block: ir.Block) -> Iterable[tuple[int, int]]:
-    """The places of a block's arguments over which results are written, and those of the results."""
+    """The positions of a block's arguments that results overwrite, and of those results."""
     owner = block.owner.operation
     if owner.name == "func.func":
         return aliased_results(owner).items()
@@ -248,7 +247,7 @@ class TiledOp:
     """One op of a region, with its factor laid on the region's index.
 
     Index r of the region is indices [r * scale + offset, (r + 1) * scale + offset) of the op's factor.
-    operands, results: the mappings in terms of the region's index; None where the tensor does not carry it.
+    operands, results: the mappings in terms of the region's index; None if the tensor does not carry it.
     """
 
     node: int
@@ -259,7 +258,7 @@ class TiledOp:
     results: tuple[DimMapping | None, ...]
 
     def reach(self, index: int) -> tuple[int, int]:
-        """The region's indices before and after its own that a tile reads of an operand as well."""
+        """The region's indices before and after its own that a tile also reads of an operand."""
         if not self.factor.reaches:
             return (0, 0)
         before, after = self.factor.reaches[index]
@@ -267,9 +266,9 @@ class TiledOp:
 
 
 def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> TiledOp | None:
-    """Lay the factor of `node`, which stands at `own`, on the region so that `own` becomes `wanted`.
+    """Lay the factor of `node`, which is at `own`, on the region so that `own` becomes `wanted`.
 
-    None when the region's index is not a whole number of the factor's indices.
+    None if the region's index is not an integer number of the factor's indices.
     """
     laid = lay_factor(factor, own, wanted)
     if laid is None:
@@ -278,9 +277,9 @@ def lay_op(node: Node, factor: Factor, own: DimMapping, wanted: DimMapping) -> T
 
 
 def tiled_from_result(node: Node, index: int, wanted: DimMapping, overlaps: bool = False) -> TiledOp | None:
-    """The tiled op that makes result `index` of `node` in slices along `wanted`, if its rule allows.
+    """The tiled op that computes result `index` of `node` in slices along `wanted`, if its rule allows.
 
-    overlaps: whether its operands are made in longer tiles where it reads more of them than its part.
+    overlaps: whether its operands may be in longer tiles if it reads more of them than its part.
     """
     for overlap in node.rule.overlaps if overlaps else ():
         own = overlap.results[index]

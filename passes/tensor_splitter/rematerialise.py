@@ -1,11 +1,11 @@
-"""Rematerialises big tensors in the loop body that reads them, so that the body's own tiles can make them.
+"""Rematerialises big tensors in the loop body that reads them, so that the body's own tiles can compute them.
 
     %c = cost(%x, %y)               while ... {
     while ... { use(%c) }      ->       %c = cost(%x, %y); use(%c)     then split like any other
 
-A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was made once outside: kept
-whole it can never be split. It is recomputed in every trip, from small values, where that is no more work than the
-trip's own, a few times over, and only when the split then removes it; otherwise the move is undone.
+A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was computed once outside: as a capture it
+can never be split. It is recomputed in every trip, from small values, if that is no more than a few times the trip's
+own work, and only if the split then removes it; otherwise the move is undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .graph import OUTSIDE, Graph, read_graphs
 from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
 
-# A body may compute what it captures if that takes at most so many times its own arithmetic. On a CPU the ratio of the
+# A body may recompute captures if that takes at most this many times its own arithmetic. On a CPU the ratio of the
 # times is about that of the arithmetic: a conjugate gradient whose products of matrices were rematerialised, 11.8 times
 # the arithmetic, took 12.7 times as long; Sinkhorn and products with Gaussian kernels are below 1.
 _MOST_AGAIN = 3.0
@@ -32,9 +32,9 @@ _MOST_AGAIN = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One tensor rematerialised in one block: the copies made there, and which of them took its place.
+    """One tensor rematerialised in one block: the copies there, and which of them replaced it.
 
-    originals: what they are copies of, in the same order, with their results.
+    originals: of the copies, in the same order, with their results.
     """
 
     original: ir.Value
@@ -45,9 +45,9 @@ class _Move:
 
 
 def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False) -> list[int] | None:
-    """The ops that make a big tensor from small ones, in program order; None when one must not be repeated.
+    """The ops that compute a big tensor from small ones, in program order; None if one must not be repeated.
 
-    keeps_answers: whether what asks for equality stays where it is, and the answers are read.
+    keeps_answers: whether equality tests stay outside, and their results are read.
     """
     chain: set[int] = set()
     queue = [value]
@@ -95,7 +95,7 @@ def _undo(move: _Move) -> None:
 
 
 def _drop_unread(moves: list[_Move]) -> None:
-    """Erase the originals that nobody reads any more, so that nothing is said of them."""
+    """Erase the originals that nothing reads any more, so that there are no remarks on them."""
     gone: set[ir.Value] = set()
     for move in moves:
         for op, results in reversed(move.originals):
@@ -115,7 +115,7 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
 
 
 def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: Choices) -> bool:
-    """Move what can be split into the bodies that capture it; undo what then is not split.
+    """Move tensors that can be split into the bodies that capture them; undo the moves that lead to no split.
 
     graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
     """
@@ -137,7 +137,7 @@ def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: 
 
 
 class _Prices:
-    """The seconds of the arithmetic of blocks and of their ops, found when they are asked for."""
+    """The seconds of the arithmetic of blocks and of their ops, computed on demand."""
 
     def __init__(self, graphs: Sequence[Graph], choices: Choices):
         self.machine = choices.options.machine
@@ -151,7 +151,7 @@ class _Prices:
         return self.found[graph.block]
 
     def allow(self, graph: Graph, chain: Sequence[int], block: ir.Block) -> bool:
-        """Whether each run of the block may compute the chain again."""
+        """Whether each run of the block may recompute the chain."""
         work = self.of(graph)
         again = sum(work.get(position, 0.0) for position in chain)
         if again > _MOST_AGAIN * sum(self.of(self.graphs[block]).values()):
@@ -160,7 +160,7 @@ class _Prices:
 
 
 def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
-    """The big tensors that are captured and may be recomputed, and the ops that make each."""
+    """The big captured tensors that may be recomputed, and the ops that compute each."""
     threshold, few_slices = options.size_threshold, MOST_SLICES_ALIVE * options.slice_bytes
     captured = {value for node in graph.nodes for value in node.operands[node.own :]}
     for value in sorted(captured):
@@ -169,10 +169,10 @@ def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, l
             continue
         chain = _chain(graph, value, threshold)
         if chain and tensor.type.bytes <= few_slices and all(Trait.CUTS in graph.nodes[each].traits for each in chain):
-            continue  # what is cut here, once, would be cut and converted in each trip, for no more than a few slices
+            continue  # tensors that are cut here, once, would be cut in each trip, for no more than a few slices
         if chain and not _is_read_once(graph, chain, value):
-            # Two loops that recompute it may answer differently which elements are equal to a number; so may its own
-            # block, which compares it with what a loop has found in its copy.
+            # Two loops that recompute it may get different results of an equality test; so may its own block, which
+            # compares it with a result that a loop has found in its copy.
             if asks_about(tensor.value, graph.block):
                 continue
             if any(asks(graph.nodes[position].op) for position in chain):
@@ -182,7 +182,7 @@ def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, l
 
 
 def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
-    """Whether one block alone reads what a chain makes."""
+    """Whether only one block reads the results of a chain."""
     made = [result for position in chain for result in graph.nodes[position].results]
     readers = {user for result in made for user, _ in graph.tensors[result].users} - set(chain)
     return len(readers) == 1 and len(_reading_blocks(graph.tensors[value].value, graph.block)) == 1
@@ -192,7 +192,7 @@ def _not_split(module: ir.Module, moves: list[_Move], choices: Choices) -> list[
     """The moves whose copy would stay unsplit in its new block."""
     blocks = {move.block for move in moves}
     graphs = read_graphs(module, read_rules(module, choices.options.op_rules))
-    reading = [graph for graph in graphs if graph.block in blocks]  # the others have their turn when all is decided
+    reading = [graph for graph in graphs if graph.block in blocks]  # the others are processed once all is decided
     vanishing: set[ir.Value] = set()
     for graph, choice in zip(reading, choices.of(reading), strict=True):
         for plan in choice.plans:

@@ -1,4 +1,4 @@
-"""What a loop subtracts while it is still finding it: a maximum or a mean, before a tile and after it."""
+"""Subtrahends that a loop is still computing: a maximum or a mean, before a tile and after it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from exla_opt.passes.algebra.running import finite, rescaled
 from .graph import Graph, TiledOp
 from .regions.region import Running, Shift
 
-# What is subtracted before a tile and after it.
+# The subtrahends before a tile and after it.
 Both = tuple[ir.Value, ir.Value]
 
 
 def shifted(
     running: Running, tiled: TiledOp, total: ir.Value, shifts: Mapping[int, Both], place: ir.Value | None
 ) -> ir.Value:
-    """A sum over the tiles so far, with what is subtracted in it now.
+    """A sum over the tiles so far, converted to the new subtrahend.
 
-    shifts: by what is subtracted. place: of the tile in the dimension that is summed, 0-d; so many were summed before.
+    shifts: by subtrahend. place: of the tile in the summed dimension, 0-d; so many elements were summed before.
     """
     found = running.sums.get(tiled.node)
     if found is None or found.shift is None:
@@ -41,9 +41,9 @@ def shifted(
 def shifts_of(
     graph: Graph, tiled: TiledOp, number: int, shift: Shift, found: Both, place: ir.Value | None, tile: int
 ) -> Both:
-    """What the loop subtracts before and after a tile.
+    """The subtrahends before and after a tile.
 
-    found: by then, by the op that it comes of. place: as of `shifted`. tile: its indices.
+    found: the current results, by op. place: as in `shifted`. tile: its indices.
     """
     before, after = found
     if not shift.mean:
@@ -57,7 +57,7 @@ def shifts_of(
 
 
 def _handed_on(graph: Graph, number: int, shift: Shift, found: ir.Value) -> ir.Value:
-    """What the loop subtracts if this is what the op has found."""
+    """The subtrahend for this result of the op."""
     values = {graph.nodes[shift.op].results[0]: found}
     for position in shift.between:
         node = graph.nodes[position]

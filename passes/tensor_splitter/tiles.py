@@ -1,4 +1,4 @@
-"""The tiles of one loop's body: every op on its slices, longer where tiles overlap, and what is brought out of them."""
+"""The tiles of one loop's body: every op on its slices, longer if tiles overlap, and the outputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .plans.runs import TileRun
 from .running import shifted, shifts_of
 from .windows import beginning, next_window, ring_slice, window_key
 
-# The indices before and after its own that a tile has, and those of one that has none.
+# The extra indices of a tile before and after its own, and those of one that has none.
 Extent = tuple[int, int]
 _OWN = (0, 0)
 
 
 class Tiles:
-    """The body of one loop at one place: computes every op's tile in order, and combines them into the state."""
+    """The body of one loop at one index: computes every op's tile in order, and combines them into the state."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class Tiles:
         self.repeated: dict[int, ir.Value] = {}
         self.rings: dict[tuple[int, DimMapping], ir.Value] = {}
         self.offsets: dict[tuple[int, int], ir.Value] = {}
-        self.shifts: dict[int, tuple[ir.Value, ir.Value]] = {}  # what is subtracted, before this tile and after it
+        self.shifts: dict[int, tuple[ir.Value, ir.Value]] = {}  # subtrahends, before this tile and after it
 
     def present(self, mapping: DimMapping | None) -> bool:
         """Whether the tensor has the indices of this run (between two borders it has all or none).
 
-        Where tiles overlap all of them have, be they numbers that nobody reads.
+        If tiles overlap all tensors have them, possibly as numbers that are never used.
         """
         return self.loop.overlaps or self.holds(mapping)
 
     def holds(self, mapping: DimMapping | None) -> bool:
-        """Whether the tensor has the indices of this run itself."""
+        """Whether the tensor itself has the indices of this run."""
         return mapping is None or mapping.low <= self.run.start < mapping.low + mapping.length
 
     def covers(self, mapping: DimMapping) -> bool:
@@ -72,7 +72,7 @@ class Tiles:
         return mapping.low <= self.run.start and last <= mapping.low + mapping.length
 
     def offset(self, scale: int, shift: int) -> ir.Value:
-        """start * scale + shift, made once."""
+        """start * scale + shift, computed once."""
         key = (scale, shift)
         if key not in self.offsets:
             scaled = self.start if scale == 1 else times(self.start, scale)
@@ -80,7 +80,7 @@ class Tiles:
         return self.offsets[key]
 
     def position_in(self, mapping: DimMapping) -> ir.Value:
-        """Where the tile begins in the tensor's own dimension."""
+        """The start of the tile in the tensor's own dimension."""
         return self.offset(mapping.inner, -mapping.low * mapping.inner)
 
     def operand(self, tiled: TiledOp, index: int, value: ir.Value) -> ir.Value:
@@ -101,13 +101,13 @@ class Tiles:
         return self.slices[key]
 
     def extent_of(self, tiled: TiledOp, index: int) -> Extent:
-        """The indices before and after its own that the tile of an operand has."""
+        """The extra indices before and after its own of the tile of an operand."""
         before, after = self.loop.extents.get(tiled.node, _OWN)
         more, further = tiled.reach(index)
         return (before + more, after + further)
 
     def part(self, tile: ir.Value, mapping: DimMapping, extent: Extent, wanted: Extent) -> ir.Value:
-        """A tile without the indices that this reader does not want."""
+        """A tile without the extra indices that this reader does not need."""
         if extent == wanted:
             return tile
         shape = build.shape_of(tile)
@@ -117,7 +117,7 @@ class Tiles:
         return stablehlo.slice(tile, starts, limits, [1] * len(shape))
 
     def read(self, number: int, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
-        """A slice of what is unsplit. Around the ends of one with a period all readers read of the same."""
+        """A slice of an unsplit tensor. Near the ends of a periodic one, all readers read the same extension."""
         read = self.loop.reads.get((number, mapping))
         if read is None or not read.period:
             return self.slice_of(source, mapping, wanted)
@@ -128,10 +128,10 @@ class Tiles:
         return self.part(self.rings[key], mapping, read.extent, wanted)
 
     def slice_of(self, source: ir.Value, mapping: DimMapping, wanted: Extent) -> ir.Value:
-        """A slice of what is unsplit; zeros stand for what lies beyond its ends."""
+        """A slice of an unsplit tensor; zeros replace elements beyond its ends."""
         place, length = self.position_in(mapping), (self.run.tile + sum(wanted)) * mapping.inner
         if self.loop.overlaps and not self.covers(mapping):
-            # Beyond its ends by any number of elements: what it has stands where it belongs all the same.
+            # Beyond its ends by any number of elements: the existing ones are at their positions all the same.
             fill = build.zeros(build.with_shape(build.tensor_of(source), []))
             begin = self.offset(mapping.inner, length - (wanted[0] + mapping.low) * mapping.inner)
             return read_padded(source, mapping.dim, begin, length, (length, length, 0), fill)
@@ -142,7 +142,7 @@ class Tiles:
         return read_padded(source, mapping.dim, place, length, (low, high, 0), fill)
 
     def generated(self, number: int, mapping: DimMapping) -> ir.Value | None:
-        """A slice of what is made of nothing, as an iota along both dimensions is: the loop would capture all of it."""
+        """A slice of a tensor without inputs, such as an iota along both dimensions: else the loop would capture it."""
         producer = self.graph.tensors[number].producer
         if producer == OUTSIDE or Trait.GENERATES not in self.graph.nodes[producer].traits:
             return None
@@ -154,7 +154,7 @@ class Tiles:
         return None
 
     def whole(self, number: int, value: ir.Value) -> ir.Value:
-        """A tensor used unsplit. What a loop captures is written, but what its reader can absorb is cloned."""
+        """A tensor used unsplit. Captures of a loop are written, but those that a reader can absorb are cloned."""
         running = self.loop.stage.running
         if running is not None and number in running.ones:
             return ones_like(value)
@@ -172,7 +172,7 @@ class Tiles:
         return self.repeated[number]
 
     def emit(self, states: dict[int, list[ir.Value]]) -> dict[int, list[ir.Value]]:
-        """Make all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
+        """Build all tiles. states: by node, the combined partial results so far, or the outputs written so far."""
         states = dict(states)
         for (position, result), number in self.loop.overwritten.items():
             self.carried[number] = self.state_of(states, position, result)
@@ -199,7 +199,7 @@ class Tiles:
                     wholes = states[position][len(scanned) :]
                     states[position] = scanned + self.write(tiled, wholes, results)
                 for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
-                    if self.reads_back(position, index):  # who reads it reads it back
+                    if self.reads_back(position, index):  # other readers read it back
                         self.carried[number] = self.state_of(states, position, index)
                     elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
@@ -214,12 +214,12 @@ class Tiles:
         return states
 
     def reads_back(self, position: int, index: int) -> bool:
-        """Whether an output is read from what it is written to."""
+        """Whether an output is read from the tensor that it is written to."""
         number = self.loop.overwritten.get((position, index))
         return number is not None and number not in self.loop.windows
 
     def combined(self, tiled: TiledOp, state: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
-        """The state after one more tile; of sums with what is still being found, as if it had been what it is now."""
+        """The state after one more tile; sums with running subtrahends are converted to the current ones."""
         node, running = self.graph.nodes[tiled.node], self.loop.stage.running
         if running is None:
             return tiling.combine(node.op, tiled.factor, state, results, self.offset(tiled.scale, tiled.offset))
@@ -261,14 +261,14 @@ class Tiles:
         )
 
     def range_of(self, tiled: TiledOp, index: int, mapping: DimMapping | None) -> tuple[int, int] | None:
-        """The indices of an op's factor that the tile of an operand has, counted from its start."""
+        """The indices of an op's factor in the tile of an operand, counted from its start."""
         if mapping is None or not self.present(mapping):
             return None if mapping is None else (0, 0)
         before, after = self.extent_of(tiled, index)
         return (-before * tiled.scale, (self.run.tile + after) * tiled.scale)
 
     def write(self, tiled: TiledOp, wholes: list[ir.Value], results: list[ir.Value]) -> list[ir.Value]:
-        """Put the tiles of a node's outputs into the whole tensors; an output that has no tiles is the same in each."""
+        """Write the tiles of a node's outputs to the complete tensors; an output without tiles is the same in each."""
         written = []
         for whole, output in zip(wholes, outputs_of(self.loop, tiled.node), strict=True):
             mapping, made = tiled.results[output], results[output]
@@ -284,7 +284,7 @@ class Tiles:
 
 
 def outputs_of(loop: LoopPlan, position: int) -> list[int]:
-    """The results of an op that a loop brings out."""
+    """The results of an op that a loop outputs."""
     return [output.result for output in loop.stage.outputs if output.node == position]
 
 

@@ -1,4 +1,4 @@
-"""What is read around the ends of a tensor, and ahead of one that is overwritten (`regions/windows.py`)."""
+"""Reads around the ends of a tensor, and ahead of an overwritten one (`regions/windows.py`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .regions.windows import Window
 
 
 def window_key(number: int) -> int:
-    """Where among the states of a loop what it reads ahead of a tensor stands: beside the numbers of its nodes."""
+    """The key among the states of a loop for its reads ahead of a tensor, distinct from the numbers of its nodes."""
     return -1 - number
 
 
 def first_window(source: ir.Value, window: Window, tile: int) -> ir.Value:
-    """What the first tile reads of a tensor."""
+    """The elements of a tensor that the first tile reads."""
     dim, inner = window.mapping.dim, window.mapping.inner
     before, after = (each * inner for each in window.extent)
     shape = build.shape_of(source)
@@ -34,7 +34,7 @@ def first_window(source: ir.Value, window: Window, tile: int) -> ir.Value:
 
 
 def rows_behind(source: ir.Value, window: Window, runs: Sequence[TileRun]) -> ir.Value | None:
-    """What tiles read behind the end of a tensor, and something where the last tile is shorter; None if nothing."""
+    """The elements that tiles read after the end of a tensor, or padding for a shorter last tile; None if neither."""
     dim, inner = window.mapping.dim, window.mapping.inner
     shorter = (runs[0].tile - runs[1].tile) * inner if len(runs) > 1 else 0
     after, shape = window.extent[1] * inner, build.shape_of(source)
@@ -55,7 +55,7 @@ def _piece(source: ir.Value, dim: int, start: int, limit: int) -> ir.Value:
 
 
 def beginning(near: ir.Value, window: Window, tile: int) -> ir.Value:
-    """What a tile of this length reads of what is carried for the longest one."""
+    """The elements that a tile of this length reads, from those carried for the longest one."""
     dim, length = window.mapping.dim, (tile + sum(window.extent)) * window.mapping.inner
     return near if build.shape_of(near)[dim] == length else _piece(near, dim, 0, length)
 
@@ -63,9 +63,9 @@ def beginning(near: ir.Value, window: Window, tile: int) -> ir.Value:
 def next_window(
     near: ir.Value, window: Window, written: ir.Value, behind: ir.Value, length: int, kept: ir.Value | None
 ) -> ir.Value:
-    """What the next tile reads: of what this one has read the end, and the rest of what it was written to.
+    """The elements that the next tile reads: the end of this one's, and the rest from the tensor written to.
 
-    behind: the element behind all that this tile has read. length: the elements of a tile. kept: what comes behind the
+    behind: the element after all that this tile has read. length: the elements of a tile. kept: the elements after the
     end of the tensor.
     """
     dim = window.mapping.dim
@@ -78,9 +78,9 @@ def next_window(
 
 
 def ring_slice(source: ir.Value, mapping: DimMapping, place: ir.Value, tile: int, extent: tuple[int, int]) -> ir.Value:
-    """Elements [place - before, place + tile + after) of a dimension that goes round.
+    """Elements [place - before, place + tile + after) of a circular dimension.
 
-    place: where the tile's own part begins, all of which is inside. extent: before and after.
+    place: the start of the tile's own part, all of which is inside. extent: before and after.
     """
     (before, after), dim = extent, mapping.dim
     parts = [build.slice_along(source, dim, place, tile)]
@@ -101,7 +101,7 @@ def ring_slice(source: ir.Value, mapping: DimMapping, place: ir.Value, tile: int
 
 
 def _ring_ends(source: ir.Value, dim: int, count: int) -> ir.Value:
-    """The last elements of a dimension, and behind them the first ones."""
+    """The last elements of a dimension, followed by the first ones."""
     size = build.shape_of(source)[dim]
     return _joined([_piece(source, dim, size - count, size), _piece(source, dim, 0, count)], dim)
 

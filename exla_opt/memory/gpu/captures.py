@@ -1,7 +1,7 @@
-"""The order in memory of what a loop on a GPU reads of tensors from outside: that in which its kernels want it.
+"""The memory layouts that a GPU loop's kernels need for tensors captured from outside.
 
-Inside a loop no tensor has an order of its own. XLA's LayoutAssignment goes back from what convolutions and products
-want over slices to what the loop is given, and an argument of the function is copied once, in front of the loop.
+Inside a loop, layouts are not fixed. XLA's LayoutAssignment propagates those that convolutions and products need for
+slices back to the loop's inputs; an argument of the function is copied once, before the loop.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ..machine import Machine
 from .convolutions import convolution_orders
 from .dots import is_vector_product
 
-# What is in the order of what it is a part of.
+# Ops whose result has the layout of the tensor that it is a part of.
 _PARTS = frozenset({"dynamic_slice", "slice", "pad", "reduce_window"})
-# What is reduced, or has another shape, may be read in any order.
+# Ops that reduce or reshape their operand, and may read any layout.
 _ENDS = frozenset({"reduce", "broadcast_in_dim", "reshape", "dynamic_update_slice"})
-# A reduction of which a vector is left reads what it reduces in any order.
+# A reduction to a vector reads its operand in any layout.
 _FEWEST_KEPT = 2
 Orders = dict[ir.Value, list[int]]
 
 
 def orders_inside(builder: Builder, body: ir.Block, machine: Machine) -> Orders:
-    """The dimensions, from the outermost on, of what a loop's body is given, where its kernels want another order."""
+    """The dimension orders, outermost first, of inputs of a loop's body whose kernels need a different one."""
     found: Orders = {}
     for view in body.operations:
         op = view.operation
@@ -48,7 +48,7 @@ def orders_inside(builder: Builder, body: ir.Block, machine: Machine) -> Orders:
 
 
 def _wanted(builder: Builder, op: ir.Operation, machine: Machine) -> Iterator[tuple[ir.Value, list[int]]]:
-    """What an op reads in an order of its own, and that order."""
+    """The operands that an op needs in a certain order, with that order."""
     if op.name == "stablehlo.convolution":
         yield from zip(op.operands, convolution_orders(op, builder.types)[:2], strict=True)
     elif op.name == "stablehlo.dot_general" and not is_vector_product(builder, op):
@@ -64,7 +64,7 @@ def _wanted(builder: Builder, op: ir.Operation, machine: Machine) -> Iterator[tu
 
 
 def _is_carried(op: ir.Operation) -> bool:
-    """Whether a loop carries a part of what an op makes, or what is computed element by element from it."""
+    """Whether a loop carries a part of an op's result, or an elementwise function of it."""
     stack, seen = list(op.results), set(op.results)
     while stack:
         for use in stack.pop().uses:
@@ -78,7 +78,7 @@ def _is_carried(op: ir.Operation) -> bool:
 
 
 def _is_only_reduced(op: ir.Operation) -> bool:
-    """Whether all that is made of what a reduction reads parts of, up to what is reduced, keeps its dimensions."""
+    """Whether everything computed from a reduction's source, up to other reductions, keeps its dimensions."""
     source, _ = read_through(op.operands[0], (), op.block)
     stack, seen = [source], {source}
     while stack:
@@ -97,10 +97,10 @@ def _is_only_reduced(op: ir.Operation) -> bool:
 
 
 def _is_turned(op: ir.Operation, side: int, types: Types, machine: Machine) -> bool:
-    """Whether a dot wants an operand in another order than that of what it reads past transposes.
+    """Whether a dot needs another order than that of its operand's source behind transposes.
 
-    XLA's DotDecomposer puts both operands in the dot's own order where not all batch dimensions come first, or several
-    others become one. A library reads past that again if those of each kind lie side by side, those of one element too.
+    XLA's DotDecomposer puts both operands into the dot's own order if not all batch dimensions come first, or several
+    others are merged. A library can undo that if dimensions of each kind are adjacent, including those of one element.
     """
     shape = types.of(op.operands[side]).shape
     _, dims = read_through(op.operands[side], range(len(shape)), op.block)
@@ -111,7 +111,7 @@ def _is_turned(op: ir.Operation, side: int, types: Types, machine: Machine) -> b
 
 
 def _is_matrix(op: ir.Operation, side: int, dims: Sequence[int]) -> bool:
-    """Whether the batch, the rows and the columns of an operand lie side by side. dims: as `read_through` has them."""
+    """Whether the batch, the rows and the columns of an operand are each adjacent. dims: as from `read_through`."""
     batch, contracted = dot_dims(op, side)
     free = [dim for dim in range(len(dims)) if dim not in {*batch, *contracted}]
     for kind in (batch, contracted, free):
@@ -122,7 +122,7 @@ def _is_matrix(op: ir.Operation, side: int, dims: Sequence[int]) -> bool:
 
 
 def _is_decomposed(op: ir.Operation, types: Types) -> bool:
-    """Whether a dot has more dimensions of one kind than a product of matrices, or its batch not in front."""
+    """Whether a dot has several dimensions of one kind, or its batch not in front."""
     for side in (0, 1):
         batch, contracted = dot_dims(op, side)
         free = len(types.of(op.operands[side]).shape) - len(batch) - len(contracted)
@@ -132,7 +132,7 @@ def _is_decomposed(op: ir.Operation, types: Types) -> bool:
 
 
 def copies_before(builder: Builder, loop: ir.Operation, orders: Mapping[ir.Value, list[int]]) -> dict[int, int]:
-    """Copies in these orders, made in front of a loop, of arguments that it reads; by the number of what is copied."""
+    """Copies of arguments that a loop reads, in these orders, before the loop; by the number of the argument."""
     made: dict[int, int] = {}
     for value, order in orders.items():
         if isinstance(value.owner, ir.Block) and value.owner == loop.block:
@@ -141,7 +141,7 @@ def copies_before(builder: Builder, loop: ir.Operation, orders: Mapping[ir.Value
 
 
 def copied_inside(op: ir.Operation, sides: Sequence[int], orders: Orders, types: Types, machine: Machine) -> list[int]:
-    """The operands of which a dot reads a copy, of these sides, if what comes from outside is in these orders."""
+    """Of these operands, those of which a dot reads a copy if tensors from outside are in these orders."""
     found = []
     for side in sides:
         value = op.operands[side]
@@ -153,7 +153,7 @@ def copied_inside(op: ir.Operation, sides: Sequence[int], orders: Orders, types:
 
 
 def is_view_inside(op: ir.Operation, orders: Orders, types: Types) -> bool:
-    """Whether a transpose brings about the order in which what it reads is in memory."""
+    """Whether a transpose's result has the order that its operand has in memory."""
     if op.name != "stablehlo.transpose" or not orders:
         return False
     shape = types.of(op.results[0]).shape
@@ -163,9 +163,9 @@ def is_view_inside(op: ir.Operation, orders: Orders, types: Types) -> bool:
 
 
 def read_through(value: ir.Value, order: Sequence[int], body: ir.Block) -> tuple[ir.Value, list[int]]:
-    """The tensor of which a tensor is a part, or an elementwise result, in a block, and the order of dimensions there.
+    """The tensor that a value is a part or an elementwise function of, within a block, and its dimension order.
 
-    order: that in which the part is wanted.
+    order: the order in which the part is needed.
     """
     order = list(order)
     while (made := defining_op(value)) is not None and made.block == body and len(made.operands):

@@ -1,8 +1,8 @@
-"""The tensors that are one number everywhere, computed of constants alone: XLA:GPU writes none of them.
+"""Tensors with one value everywhere, computed from constants alone: XLA:GPU writes none of them.
 
-Its AlgebraicSimplifier computes on the number and repeats what comes out, HloConstantFolding then computes the number,
-and what is chosen, added or multiplied by a known number is simplified in turn. So where the parameter of a
-distribution is one number, the branches for other numbers are gone.
+Its AlgebraicSimplifier computes on the scalar and broadcasts the result, HloConstantFolding then folds the scalar, and
+selects, sums and products with known numbers are simplified in turn. So if the parameter of a distribution is one
+number, the branches for other numbers disappear.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COMPUTED: dict[str, Callable[..., Number]] = {
     "select": lambda asked, one, other: one if asked else other,
     "is_finite": lambda number: not isnan(number) and abs(number) != inf,
 }
-# Of truth values only: the bits of integers are not followed.
+# For booleans only: the bits of integers are not tracked.
 _LOGICAL: dict[str, Callable[..., Number]] = {
     "and": min,
     "or": max,
@@ -52,16 +52,16 @@ _LOGICAL: dict[str, Callable[..., Number]] = {
 
 
 class Constants:
-    """What is known of the tensors of a function, and of the bodies inside it.
+    """The known constants among the tensors of a function, and of the bodies inside it.
 
-    number: for each tensor that is one number everywhere that number; None where only XLA knows it.
+    number: for each tensor with one value everywhere, that number; None if only XLA knows it.
     """
 
     def __init__(self) -> None:
         self.number: dict[ir.Value, Number | None] = {}
 
     def note(self, op: ir.Operation) -> bool:
-        """Whether the result of an op is one number everywhere; noted for what comes behind it."""
+        """Whether the result of an op has one value everywhere; recorded for later ops."""
         if len(op.results) != 1 or len(op.regions):
             return False
         if op.name == "stablehlo.constant":
@@ -80,7 +80,7 @@ class Constants:
         return True
 
     def side(self, op: ir.Operation) -> int | None:
-        """The operand that the result of an op equals, whatever the rest of its operands are; None if that is open."""
+        """The operand that an op's result equals whatever the other operands are; None if not known."""
         name, numbers = op.name.rpartition(".")[2], [self.number.get(value) for value in op.operands]
         if name == "select":
             return None if numbers[0] is None else 1 if numbers[0] else 2
@@ -95,12 +95,12 @@ class Constants:
 
 
 def _other(numbers: list[Number | None], neutral: int) -> int | None:
-    """The operand next to one that changes nothing."""
+    """The operand that is combined with the neutral number."""
     return next((1 - side for side in (1, 0) if numbers[side] == neutral), None)
 
 
 def _computed(op: ir.Operation, numbers: list[Number | None]) -> Number | None:
-    """What an elementwise op makes of known numbers; None where that is not followed."""
+    """The result of an elementwise op on known numbers; None if it is not evaluated here."""
     known = [number for number in numbers if number is not None]
     if len(known) < len(numbers):
         return None
@@ -117,7 +117,7 @@ def _computed(op: ir.Operation, numbers: list[Number | None]) -> Number | None:
 
 
 def _rounded(value: ir.Value, number: Number) -> Number | None:
-    """A number as the type of a tensor holds it; None for an integer that it may not hold, and for narrow floats."""
+    """A number rounded to a tensor's type; None for an integer that may not fit, and for narrow floats."""
     kind = element_type(value)
     if isinstance(kind, ir.F64Type):
         return number

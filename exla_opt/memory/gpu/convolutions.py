@@ -1,7 +1,7 @@
-"""What XLA:GPU makes of a convolution: a call of cuDNN, and copies of what cuDNN cannot read as it is.
+"""Convolutions on XLA:GPU: a call of cuDNN, and copies of the operands that cuDNN cannot read directly.
 
-Found in what it compiles: cuDNN wants even padding, no gaps between the elements that it reads, and one order of
-dimensions for all: the channels last, but in three dimensions and for float64 before what the windows move over.
+Found in compiled programs: cuDNN needs even padding, no gaps between the elements that it reads, and one dimension
+order for all tensors: channels last, but before the spatial dimensions if there are three or for float64.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..builder import Builder
 from ..expansions import is_in_order
 from .layouts import without_ones
 
-# A convolution in so many dimensions, or in fewer, of floats of fewer bits, runs with its channels last.
+# Convolutions of up to this many spatial dimensions, with floats of fewer bits than this, run with channels last.
 _CHANNELS_LAST, _WIDE_BITS = 2, 64
-# What has narrow floats is read as float32 if its result is that.
+# Narrow floats are read as float32 if the result is float32.
 _FLOAT_BITS = 32
 
 
 def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """cuDNN has convolutions and both their gradients; what it cannot read as it is is written in another form."""
+    """cuDNN computes convolutions and both gradients; operands that it cannot read directly are rewritten."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     image, weights, found = (builder.types.of(value).shape for value in (*op.operands, op.results[0]))
     spatial = list(numbers.input_spatial_dimensions)
@@ -70,13 +70,13 @@ def make_convolution(builder: Builder, op: ir.Operation, made: Operation) -> Non
 
 
 def _is_reversed(op: ir.Operation) -> bool:
-    """Whether the weights are turned round in the same block, as in the gradient of a convolution by its image."""
+    """Whether the weights are reversed in the same block, as in the gradient of a convolution by its image."""
     reverse = defining_op(op.operands[1], "stablehlo.reverse")
     return reverse is not None and reverse.block == op.block
 
 
 def _is_gradient_of_kernel(op: ir.Operation, types: Types) -> bool:
-    """Whether the windows are larger than what they find, as in the gradient of a convolution by its kernel."""
+    """Whether the windows are larger than the result, as in the gradient of a convolution by its kernel."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     kernel, found = types.of(op.operands[1]).shape, types.of(op.results[0]).shape
     windows = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
@@ -86,7 +86,7 @@ def _is_gradient_of_kernel(op: ir.Operation, types: Types) -> bool:
 
 
 def _padded_result(op: ir.Operation, windows: Sequence[Window], image: Shape, found: Shape) -> Shape:
-    """The shape of the gradient of an image that was padded, of which the padding is left out afterwards."""
+    """The shape of the gradient of a padded image, from which the padding is removed afterwards."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     whole = list(found)
     for dim, window in zip(numbers.input_spatial_dimensions, windows, strict=True):
@@ -98,7 +98,7 @@ def _padded_result(op: ir.Operation, windows: Sequence[Window], image: Shape, fo
 
 
 def convolution_orders(op: ir.Operation, types: Types) -> tuple[list[int], list[int], list[int]]:
-    """The dimensions of both operands and of the result, from the outermost on, as cuDNN wants them."""
+    """The dimensions of both operands and of the result in cuDNN's order, outermost first."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     lhs = (numbers.input_batch_dimension, numbers.input_feature_dimension)
     rhs = (numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension)
@@ -122,7 +122,7 @@ def convolution_orders(op: ir.Operation, types: Types) -> tuple[list[int], list[
 
 
 def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]) -> int:
-    """The number of an operand with its dimensions in an order: a copy of it only if no kernel can write it so."""
+    """The number of an operand with its dimensions in an order: copied only if no kernel can write it so."""
     value, number = op.operands[side], builder.of(op.operands[side])
     if is_in_order(order, builder.types.of(value).shape):
         return number
@@ -138,7 +138,7 @@ def _ordered(builder: Builder, op: ir.Operation, side: int, order: Sequence[int]
 
 
 def _is_widened(op: ir.Operation) -> bool:
-    """Whether narrow floats are read as float32: not float16 whose result is made that again."""
+    """Whether narrow floats are read as float32: not float16 whose result becomes float16 again."""
     kind, found = element_type(op.operands[0]), element_type(op.results[0])
     if not 0 < float_bits(kind) < float_bits(found) == _FLOAT_BITS:
         return False
@@ -148,7 +148,7 @@ def _is_widened(op: ir.Operation) -> bool:
 
 
 def _widened(builder: Builder, op: ir.Operation, side: int, number: int) -> int:
-    """The number of an operand as float32, which it may have been before it was rounded."""
+    """The number of an operand as float32, possibly the tensor from which it was rounded."""
     value = op.operands[side]
     rounded = defining_op(value, "stablehlo.convert")
     if number == builder.of(value) and rounded is not None:
@@ -159,14 +159,14 @@ def _widened(builder: Builder, op: ir.Operation, side: int, number: int) -> int:
 
 
 def undoes_order(op: ir.Operation, types: Types) -> bool:
-    """Whether a transpose brings about the order in which cuDNN wrote what it reads, so that it is a view."""
+    """Whether a transpose's result has the order in which cuDNN wrote its operand, so that it is a view."""
     if op.name != "stablehlo.transpose" or any(use.owner.operation.name == "func.return" for use in op.results[0].uses):
         return False
     return is_written_in(op.operands[0], integers(op, "permutation", []), types)
 
 
 def is_written_in(value: ir.Value, order: Sequence[int], types: Types) -> bool:
-    """Whether a tensor that cuDNN made, or kernels of what it made, has its dimensions in an order not its own."""
+    """Whether cuDNN, or kernels reading cuDNN's results, wrote a tensor in a dimension order other than its own."""
     while (made := defining_op(value)) is not None:
         if made.name == "stablehlo.convolution":
             own = convolution_orders(made, types)[2]

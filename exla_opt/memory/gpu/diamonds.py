@@ -1,7 +1,7 @@
-"""The normalisations of rows that XLA:GPU makes one kernel of before it fuses anything else.
+"""Row normalisations that XLA:GPU turns into one kernel before it fuses anything else.
 
-A diamond: a tensor, its rows reduced and spread again, and the two joined by an elementwise op; between them stand only
-ops of one operand, or of one and a number. The rule is that of XLA's SoftmaxRewriterTriton.
+A diamond: a tensor, its rows reduced and broadcast again, and an elementwise op on both; between them are only ops of
+one operand, or of one and a number. The rule is that of XLA's SoftmaxRewriterTriton.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from exla_opt.ops.traits import Trait
 from ..block import Block, Operation
 
 _BINARY = 2
-# Rows of more elements are not normalised by one kernel.
+# Longer rows are not normalised by one kernel.
 _LONGEST_ROW = 2**14
 
 
 class Diamonds:
     """Finds the diamonds of a block.
 
-    producer: the op of each tensor, by position. kept: the tensors that are needed as they are.
+    producer: the op of each tensor, by position. kept: the tensors that must be written.
     """
 
     def __init__(self, block: Block, producer: dict[int, int], kept: Collection[int], used: list[bool]):
@@ -31,7 +31,7 @@ class Diamonds:
                 self.readers[value] = self.readers.get(value, 0) + 1
 
     def find(self) -> dict[int, list[int]]:
-        """For the op that closes each diamond those inside it, readers first, all by position."""
+        """For the op that closes each diamond, the ops inside, readers first, all by position."""
         found = {}
         for position, op in enumerate(self.ops):
             if Trait.POINTWISE in op.traits and len(op.operands) == _BINARY and len(op.results) == 1:
@@ -41,7 +41,7 @@ class Diamonds:
         return found
 
     def closed_by(self, op: Operation) -> set[int]:
-        """The ops inside the diamond that an op closes; none if it closes none."""
+        """The ops inside the diamond that an op closes; empty if it closes none."""
         straight, spread = op.operands
         inside, value = self.way_back(spread, "broadcast_in_dim")
         if not self.is_named(value, "broadcast_in_dim"):
@@ -58,7 +58,7 @@ class Diamonds:
         return inside | spreads | rows | {place} | before | other
 
     def way_back(self, value: int, name: str) -> tuple[set[int], int]:
-        """The ops on the way from a tensor back over trivial ops, and the tensor where it ends."""
+        """The ops on the path from a tensor back through trivial ops, and the tensor where the path ends."""
         passed: set[int] = set()
         while self.is_alone(value):
             position = self.producer[value]
@@ -73,7 +73,7 @@ class Diamonds:
         return passed, value
 
     def last_of(self, value: int, passed: Collection[int]) -> int:
-        """The tensor at the end of a way that was gone before."""
+        """The tensor at the end of a path of these ops."""
         while self.producer.get(value) in passed:
             op = self.ops[self.producer[value]]
             [value] = [each for each in dict.fromkeys(op.operands) if not self.is_number(each)]
@@ -93,7 +93,7 @@ class Diamonds:
         return short and len(op.results) == 1
 
     def is_number(self, value: int) -> bool:
-        """Whether a tensor is one number everywhere."""
+        """Whether a tensor has one value everywhere."""
         op = self.ops[self.producer[value]] if value in self.producer else None
         if op is None or op.name == "splat":
             return op is not None

@@ -1,7 +1,7 @@
-"""Products that XLA:GPU writes otherwise: those of vectors without a library, and small ones of one operand at once.
+"""Products that XLA:GPU rewrites: vector products without a library, and merged small products with a shared operand.
 
-The rule for the latter is that of XLA's DotMerger, which puts the other operands together: one of the two products
-takes, with its operands and its result, no more than 64 MiB, and neither needs the other.
+The latter is the rule of XLA's DotMerger, which concatenates the other operands: one of the two products takes, with
+its operands and its result, at most 64 MiB, and neither depends on the other.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ..builder import Builder
 from ..dots import dot_dims
 
 _MOST_BYTES = 64 * 2**20
-# A matrix of so many is multiplied with a vector by a library.
+# A matrix of this many elements is multiplied with a vector by a library.
 _MOST_ELEMENTS = 10**7
 _WIDE_BITS = 32
-# So many products of one operand, at most, are looked at pair by pair.
+# At most this many products with a shared operand are compared pairwise.
 _MOST_OF_ONE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A dot as it may be put together with another. dims: of each operand those of the batch and those summed over.
+    """A dot that may be merged with another. dims: the batch and the contracted dimensions of each operand.
 
-    outer: the number of elements that each operand has along dimensions that only it has.
+    outer: the number of elements of each operand along dimensions that only it has.
     """
 
     made: Operation
@@ -43,7 +43,7 @@ class Product:
 
 
 def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
-    """A dot of IR, with its dimensions as those of what it reads."""
+    """A dot of the IR, with its dimensions as those of the tensors that it reads."""
     sides, outer = [], []
     for side in (0, 1):
         shape, batch, contracted = _operand(builder, op, made, side)
@@ -53,9 +53,9 @@ def product_of(builder: Builder, op: ir.Operation, made: Operation) -> Product:
 
 
 def _operand(builder: Builder, op: ir.Operation, made: Operation, side: int) -> tuple[Shape, list[int], list[int]]:
-    """The shape of a dot's operand, its batch and contracted dimensions, as those of what is read past a transpose.
+    """The shape of a dot's operand, and its batch and contracted dimensions, as those of the source behind a transpose.
 
-    The shape is that of the value in IR: what the block holds in its place may be a reshape's operand.
+    The shape is the IR value's: the block may hold the operand of a reshape instead.
     """
     batch, contracted = dot_dims(op, side)
     shape = builder.types.of(op.operands[side]).shape
@@ -77,7 +77,7 @@ def _outer(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> int
 def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
     """Whether a dot is of vectors, or of a matrix and a vector that XLA multiplies without a library.
 
-    A matrix alone is one below 10 million elements; narrow floats are only where rows are summed up.
+    That holds for an unbatched matrix below 10 million elements, in narrow floats only if it sums along rows.
     """
     shapes = [builder.types.of(value).shape for value in op.operands]
     dims = [dot_dims(op, side) for side in (0, 1)]
@@ -94,7 +94,7 @@ def is_vector_product(builder: Builder, op: ir.Operation) -> bool:
 
 
 def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A multiplication by a repeated vector, and a sum."""
+    """A multiplication by a broadcast vector, and a sum."""
     origin, number, block = op.results[0], made.operands, builder.block
     matrix = 0 if prod(block.shapes[number[0]]) >= prod(block.shapes[number[1]]) else 1
     operands = [_operand(builder, op, made, side) for side in (0, 1)]
@@ -116,7 +116,7 @@ def make_vector_product(builder: Builder, op: ir.Operation, made: Operation) -> 
 
 
 def _is_turned(builder: Builder, op: ir.Operation, dims: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bool:
-    """Whether one operand of a product of vectors is a product of matrices, written in the order of the other one."""
+    """Whether one operand of a vector product is a matrix product, written in the order of the other operand."""
     for side in (0, 1):
         own, other = ([*batch, *contracted] for batch, contracted in (dims[side], dims[1 - side]))
         order = [own[place] for place in sorted(range(len(own)), key=lambda place: other[place])]
@@ -129,9 +129,9 @@ def _is_turned(builder: Builder, op: ir.Operation, dims: Sequence[tuple[Sequence
 
 
 def is_free_turn(builder: Builder, op: ir.Operation, order: Sequence[int]) -> bool:
-    """Whether a product of matrices writes its result's dimensions in an order in which its one reader wants them.
+    """Whether a matrix product writes its result in the order that its only reader needs.
 
-    The batch, the rows and the columns may stand in any order, but for the batch in the last place.
+    The batch, the rows and the columns may be in any order, except the batch last.
     """
     if len(list(op.results[0].uses)) != 1 or is_vector_product(builder, op):
         return False
@@ -146,7 +146,7 @@ def is_free_turn(builder: Builder, op: ir.Operation, order: Sequence[int]) -> bo
 
 
 def write_turned(builder: Builder, op: ir.Operation, made: Operation) -> Operation:
-    """Let a product of matrices write what a transpose, its one reader, makes of it, where it can."""
+    """Let a matrix product write the result of a transpose, its only reader, if it can."""
     [use, *others] = list(op.results[0].uses) or [None]
     reader = use.owner.operation if use is not None and not others else None
     if reader is None or reader.name != "stablehlo.transpose":
@@ -162,19 +162,19 @@ def write_turned(builder: Builder, op: ir.Operation, made: Operation) -> Operati
 
 
 def _order(batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
-    """The pairs of dimensions of two operands in the order in which they stand in one."""
+    """The pairs of dimensions of two operands in the order in which they appear in one."""
     dims = [*batch, *contracted]
     return sorted(range(len(dims)), key=lambda place: dims[place])
 
 
 def merge_dots(builder: Builder, products: dict[int, Product]) -> None:
-    """Put products of one operand together. products: by their results."""
+    """Merge products with a shared operand. products: by their results."""
     block = builder.block
     groups: dict[tuple[int, Hashable], list[int]] = {}
     for result, product in products.items():
         for side in (0, 1):
             other = len(block.shapes[product.made.operands[1 - side]])
-            barrier = block.behind.get(result)  # what comes out of one is no operand of those before it
+            barrier = block.behind.get(result)  # its outputs are no operands of products before it
             key = (product.made.operands[side], product.dims, block.dtypes[result], other, barrier)
             groups.setdefault((side, key), []).append(result)
     merged = False
@@ -211,7 +211,7 @@ def _is_small(block: Block, made: Operation) -> bool:
 
 
 def _needs(block: Block, op: Operation, other: Operation) -> bool:
-    """Whether an op reads, through others, what another makes."""
+    """Whether an op depends on another, directly or through others."""
     producer = {value: each for each in block.ops for value in each.results}
     [wanted] = other.results
     stack, seen = list(op.operands), set(op.operands)
@@ -228,7 +228,7 @@ def _needs(block: Block, op: Operation, other: Operation) -> bool:
 
 
 def _merge(builder: Builder, products: dict[int, Product], first: int, other: int, side: int) -> int:
-    """Replace two products by one and two slices of it; returns its result."""
+    """Replace two products by one and two slices of it; return its result."""
     block = builder.block
     one, two = products.pop(first), products.pop(other)
     own, theirs = one.made.operands[1 - side], two.made.operands[1 - side]
@@ -257,7 +257,7 @@ def _merge(builder: Builder, products: dict[int, Product], first: int, other: in
 
 
 def _sort(block: Block) -> None:
-    """Put the ops in an order in which each comes behind what it reads, else as they were."""
+    """Sort the ops so that each comes after its operands, otherwise in their old order."""
     producer = {value: place for place, op in enumerate(block.ops) for value in op.results}
     waiting = [0] * len(block.ops)
     readers: list[list[int]] = [[] for _ in block.ops]

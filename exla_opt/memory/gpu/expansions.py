@@ -1,6 +1,6 @@
-"""The ops of which XLA:GPU makes several, or one together with its reader: what each becomes, as ops of a `Block`.
+"""The ops that XLA:GPU expands to several, or merges with their reader: the result, as ops of a `Block`.
 
-Found in what it compiles: libraries add a bias, and a sort stands for a large top_k.
+Found in compiled programs: libraries add a bias, and a sort replaces a large top_k.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .convolutions import is_written_in, make_convolution
 from .dots import is_vector_product, make_vector_product
 from .libraries import call_library
 
-# The most elements of a row that are found without sorting the row.
+# The maximum number of elements per row that are found without sorting the row.
 _TOP_AT_ONCE = 16
 
 
 def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
-    """Append what XLA:GPU makes of an op; False, and nothing is appended, if that is the op itself."""
+    """Append XLA:GPU's expansion of an op; return False, and append nothing, if there is none."""
     if made.name == "top_k" and integer(op, "k") > _TOP_AT_ONCE:
         _sort_with_places(builder, op, made)
     elif made.name == "select_and_scatter":
@@ -54,7 +54,7 @@ def expand_for_gpu(builder: Builder, op: ir.Operation, made: Operation) -> bool:
 
 
 def _copied_sides(builder: Builder, op: ir.Operation, made: Operation) -> tuple[int, ...]:
-    """The operands of which a dot reads a copy: not those that a convolution left in the dot's order."""
+    """The operands of which a dot reads a copy, except those that a convolution leaves in the dot's order."""
     types = builder.types
     return tuple(side for side in made.copied if not is_written_in(op.operands[side], copied_order(op, side), types))
 
@@ -73,13 +73,13 @@ def _sort_with_places(builder: Builder, op: ir.Operation, made: Operation) -> No
 
 
 def _needs_places(op: ir.Operation) -> bool:
-    """Whether elements that compare as equal keep their order only if their places are sorted too."""
+    """Whether elements that compare as equal keep their order only if their indices are sorted too."""
     is_stable = "is_stable" in op.attributes and ir.BoolAttr(op.attributes["is_stable"]).value
     return is_stable and not any(_counts_alone(value) for value in op.operands)
 
 
 def _counts_alone(value: ir.Value) -> bool:
-    """Whether a tensor is an iota to XLA: of one dimension; with more it is one that is repeated."""
+    """Whether XLA sees a tensor as an iota: of one dimension; one with more is a broadcast."""
     iota = defining_op(value, "stablehlo.iota")
     return iota is not None and ir.RankedTensorType(value.type).rank == 1
 
@@ -93,10 +93,10 @@ def _stable_sort(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A cumulative sum is one of blocks, and of the last elements of the blocks, which are added to the blocks.
+    """Expand a cumulative sum to sums of blocks, and of the last elements of the blocks, added to the blocks.
 
-    Everything reads the sum through a reshape of its own: to XLA's cost model two elementwise ops of one kernel that
-    read through reshapes compute what is behind them twice.
+    All readers read the sum through reshapes of their own: in XLA's cost model, two elementwise ops of one kernel that
+    read through reshapes compute the ops behind them twice.
     """
     [operand, *_], [result] = made.operands, made.results
     origin, shape = op.results[0], builder.block.shapes[result]
@@ -113,7 +113,7 @@ def _scan(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def add_epilogues(block: Block) -> None:
-    """Let libraries add what is added to their results alone: a bias, or a tensor of the same shape."""
+    """Let libraries add tensors to their results: a bias, or a tensor of the same shape."""
     producer = {value: op for op in block.ops for value in op.results}
     readers: dict[int, list[int]] = {}
     for position, op in enumerate(block.ops):
@@ -156,7 +156,7 @@ def add_epilogues(block: Block) -> None:
 
 
 def _may_be_added(block: Block, producer: dict[int, Operation], op: Operation, other: int) -> bool:
-    """Whether a library adds a tensor to what it computes: one at each place, or along the features."""
+    """Whether a library can add a tensor to its result: one of the same shape, or one along the features."""
     made = producer.get(other)
     if made is None or made.name != "broadcast_in_dim":
         return True

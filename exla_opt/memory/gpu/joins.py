@@ -1,6 +1,6 @@
-"""Which kernels of XLA:GPU become one kernel with several results, after it is decided what is fused into which reader.
+"""Joins kernels of XLA:GPU into kernels with several results, after fusion.
 
-The order and the conditions are those of XLA's MultiOutputFusion, without its cost model.
+Order and conditions are those of XLA's MultiOutputFusion, without its cost model.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from exla_opt.ops.traits import Trait
 from .kernels import LAUNCH, Kernel
 from .priority_fusion import PriorityFusion
 
-# So many readers of one tensor are looked at pair by pair.
+# At most this many readers of one tensor are compared pairwise.
 _MOST_SIBLINGS = 16
 # The rank of kernels of one op: none of them starts a kernel with several results.
 _SINGLE = 2
-# Ways from one kernel to another that are longer than so many kernels are not looked at.
+# Paths between kernels that are longer than this are not followed.
 _LONGEST_WAY = 2000
 
 
 class Joins:
-    """Joins the kernels that a fusion has decided on.
+    """Joins the kernels that a fusion has formed.
 
-    after: the kernels that need what each writes, those with bodies included. group: that of each kernel. members: the
-    kernels of each group. spans: the first and the last kernel of each group of several, in order.
+    after: the readers of each kernel's results, including ops with bodies. group: of each kernel. members: the kernels
+    of each group. spans: the first and the last kernel of each group of several, in order.
     """
 
     def __init__(self, priority: PriorityFusion):
@@ -44,10 +44,10 @@ class Joins:
         self.members: dict[int, list[int]] = {position: [position] for position in range(len(self.ops))}
 
     def find(self) -> list[list[int]]:
-        """The kernels that become one kernel with several results.
+        """Return the groups of kernels that become one kernel with several results.
 
-        Last first, the kernels that read what one writes become one; then it becomes one with one of several of them.
-        What no kernel writes comes before its first reader.
+        Kernels are visited last first: the readers of a kernel's result are joined, then the kernel is joined with one
+        of several readers. A tensor that no kernel writes comes before its first reader.
         """
         given = self.given()
         for position in range(len(self.kernels) - 1, -1, -1):
@@ -73,14 +73,14 @@ class Joins:
         return [sorted(each) for each in self.members.values() if len(each) > 1]
 
     def has_one_reader(self, position: int, value: int) -> bool:
-        """Whether one kernel alone needs what a kernel writes, and that has one result: it was asked already."""
+        """Whether only one kernel, with one result, reads a kernel's result: fusion has already considered that."""
         groups = {self.group[reader] for reader in self.after[position]}
         if value in self.returned or len(groups) != 1:
             return False
         return len(self.members[groups.pop()]) == 1
 
     def join_repeated(self) -> None:
-        """Join the kernels that write one number everywhere for several that write over it."""
+        """Join the kernels that write the same broadcast number for several kernels that overwrite it."""
         found: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         for position, op in enumerate(self.ops):
             if op.name == "broadcast_in_dim" and self.kernels[position] is not None and len(op.operands) == 1:
@@ -92,7 +92,7 @@ class Joins:
                     self.join(first, position)
 
     def join(self, one: int, other: int) -> None:
-        """Make one kernel of two and of what each is joined with."""
+        """Join two kernels and everything that each is joined with."""
         for each in (one, other):
             members = self.members[self.group[each]]
             if len(members) > 1:
@@ -130,7 +130,7 @@ class Joins:
         return 1 if kernel.size > 1 else _SINGLE
 
     def given(self) -> dict[int, list[tuple[int, list[int]]]]:
-        """The tensors that no kernel makes, and the kernels that read each, by the first of those."""
+        """The tensors that no kernel computes, with the kernels that read each, by the first of those."""
         readers: dict[int, list[int]] = {}
         for position, kernel in enumerate(self.kernels):
             for value in kernel.reads if kernel is not None else ():
@@ -142,18 +142,18 @@ class Joins:
         return found
 
     def may_end(self, position: int) -> bool:
-        """Whether a kernel may write its result next to that of another; one op only if elementwise or a reduce."""
+        """Whether a kernel may be joined with a sibling; one op only if elementwise, a reduce or a tiled transpose."""
         op, kernel = self.ops[position], self.kernels[position]
         if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1:
             return False
         if op.name == "transpose":
             return self.transposes_tiles(position)
-        if op.name == "concatenate":  # goes through each operand alone
+        if op.name == "concatenate":  # loops over each operand separately
             return False
         return kernel.size > 1 or kernel.ends_in_reduce or Trait.POINTWISE in op.traits
 
     def may_begin(self, position: int) -> bool:
-        """Whether a kernel may write its result next to that of one that reads it."""
+        """Whether a kernel may be joined with one of its readers."""
         op, kernel = self.ops[position], self.kernels[position]
         if kernel is None or kernel.row or not self.able[position] or len(op.results) != 1 or op.name == "transpose":
             return False
@@ -162,7 +162,7 @@ class Joins:
         return not kernel.ends_in_reduce and bool(kernel.reads)
 
     def is_faster(self, position: int, reader: int, value: int) -> bool:
-        """Whether a kernel and one of its readers take no longer together than one after the other."""
+        """Whether a kernel and one of its readers take no longer joined than one after the other."""
         kernel, into = self.kernels[position], self.joined_kernel(reader)
         assert kernel is not None
         both = self.costs.merged(kernel, into, value)
@@ -171,7 +171,7 @@ class Joins:
         return self.costs.seconds(both) <= apart
 
     def joined_kernel(self, position: int) -> Kernel:
-        """A kernel and those that it is joined with as one, which reads each tensor on the ways of all."""
+        """A kernel and those joined with it as one, which reads each tensor in all their ways."""
         parts = [kernel for each in self.members[self.group[position]] if (kernel := self.kernels[each]) is not None]
         made, *others = parts
         for other in others:
@@ -195,7 +195,7 @@ class Joins:
         return made
 
     def are_alike(self, one: int, other: int) -> bool:
-        """Whether two kernels go through elements in the same order, and reduce the same dimensions if both do."""
+        """Whether two kernels iterate in the same order, and reduce the same dimensions if both reduce."""
         first, second = self.hero(one), self.hero(other)
         if self.order_of(first) != self.order_of(second):
             return False
@@ -207,12 +207,12 @@ class Joins:
         return not both or one_hero == other_hero
 
     def hero(self, position: int) -> int:
-        """The kernel by which the one that it is joined with goes through elements: the first that reduces."""
+        """The kernel that determines the loop of its group: the first that reduces."""
         reducing = (each for each in sorted(self.members[self.group[position]]) if self.ends_in_reduce(each))
         return next(reducing, position)
 
     def transposes_tiles(self, position: int) -> bool:
-        """Whether a kernel goes through what a transpose reads, in tiles, and not through what that writes."""
+        """Whether a kernel iterates over a transpose's operand, in tiles, instead of its result."""
         return self.ops[position].name == "transpose" and self.ops[position].together == 1
 
     def ends_in_reduce(self, position: int) -> bool:
@@ -221,21 +221,21 @@ class Joins:
         return kernel is not None and kernel.ends_in_reduce
 
     def order_of(self, position: int) -> int:
-        """The elements that a kernel goes through."""
+        """The number of elements that a kernel iterates over."""
         op, kernel = self.ops[position], self.kernels[position]
         assert kernel is not None
         values = (*op.results, *kernel.reads) if kernel.ends_in_reduce else op.results
         return max(self.elements[value] for value in values)
 
     def are_apart(self, some: list[int], others: list[int]) -> bool:
-        """Whether none of some kernels needs one of others, nor the other way."""
+        """Whether no kernel of one list depends on one of the other, in either direction."""
         last = self.last_on_the_way(max(*some, *others))
         reached = self.reached(some, last)
         back = self.reached(others, last)
         return reached.isdisjoint(others) and back.isdisjoint(some) and len(reached) + len(back) <= _LONGEST_WAY
 
     def last_on_the_way(self, last: int) -> int:
-        """The last kernel from which a way, over kernels that are joined, may lead back in front of another."""
+        """The last kernel from which a path through joined kernels may lead back before another."""
         for first, end in self.spans:
             if first > last:
                 break
@@ -243,7 +243,7 @@ class Joins:
         return last
 
     def reached(self, start: list[int], last: int) -> set[int]:
-        """The kernels, up to one, to which a way leads from some, those that they are joined with included."""
+        """The kernels, up to `last`, that paths from `start` reach, including those joined with them."""
         stack, seen = list(start), set[int]()
         while stack and len(seen) <= _LONGEST_WAY:
             for reader in self.after[stack.pop()]:
@@ -253,7 +253,7 @@ class Joins:
         return seen
 
     def reaches_otherwise(self, start: int, end: int) -> bool:
-        """Whether a way leads from one kernel to another, or to what that is joined with, over a third."""
+        """Whether a path leads from one kernel to another, or to one joined with it, through a third."""
         group = self.members[self.group[end]]
         last = self.last_on_the_way(max(*group, start))
         first = [reader for reader in self.after[start] if self.group[reader] != self.group[end]]

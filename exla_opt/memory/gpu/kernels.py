@@ -1,6 +1,6 @@
-"""Kernels of a GPU while it is decided what is fused: what each reads, how often, and for how long it runs.
+"""Kernels of a GPU while fusion is decided: what each reads, how often, and how long it runs.
 
-The figures are those of the cost model by which XLA:GPU decides, not of the machine.
+The figures are those of the cost model that XLA:GPU uses, not of the machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from exla_opt.ops.traits import Trait
 from ..block import Block, Operation, Shape
 from ..machine import Machine
 
-# No kernel has two reduces of so many elements.
+# No kernel has two reduces of this many elements.
 _LONG_REDUCE = 16
-# So many times more rows of fewer columns make a kernel.
+# A reduce of so few columns is a kernel only with so many times more rows.
 _FEW_COLUMNS = ((8, 3), (4, 8), (2, 32))
-# Seconds before a kernel starts, and the share of computing that goes on while memory is read.
+# Seconds before a kernel starts, and the fraction of computing that overlaps with memory reads.
 LAUNCH, _OVERLAP = 1e-6, 0.95
-# What is read again comes from a cache, so much faster, if it is no larger than so many bytes.
+# Repeated reads come from a cache, this much faster, if the tensor is at most this large in bytes.
 _CACHES = ((132 * 2**11, 20.0), (50 * 2**20, 2.5))
-# Cycles of one element, as the cost model counts them; the rest takes a few.
+# Cycles per element in the cost model; all other ops take a few.
 _CYCLES = {
     "exponential": 79,
     "logistic": 110,
@@ -45,33 +45,32 @@ _CYCLES = {
     **dict.fromkeys("lgamma digamma polygamma zeta bessel_i1e".split(), 800),
 }
 _USUAL_CYCLES = 3
-# Those of what puts tensors together; more where the threads of a warp may read more than one of them.
+# Cycles of a concatenate; more if the threads of a warp may read from more than one operand.
 _JOINED, _CROSSED, _WARP = 6, 400, 32
 _CORES, _THREADS, _COLUMNS, _LONGEST_COLUMN = 132, 128, 64, 4096
-# A kernel reads what lies across its own order in parts of so many bytes, of which it uses one element.
+# Reads across a kernel's own order come in sectors of this many bytes, of which it uses one element.
 _SECTOR = 64
-# Bytes a second that one block of threads reads.
+# Bytes per second that one block of threads reads.
 _BLOCK_BANDWIDTH = 1.98e9 * 32
 STRAIGHT = 0
-# Triton, which keeps rows in registers, has none of these.
+# Triton, which keeps rows in registers, lacks these ops.
 _WITHOUT_ROWS = frozenset("shift_left shift_right_logical shift_right_arithmetic popcnt count_leading_zeros".split())
-# It matters whether a kernel has none of these ops, one, or more.
+# Only whether a kernel has none of these ops, one, or more matters.
 _MOST_MOVING = 2
 
 
 @dataclass(slots=True)
 class Kernel:
-    """What one kernel does.
+    """The work of one kernel.
 
-    reads: for each tensor the number of times that its elements are read, by the way on which they are: way 0 leads
-    there element by element, any other has a number of its own. code: how often the producer of each would be
-    written out. across: tensors that are read in another order than they are stored in. moving: the first ops, up to
-    two, that do not go element by element. turned: those of which the kernel transposes tiles, which costs nothing.
-    row: the elements of each row that the kernel has in registers, 0 if it has none. by_rows: whether it could have.
-    straight: the tensors that it reads element by element on all ways, rows or not.
-    hero: of the reduce by which the kernel goes through elements, those side by side and the lengths. is_unary: whether
-    all its ops are of one operand. time, traffic: the seconds of the kernel and of reading each tensor, once they are
-    known; those of a tensor are the same in a kernel that reads more, and has as many threads.
+    reads: for each tensor, how often its elements are read, by path: path 0 is elementwise all the way, any other has
+    its own number. code: how often the producer of each would be emitted. across: tensors that are read in another
+    order than they are stored in. moving: the first ops, up to two, that are not elementwise. turned: the tensors that
+    the kernel transposes in tiles, which costs nothing. row: the elements of each row that the kernel keeps in
+    registers, 0 if none. by_rows: whether it could keep rows. straight: the tensors that are read element by element on
+    all paths, rows or not. hero: for the reduce that determines the loop, the contiguous elements and the lengths.
+    is_unary: whether all its ops have one operand. time, traffic: the seconds of the kernel and of reading each tensor,
+    once known; those of a tensor hold for any kernel that reads more with as many threads.
     """
 
     flops: float
@@ -101,7 +100,7 @@ class Kernel:
 
 
 class Kernels:
-    """Makes kernels of a block's ops, and says how long each takes by the cost model of XLA:GPU."""
+    """Builds kernels of a block's ops, and computes the time of each by the cost model of XLA:GPU."""
 
     def __init__(self, block: Block, machine: Machine):
         self.block = block
@@ -109,7 +108,7 @@ class Kernels:
         self.bandwidth = machine.bytes_per_second / 0.85
 
     def of(self, op: Operation, left_out: Collection[int] = ()) -> Kernel:
-        """The kernel of one op alone, which reads nothing of what is left out."""
+        """The kernel of one op alone, without reads of `left_out`."""
         shapes, sizes = self.block.shapes, self.block.sizes
         count = sum(prod(shapes[value]) for value in op.results[:1])
         work = prod(shapes[op.operands[0]]) if op.name == "reduce" else count
@@ -149,7 +148,7 @@ class Kernels:
         return made
 
     def cycles(self, op: Operation) -> int:
-        """The cycles of one element."""
+        """The cycles per element."""
         if op.name == "concatenate":
             shapes = [self.block.shapes[value] for value in (op.results[0], op.operands[0])]
             dim = next((dim for dim, (one, other) in enumerate(zip(*shapes, strict=False)) if one != other), 0)
@@ -157,7 +156,7 @@ class Kernels:
         return 0 if op.traits & (Trait.FREE | Trait.MOVES) else _CYCLES.get(op.name, _USUAL_CYCLES)
 
     def use(self, op: Operation, index: int, work: int) -> float:
-        """How often an op reads each element of an operand, on the average."""
+        """How often an op reads each element of an operand, on average."""
         own = max(prod(self.block.shapes[op.operands[index]]), 1)
         if op.name in ("reduce", "transpose", "pad", "concatenate", "reverse", "sort", "scatter"):
             return 1.0
@@ -166,7 +165,7 @@ class Kernels:
         return max(work, 1) / own
 
     def threads(self, op: Operation, count: int, work: int) -> int:
-        """How many elements are computed at once."""
+        """The number of elements computed in parallel."""
         if op.name == "scatter":
             return work
         if op.name != "reduce":
@@ -174,12 +173,12 @@ class Kernels:
         length, columns = work // max(count, 1), op.together
         if columns == 1 or length < _LONG_REDUCE:
             return work
-        # Columns are added up by a block for so many of them, in one part unless they are very long.
+        # A block sums this many columns, in one part unless they are very long.
         parts = 1 if length <= _LONGEST_COLUMN else isqrt(length)
         return -(-columns // _COLUMNS) * (count // max(columns, 1)) * parts * _THREADS
 
     def merged(self, producer: Kernel, reader: Kernel | None, value: int) -> Kernel:
-        """The kernel of a reader with the producer of one of its operands."""
+        """The kernel of a reader with the producer of one of its operands fused into it."""
         assert reader is not None
         row = reader.row or producer.row
         if row:
@@ -227,14 +226,14 @@ class Kernels:
         return self.normalising(made, row) if row else made
 
     def normalising(self, kernel: Kernel, row: int) -> Kernel:
-        """The kernel with its rows of so many elements in registers: it reads each tensor once."""
+        """The kernel with rows of this many elements in registers: it reads each tensor once."""
         reads = {value: {1: min(sum(ways.values()), 1.0)} for value, ways in kernel.reads.items()}
         return replace(
             kernel, reads=reads, ways=1, splits=0, reduces=False, ends_in_reduce=False, row=row, time=-1.0, traffic={}
         )
 
     def seconds(self, kernel: Kernel) -> float:
-        """The time of a kernel, without its start."""
+        """The time of a kernel, without its launch."""
         if kernel.time < 0:
             kernel.time = self.estimate(kernel)
         return kernel.time
@@ -245,7 +244,7 @@ class Kernels:
         compute = kernel.flops / (1.98e9 * 2 * cores * threads)
         bandwidth = self.bandwidth
         memory = kernel.written / bandwidth
-        most = -(-kernel.threads // _THREADS) * _BLOCK_BANDWIDTH  # what so few blocks can read
+        most = -(-kernel.threads // _THREADS) * _BLOCK_BANDWIDTH  # the most that so few blocks can read
         traffic = kernel.traffic
         for value in kernel.reads:
             if value not in traffic:
@@ -254,7 +253,7 @@ class Kernels:
         return compute + memory - _OVERLAP * min(compute, memory)
 
     def read_once(self, kernel: Kernel, value: int, most: float) -> float:
-        """The seconds in which a kernel reads a tensor. most: the bytes that its blocks can read in one."""
+        """The seconds in which a kernel reads a tensor. most: the bytes per second that its blocks can read."""
         size, bandwidth = self.block.sizes[value], self.bandwidth
         total = size * sum(kernel.reads[value].values())
         first = min(size, total)
@@ -266,14 +265,14 @@ class Kernels:
 
 
 def _without(known: dict[int, Any], value: int) -> dict[int, Any]:
-    """A copy of what is known of tensors that leaves out one of them."""
+    """A copy of a mapping from tensors without one of them."""
     made = known.copy()
     made.pop(value, None)
     return made
 
 
 def is_own_kernel(length: int, together: int) -> bool:
-    """Whether a reduce is a kernel of its own, and no loop inside its reader: along rows or, of enough, along columns.
+    """Whether a reduce is a separate kernel, not a loop in its reader: along rows or, if long enough, along columns.
 
     together: the columns. A row that divides a warp is reduced by a part of it.
     """
@@ -284,14 +283,14 @@ def is_own_kernel(length: int, together: int) -> bool:
 
 
 def read_straight(reader: Kernel, producer: Kernel, value: int) -> set[int]:
-    """What a kernel reads element by element that is made of a reader and of the producer of one of its operands."""
+    """The tensors that a reader fused with the producer of one operand reads element by element."""
     own = producer.straight if value in reader.straight else set[int]()
     alone = (reader.straight - producer.reads.keys()) | (own - reader.reads.keys())
     return (alone | (own & reader.straight)) - {value}
 
 
 def keeps_rows(op: Operation) -> bool:
-    """Whether a kernel that has rows in registers can do an op: elementwise, or along rows."""
+    """Whether a kernel with rows in registers can contain an op: elementwise, or along rows."""
     if op.name == "reduce":
         return len(op.lengths) == 1 and op.together == 1 and len(op.results) == 1
     if op.name in _WITHOUT_ROWS:

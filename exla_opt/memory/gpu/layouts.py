@@ -1,6 +1,6 @@
-"""What XLA:GPU keeps in the order in which a library made it, and turns where a function returns it.
+"""Layouts chosen by libraries, which XLA:GPU keeps, and transposes where a function returns.
 
-Convolutions have their channels last, or first, and linear algebra writes matrices column by column.
+Convolutions have their channels last, or first, and linear algebra writes column-major matrices.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from ..block import Block, Operation, Shape
 
-# What a window moves over stays in its order.
+# Ops on windows keep the order of their operand.
 _KEEPS = frozenset({"reduce_window", "pad", "slice", "dynamic_slice"})
 
 
 def turn_results(block: Block, by_columns: Collection[int]) -> None:
-    """Add an op for each result of a function that a library's order of dimensions has reached.
+    """Add an op for each result of a function that has a library's dimension order.
 
-    by_columns: the matrices that lie so.
+    by_columns: the column-major matrices.
     """
     orders = _orders_of(block, is_inside=False)
     for place, value in enumerate(block.returned):
@@ -33,16 +33,16 @@ def turn_results(block: Block, by_columns: Collection[int]) -> None:
 
 
 def _orders_of(block: Block, is_inside: bool) -> dict[int, Shape]:
-    """For the tensors that a convolution's order has reached their dimensions, from the outermost on.
+    """The dimension orders of tensors that got a convolution's order, outermost first.
 
-    Dimensions of one element count for nothing, the others from 0. is_inside: whether the block is a loop's, where a
-    transpose is a view.
+    Counted from 0 without the dimensions of one element. is_inside: whether the block is a loop's, where a transpose is
+    a view.
     """
     found: dict[int, Shape] = {}
     for op in block.ops:
         order: Shape | None = None
         if op.name == "convolution":
-            # What it adds may have its result in another shape.
+            # An addend may give the result another shape.
             is_known = len(op.order) == sum(size != 1 for size in block.shapes[op.results[0]])
             order = op.order if is_known else None
         elif op.name == "while" and op.bodies:
@@ -72,12 +72,12 @@ def without_ones(order: Sequence[int], shape: Shape) -> Shape:
 
 
 def _moved(block: Block, op: Operation, order: Shape) -> Shape | None:
-    """The order in which a transpose of IR has what lies in an order; None if that is not known."""
+    """The order of a transpose's result if its operand is in `order`; None if not known."""
     transpose = defining_op(block.values[op.results[0]], "stablehlo.transpose")
     if transpose is None:
         return None
     permutation = integers(transpose, "permutation", [])
-    # As dimensions of the operand, in the order in which the result has them.
+    # As dimensions of the operand, in the order of the result.
     shape = block.shapes[op.results[0]]
     if len(shape) != len(permutation):
         return None

@@ -1,4 +1,4 @@
-"""The libraries of linear algebra on a GPU, which read and write matrices column by column."""
+"""The libraries of linear algebra on a GPU, which read and write column-major matrices."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from exla_opt.ops.traits import Trait, traits_of
 from ..block import Operation
 from ..builder import Builder
 
-# So many ops before a call are looked at.
+# The maximum number of ops before a call that are searched.
 _LONGEST_WAY = 50
 
 
 def call_library(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A call, and before it a copy of each operand that is in another order.
+    """Append a call, and before it a copy of each operand in another order.
 
-    cuSOLVER's calls say in which order they want theirs; cuBLAS's triangular solve wants both by columns.
+    cuSOLVER's calls state the order of theirs; cuBLAS's triangular solve needs both column-major.
     """
     copied = made.copied if made.name == "custom_call" else tuple(range(len(made.operands)))
     operands = list(made.operands)
     for side, value in enumerate(operands):
         if side in copied and (is_product(op.operands[side]) or is_from_outside(op.operands[side], op)):
-            continue  # written by columns from the start
+            continue  # written column-major from the start
         if (side in copied) != (value in builder.by_columns):
             operands[side] = builder.fresh(op.operands[side], builder.block.shapes[value], value)
             builder.add_plain("transpose", (value,), (operands[side],))
@@ -36,7 +36,7 @@ def call_library(builder: Builder, op: ir.Operation, made: Operation) -> None:
 
 
 def is_product(value: ir.Value) -> bool:
-    """Whether a product of matrices, to which something may be added, makes a tensor for one reader."""
+    """Whether a tensor is a matrix product, perhaps plus an addend, with one reader."""
     inner = defining_op(value, "stablehlo.add")
     sources = [value] if inner is None else [value, *inner.operands]
     if any(len(list(each.uses)) > 1 for each in sources[:1]):
@@ -45,7 +45,7 @@ def is_product(value: ir.Value) -> bool:
 
 
 def is_from_outside(value: ir.Value, op: ir.Operation) -> bool:
-    """Whether a tensor is computed, element by element, from one that a loop around an op captures."""
+    """Whether a tensor is an elementwise function of one that a loop around an op captures."""
     inside = op.operation.block
     seen, stack = set[ir.Value](), [value]
     while stack:
@@ -67,5 +67,5 @@ def is_from_outside(value: ir.Value, op: ir.Operation) -> bool:
 
 
 def keeps_columns(builder: Builder, made: Operation) -> bool:
-    """Whether an op leaves matrices in the order in which a library wrote them."""
+    """Whether an op leaves matrices in the order that a library wrote."""
     return Trait.POINTWISE in made.traits and not builder.by_columns.isdisjoint(made.operands)

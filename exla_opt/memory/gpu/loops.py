@@ -1,4 +1,4 @@
-"""What XLA:GPU carries through a loop once although the program carries it twice."""
+"""Duplicates in a loop's carry, which XLA:GPU carries only once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..block import Operation
 
 
 def without_repeated(loop: Operation) -> tuple[Operation, dict[int, int]]:
-    """A loop that stacks equal slices in one place only, and the results that became another one.
+    """The loop with equal stacks of slices merged, and the results that became another one.
 
-    Two tensors of a carry are one where they start from the same and each trip writes the same slice to the same place
-    of both, and reads neither.
+    Two tensors of a carry are merged if they start from the same value and each trip writes the same slice to the same
+    position of both, and reads neither.
     """
     body = loop.bodies[0]
     producer = {value: each for each in body.ops for value in each.results}

@@ -1,8 +1,8 @@
-"""Products of matrices as Triton wants them, in parts where few kernels would otherwise work, and as cuBLAS does.
+"""Matrix products as Triton computes them, split into parts if kernels would be too few, and as cuBLAS does.
 
-The number of parts is what XLA's SplitkRewriter chooses, with its weights for Hopper: the products of all parts and
-what is read and written take as long as the slower of both, and adding up the parts costs a kernel and its bytes. For
-cuBLAS the rows, columns and terms of floats of 16 bits, in no batch, are multiples of eight, with padding.
+The number of parts is the choice of XLA's SplitkRewriter, with its weights for Hopper: the products of all parts take
+the maximum of arithmetic and memory traffic, and summing the parts costs a kernel and its bytes. For cuBLAS, rows,
+columns and terms of unbatched 16-bit floats are padded to multiples of eight.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..block import Block, Operation
 _CORES, _TILE = 132, 128
 _PER_FLOP, _PER_BYTE, _PER_SUMMED_BYTE, _LAUNCH = 100.0, 0.194136, 193.1384, 4.36e7
 _NUMBERS = tuple(1 << power for power in range(12))
-# Rows of parts begin at so many bytes.
+# Rows of parts are aligned to this many bytes.
 _ALIGNED = 16
-# Parts are floats of 32 bits where their sum is narrower; integers of 32 bits have none.
+# Parts are 32-bit floats if their sum is narrower; products of 32-bit integers are not split.
 _PART_DTYPE, _PART_BYTES = "f32", 4
 _SIDES = ("left", "right")
-# The copies that are there already, by what they are made of and how long they are.
+# The existing copies, by their source and length.
 _Padded = dict[tuple[int, int], int]
 _PADDED, _MULTIPLE = frozenset({"bf16", "f16"}), 8
 _NEVER_SPLIT = frozenset({"i32", "ui32", "si32"})
@@ -42,7 +42,7 @@ class _Product:
     out: int
 
     def cost(self, parts: int) -> float:
-        """What XLA thinks that the product costs in so many parts."""
+        """XLA's cost of the product in this many parts."""
         terms, batch = -(-self.terms // parts), self.batch * parts
         rows, columns = min(self.rows, _TILE), min(self.columns, _TILE)
         tiles = batch * -(-self.rows // _TILE) * -(-self.columns // _TILE)
@@ -61,13 +61,13 @@ class _Product:
         return min(_NUMBERS, key=self.cost)
 
     def padded(self, parts: int) -> int:
-        """The number of terms that so many parts have together, zeros included."""
+        """The number of terms in all parts together, zero padding included."""
         step = max(parts * _ALIGNED // min(_ALIGNED, *self.sides), 1)
         return -(-self.terms // step) * step
 
 
 def with_parts(block: Block) -> Block:
-    """A copy of a block, and of those inside it, in which products of matrices are sums of parts where that pays."""
+    """A copy of a block, and of those inside it, in which matrix products are sums of parts if that pays."""
 
     def split(made: Block, op: Operation, found: _Product, padded: _Padded) -> bool:
         parts = found.parts()
@@ -79,7 +79,7 @@ def with_parts(block: Block) -> Block:
 
 
 def with_padding(block: Block) -> Block:
-    """A copy of a block, and of those inside it, in which narrow floats are multiplied in lengths that cuBLAS wants."""
+    """A copy of a block, and of those inside it, in which narrow floats are padded to the lengths that cuBLAS needs."""
 
     def pad(made: Block, op: Operation, found: _Product, padded: _Padded) -> bool:
         is_narrow = all(made.dtypes[value] in _PADDED for value in op.operands[:2]) and not op.shared
@@ -92,7 +92,7 @@ def with_padding(block: Block) -> Block:
 
 
 def _rewritten(block: Block, rewrite: Callable[[Block, Operation, _Product, _Padded], bool]) -> Block:
-    """A copy of a block, and of those inside it. rewrite: appends what a product becomes, or says that it stays."""
+    """A copy of a block, and of those inside it. rewrite: appends the rewritten product, or returns False."""
     made = block.copied()
     made.ops = []
     producer = {value: op for op in block.ops for value in op.results}
@@ -107,7 +107,7 @@ def _rewritten(block: Block, rewrite: Callable[[Block, Operation, _Product, _Pad
 
 
 def _pad(made: Block, op: Operation, found: _Product, padded: _Padded) -> None:
-    """Append the op with padded operands, and the part of its result that is no padding."""
+    """Append the op with padded operands, and the slice of its result without padding."""
     [result] = op.results
     rows, columns, terms = (-(-size // _MULTIPLE) * _MULTIPLE for size in (found.rows, found.columns, found.terms))
     count, whole = found.batch * found.rows * found.columns, found.batch * rows * columns
@@ -130,7 +130,7 @@ def _pad(made: Block, op: Operation, found: _Product, padded: _Padded) -> None:
 
 
 def _product_of(block: Block, op: Operation, producer: dict[int, Operation]) -> _Product | None:
-    """The lengths of an op that is a product of matrices; None for any other."""
+    """The lengths of a matrix product; None for any other op."""
     if op.name != "dot_general" or any(block.dtypes[value] in _NEVER_SPLIT for value in op.operands[:2]):
         return None
     [result] = op.results
@@ -147,14 +147,14 @@ def _product_of(block: Block, op: Operation, producer: dict[int, Operation]) -> 
 
 
 def _bytes_read(block: Block, value: int, producer: dict[int, Operation]) -> int:
-    """The bytes of an element of a tensor, or of what it is computed from by ops of one operand."""
+    """The bytes per element of a tensor, or of its source through ops of one operand."""
     while (op := producer.get(value)) is not None and Trait.POINTWISE in op.traits and len(op.operands) == 1:
         [value] = op.operands
     return max(block.sizes[value] // max(prod(block.shapes[value]), 1), 1)
 
 
 def _split(made: Block, op: Operation, found: _Product, parts: int, padded: _Padded) -> None:
-    """Append the op in parts, with its operands padded, and the sum of the parts."""
+    """Append the op in parts, with padded operands, and the sum of the parts."""
     [result] = op.results
     terms = found.padded(parts)
     operands = []

@@ -1,12 +1,12 @@
-"""Fusion as XLA:GPU does it: the producer whose fusion saves most time goes first, into all its readers or into none.
+"""Fusion in XLA:GPU: the producer whose fusion saves the most time goes first, into all its readers or into none.
 
-The rules are those of XLA's PriorityFusion and of the cost model that it asks, in a form that needs no code of kernels:
+The rules are those of XLA's PriorityFusion and of its cost model, in a form that needs no kernel code:
 
-- A producer that is fused with all its readers saves a kernel, its own write and their reads; it costs what it reads
-  and computes once more in each reader and, where a reader repeats elements, once more for each of those.
-- A kernel has one reduce of more than a few elements on any way through it, and nothing is fused behind it.
-- Row-wise normalisations (softmax) are one kernel from the start, with their reduces inside.
-- Code that would be written out too often, or a kernel of too many inputs, is refused.
+- A producer that is fused with all its readers saves a kernel, its write and their reads; it costs its own reads and
+  a recomputation in each reader and, if a reader repeats elements, for each of those.
+- A kernel has one reduce of more than a few elements on any path through it, and nothing is fused after it.
+- Row normalisations (softmax) are one kernel from the start, with their reduces inside.
+- Fusions that would emit code too often, or give a kernel too many inputs, are refused.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..machine import Machine
 from .diamonds import Diamonds
 from .kernels import LAUNCH, STRAIGHT, Kernel, Kernels
 
-# Savings are added up as whole numbers of which so many are a second: a sum of those is the same in any order.
+# Savings are added as integers in this many units per second: their sum is the same in any order.
 _UNITS = 2**70
-# A kernel begins anew no more often, has no more code, counted in ops, and reads no more tensors.
+# The limits of a kernel: new blocks of code, code counted in ops, and tensors read.
 _MOST_SPLITS, _MOST_CODE, _MOST_INPUTS = 10, 10_000, 95
 
 
 @dataclass(slots=True)
 class _Savings:
-    """What fusing a producer saves in each of its readers, kept from one question to the next.
+    """The savings of fusing a producer into each of its readers, kept between queries.
 
-    A constant has thousands of readers, of which each fusion changes a few. kernel: the producer's, for which this is
-    true. own, total: by reader, in `_UNITS`, and the sum. refused: the readers that cannot have the producer in their
-    kernel. asked: those that can, and of which the saving is not known yet.
+    A constant has thousands of readers, of which each fusion changes a few. kernel: the producer's, for which the
+    savings hold. own, total: by reader, in `_UNITS`, and the sum. refused: the readers that the producer cannot be
+    fused into. asked: those that it can, and whose saving is not computed yet.
     """
 
     kernel: Kernel
@@ -57,7 +57,7 @@ class _Savings:
 class PriorityFusion:
     """Decides which ops of a block are written, and what each kernel reads.
 
-    able: for each op, by position, whether it may become part of a reader.
+    able: for each op, by position, whether it may be fused into a reader.
     """
 
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], able: list[bool]):
@@ -96,7 +96,7 @@ class PriorityFusion:
         return used
 
     def find_sunk(self) -> set[int]:
-        """The tensors of one number that loops only read: each body makes its own, and so does each other kernel."""
+        """The scalars that only loops read: each body computes its own, and so does each other kernel."""
         ops = self.ops
         known: set[int] = set()
         for op in ops:
@@ -155,7 +155,7 @@ class PriorityFusion:
                 } | dict.fromkeys((value for value in op.captures if value not in self.sunk), False)
 
     def normalise_rows(self) -> None:
-        """Make one kernel of each normalisation of rows."""
+        """Form one kernel for each row normalisation."""
         found = Diamonds(self.block, self.producer, self.kept, self.used).find()
         for position, inside in reversed(found.items()):
             if self.kernels[position] is None:
@@ -169,7 +169,7 @@ class PriorityFusion:
                     self.fuse(other)
 
     def fuse(self, position: int) -> list[int]:
-        """Make a producer part of all its readers; returns the ops of which the gain may have changed."""
+        """Fuse a producer into all its readers; return the ops whose gain may have changed."""
         kernel = self.kernels[position]
         assert kernel is not None
         [value] = self.ops[position].results
@@ -192,7 +192,7 @@ class PriorityFusion:
         return [each for each in changed if self.able[each] and self.written[each]]
 
     def gain(self, position: int) -> float:
-        """The seconds that fusing a producer with all its readers saves; less than 0 where it cannot be."""
+        """The seconds saved by fusing a producer into all its readers; negative if it cannot be."""
         kernel = self.kernels[position]
         if kernel is None or not self.readers[position] or len(self.ops[position].results) != 1:
             return -1.0
@@ -217,7 +217,7 @@ class PriorityFusion:
                 saved.add(reader, own)
         saved.asked = {}
         if self.ops[position].name == "reshape":
-            return inf  # what costs nothing goes first
+            return inf  # free ops go first
         return LAUNCH + self.costs.seconds(kernel) + saved.total / _UNITS
 
     def can_fuse(self, position: int, kernel: Kernel, reader: int, into: Kernel, value: int) -> bool:
@@ -241,12 +241,12 @@ class PriorityFusion:
         return len(into.reads) + len(kernel.reads) <= _MOST_INPUTS
 
     def may_follow(self, position: int, into: Kernel) -> bool:
-        """Whether the only reader of a reduce may be one kernel with it: it sums rows, or has ops of one operand."""
+        """Whether the only reader of a reduce may be fused with it: it sums rows, or has ops of one operand."""
         rows = into.hero[:1] == (1,) if into.ends_in_reduce else into.is_unary
         return rows and len(self.readers[position]) == 1
 
     def may_update(self, kernel: Kernel, update: Operation) -> bool:
-        """Whether what a kernel reads of the tensor that an update writes over is read before that is written."""
+        """Whether a kernel reads the tensor that an update overwrites only before that is written."""
         if update.operands[0] not in kernel.reads or not kernel.moving:
             return True
         if len(kernel.moving) > 1:
@@ -262,7 +262,7 @@ class PriorityFusion:
         return op.name == "dynamic_slice" and op.operands[1:] == update.operands[2:]
 
     def fits_rows(self, kernel: Kernel, into: Kernel, value: int) -> bool:
-        """Whether one kernel of two can keep rows together from its first op to its last."""
+        """Whether two fused kernels can keep rows in registers from the first op to the last."""
         if not kernel.by_rows or not into.by_rows:
             return False
         row = into.row or kernel.row
@@ -271,12 +271,12 @@ class PriorityFusion:
 
 
 def is_straight(kernel: Kernel, value: int) -> bool:
-    """Whether a kernel reads a tensor element by element, in the order in which it lies in memory."""
+    """Whether a kernel reads a tensor element by element, in memory order."""
     return list(kernel.reads[value]) == [STRAIGHT] and value not in kernel.across | kernel.turned
 
 
 def absorbs(op: Operation, index: int) -> bool:
-    """Whether the producer of an operand may become a part of the op; of any at all for -1."""
+    """Whether the producer of an operand may be fused into the op; of any operand for -1."""
     if op.name == "dynamic_update_slice":
         return index != 0
     if op.name == "scatter":
@@ -287,13 +287,13 @@ def absorbs(op: Operation, index: int) -> bool:
 
 
 def starts_of(block: Block, op: Operation) -> list[int]:
-    """Where a slice begins in each dimension; nothing for one that only XLA makes."""
+    """The start indices of a slice; empty for an op that only XLA creates."""
     source = defining_op(block.values[op.results[0]], "stablehlo.slice")
     return [] if source is None else integers(source, "start_indices", [])
 
 
 def starts_of_update(block: Block, op: Operation) -> list[float | None]:
-    """Where an update begins in each dimension, one number or a tensor of all; None where that is not constant."""
+    """The start indices of an update, as a number or a tensor of all; None if not constant."""
     values = [block.values[value] for value in op.operands[2:] if value in block.values]
     joined = defining_op(values[0], "stablehlo.concatenate") if len(values) == 1 else None
     return [splat_value(value) for value in (values if joined is None else joined.operands)]

@@ -1,8 +1,8 @@
-"""The order in memory of what XLA:GPU only computes to reduce it.
+"""The memory layout of tensors that XLA:GPU computes only to reduce them.
 
-XLA's LayoutAssignment goes back from the last reduction: what is made of repeated tensors alone has the dimensions that
-the reduction keeps in their order, and behind them those that it reduces. All that is computed element by element with
-it has that order too, and so the other reductions of it.
+XLA's LayoutAssignment goes back from the last reduction: a tensor computed only from broadcasts has the dimensions that
+the reduction keeps in their order, followed by those that it reduces. Everything computed from it element by element
+shares that order, including its other reductions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from ..builder import Builder
 
-# A matrix of which a vector is left stays as it is.
+# A matrix that is reduced to a vector keeps its order.
 _FEWEST_KEPT = 2
 _REPEATED = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota"})
 
 
 def orders_of_reduced(builder: Builder, block: ir.Block) -> dict[int, list[int]]:
-    """For what is reduced its dimensions, from the outermost on, where they are not in order; by its number."""
+    """The dimension orders of reduced tensors that are not in order, outermost first, by number."""
     types, number = builder.types, builder.number
     group: dict[int, int] = {}
     reduces: list[tuple[int, ir.Operation]] = []
@@ -61,7 +61,7 @@ def _kept(shape: tuple[int, ...]) -> int:
 
 
 def _is_fixed(value: ir.Value, block: ir.Block) -> bool:
-    """Whether a tensor that is read element by element has an order of its own."""
+    """Whether a tensor that is read element by element has a fixed order."""
     source = defining_op(value)
     if source is None or source.block != block:
         return True
@@ -71,7 +71,7 @@ def _is_fixed(value: ir.Value, block: ir.Block) -> bool:
 
 
 def _is_other_reader(reader: ir.Operation, op: ir.Operation, types: Types) -> bool:
-    """Whether what reads an op's result is neither elementwise nor a reduction of it alone, in the same block."""
+    """Whether a reader of an op's result is neither elementwise nor a reduction of it alone, in the same block."""
     if reader.block != op.block:
         return True
     if reader.name == "stablehlo.reduce":

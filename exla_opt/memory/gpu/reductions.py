@@ -1,8 +1,8 @@
-"""Reductions that XLA:GPU makes in several steps, each with its partial results in memory.
+"""Reductions that XLA:GPU splits into several steps, each with its partial results in memory.
 
-A block of threads reduces so many elements of a row, or so many rows of some columns; what is longer is cut into about
-as many parts as each part has elements, and the parts' results are reduced in turn: XLA's TreeReductionRewriter. What
-is reduced along dimensions that others stand between is reduced along the longest first: its ReductionSplitter.
+A block of threads reduces a limited number of elements of a row, or of rows of some columns; longer ones are split into
+about as many parts as each part has elements, and the parts' results are reduced in turn: XLA's TreeReductionRewriter.
+A reduction along non-adjacent dimensions reduces the longest first: its ReductionSplitter.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..block import Operation, Shape
 from ..builder import Builder
 from .reduction_orders import orders_of_reduced
 
-# The most elements that one kernel reduces along a row, along columns, and of rows that stand outside of one another.
+# The most elements that one kernel reduces along a row, along columns, and along the outer of two row dimensions.
 _LONGEST_ROW, _LONGEST_COLUMN, _MOST_ROWS = 2**14, 2**12, 8
-# Shorter ones are loops: rows that do not fill a warp, and columns.
+# Shorter reductions are loops: rows that do not fill a warp, and columns.
 _WARP = 32
-# Lengths of dimensions, and whether each is reduced; no two that stand side by side are alike.
+# Lengths of dimensions, and whether each is reduced; adjacent ones always differ in that.
 _Runs = tuple[tuple[int, bool], ...]
 
 
 def split_reductions(builder: Builder, block: ir.Block, reductions: Mapping[int, ir.Operation]) -> None:
-    """Replace the reduces of a block that is read by their steps. reductions: by their first results."""
+    """Replace the reduces of a block under construction by their steps. reductions: by their first results."""
     orders = orders_of_reduced(builder, block)
     ops: list[Operation] = []
     for made in builder.block.ops:
@@ -41,7 +41,7 @@ def split_reductions(builder: Builder, block: ir.Block, reductions: Mapping[int,
 def _steps_of(
     builder: Builder, op: ir.Operation, made: Operation, orders: Mapping[int, Sequence[int]]
 ) -> Iterator[Operation]:
-    """The steps of a reduce. orders: those of dimensions in memory, by tensor."""
+    """The steps of a reduce. orders: the memory order of dimensions, by tensor."""
     order = orders.get(made.operands[0])
     runs = _runs_of(builder, op, made, order)
     found = steps(runs, len(made.results) > 1)
@@ -61,7 +61,7 @@ def _steps_of(
 
 
 def _runs_of(builder: Builder, op: ir.Operation, made: Operation, order: Sequence[int] | None) -> _Runs:
-    """The dimensions of what a reduce reads, past a transpose or not, in their order in memory."""
+    """The dimensions of a reduce's operand, behind a transpose or not, in memory order."""
     value, dims = op.operands[0], integers(op, "dimensions", [])
     moved = defining_op(value, "stablehlo.transpose")
     if moved is not None and builder.number.get(moved.operands[0]) == made.operands[0]:
@@ -74,7 +74,7 @@ def _runs_of(builder: Builder, op: ir.Operation, made: Operation, order: Sequenc
 
 
 def steps(runs: _Runs, is_variadic: bool = False) -> list[_Runs]:
-    """The reductions, one after the other, that make one; each reads what the one before has left."""
+    """The successive reductions that make up one; each reads the result of the one before."""
     reduced = [place for place, (_, is_reduced) in enumerate(runs) if is_reduced]
     if not reduced:
         return [runs]
@@ -101,7 +101,7 @@ def _apart(runs: _Runs, first: int, is_variadic: bool) -> list[_Runs]:
 
 
 def _joined(runs: _Runs) -> _Runs:
-    """With dimensions of one element left out, and those side by side that are alike made one."""
+    """With dimensions of one element removed, and adjacent ones of the same kind merged."""
     found: list[tuple[int, bool]] = []
     for length, is_reduced in runs:
         if length == 1:
@@ -114,7 +114,7 @@ def _joined(runs: _Runs) -> _Runs:
 
 
 def _is_one_kernel(runs: _Runs) -> bool:
-    """Whether a kernel for rows or for columns reduces: one run, or two with another between; none that is short."""
+    """Whether a row or column kernel does the reduction: one run, or two with another between, none of them short."""
     kinds = [is_reduced for _, is_reduced in runs]
     if kinds.count(True) > 1 and kinds.count(False) > 1:
         return False
@@ -124,13 +124,13 @@ def _is_one_kernel(runs: _Runs) -> bool:
 
 
 def _parts(length: int) -> int:
-    """How many parts: no more than the square root, no less than half of it, with the least padding, else the most."""
+    """The number of parts: between half the square root and the square root, with the least padding, else the most."""
     most = isqrt(length)
     return min(range(most, most // 2, -1), key=lambda parts: -length % parts)
 
 
 def _lengths(runs: _Runs) -> tuple[Shape, int]:
-    """The lengths that are reduced, and the elements that lie side by side behind the last of them."""
+    """The reduced lengths, and the number of contiguous elements after the last of them."""
     last = max(place for place, (_, is_reduced) in enumerate(runs) if is_reduced)
     lengths = tuple(length for length, is_reduced in runs if is_reduced)
     return lengths, prod(length for length, _ in runs[last + 1 :])

@@ -1,4 +1,4 @@
-"""What XLA:GPU rewrites once it has seen all of a block: reductions, products, scatters, and what is added to them."""
+"""Rewrites of XLA:GPU that need the entire block: of reductions, products, scatters, and their addends."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def rewrite_for_gpu(
     reductions: dict[int, ir.Operation],
     is_function: bool,
 ) -> None:
-    """Rewrite the block that was built of one of IR.
+    """Rewrite the block that was built from one of the IR.
 
-    products, reductions: what is known of those, by the number of the result. is_function: whether the block is a
-    function's, not a body of control flow.
+    products, reductions: their data, by the number of the result. is_function: whether the block is a function's, not a
+    body of control flow.
     """
     split_reductions(builder, block, reductions)
     merge_dots(builder, products)
@@ -38,7 +38,7 @@ def rewrite_for_gpu(
 
 
 def move_transposes(builder: Builder) -> None:
-    """Move the transposes of a block to where XLA has them."""
+    """Move the transposes of a block as XLA does."""
     if not any(op.name == "transpose" for op in builder.block.ops):
         return
     sinking = Sinking(builder)

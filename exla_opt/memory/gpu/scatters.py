@@ -1,6 +1,6 @@
-"""Sums of scatters, of which XLA makes one scatter: one into zeros that nobody else reads starts from what is added.
+"""Sums of scatters, which XLA merges: a scatter into zeros that nothing else reads starts from its addend instead.
 
-Two such are one of both's updates.
+Two such scatters become one with the updates of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _OPERANDS = 3
 
 
 def merge_scatters(builder: Builder) -> None:
-    """Make one scatter of each sum of two; their indices and updates are put together."""
+    """Merge each sum of two scatters into one; their indices and updates are concatenated."""
     block = builder.block
     producer = {value: op for op in block.ops for value in op.results}
     readers: dict[int, int] = {}
@@ -29,7 +29,7 @@ def merge_scatters(builder: Builder) -> None:
         found = [part for part in parts if part is not None and _is_sum_of_nothing_else(block, part)]
         alone = all(readers[value] == 1 and value not in kept for value in op.operands)
         if len(found) == 1 and readers[found[0].results[0]] == 1 and kept.isdisjoint(found[0].results):
-            # What is added is what the scatter starts from.
+            # The addend becomes the scatter's initial value.
             gone.update(found[0].results)
             [start] = [value for value in op.operands if value not in found[0].results]
             merged = Operation("scatter", found[0].traits, (start, *found[0].operands[1:]), op.results)
@@ -56,7 +56,7 @@ def _is_sum_of_nothing_else(block: Block, op: Operation) -> bool:
 
 
 def _are_alike(block: Block, one: Operation, other: Operation) -> bool:
-    """Whether the indices and the updates of two scatters are of one kind each."""
+    """Whether the indices and the updates of two scatters have the same kind."""
     shapes, dtypes = block.shapes, block.dtypes
     pairs = list(zip(one.operands[1:], other.operands[1:], strict=True))
     same = all(shapes[left][1:] == shapes[right][1:] and dtypes[left] == dtypes[right] for left, right in pairs)
@@ -64,7 +64,7 @@ def _are_alike(block: Block, one: Operation, other: Operation) -> bool:
 
 
 def _put_together(builder: Builder, op: Operation, parts: list[Operation], side: int) -> int:
-    """The number of one tensor of the operands of two scatters on one side."""
+    """The number of the concatenation of the operands of two scatters on one side."""
     block = builder.block
     values = tuple(part.operands[side] for part in parts)
     shape = (sum(block.shapes[value][0] for value in values), *block.shapes[values[0]][1:])

@@ -1,7 +1,7 @@
-"""What XLA:GPU drops because an index is never negative: Python counts those from the end, JAX asks each whether it is.
+"""Code that XLA:GPU drops because indices are never negative: JAX tests each, as negative ones count from the end.
 
-Its AlgebraicSimplifier knows that counters and what is at least 0 are no less than 0, and that to reverse dimensions
-of one element changes nothing.
+Its AlgebraicSimplifier knows that iotas and maxima with 0 are not negative, and that reversing dimensions of one
+element changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exla_opt.ir.values import defining_op, splat_value
 
 
 def known_side(op: ir.Operation) -> int | None:
-    """The operand that a select always takes, since what it asks to be less than 0 never is; None if that is open."""
+    """The operand that a select always takes because the tested value is never negative; None if not known."""
     compare = defining_op(op.operands[0], "stablehlo.compare") if op.name == "stablehlo.select" else None
     if compare is None or "LT" not in str(compare.attributes["comparison_direction"]):
         return None
@@ -38,7 +38,7 @@ def _is_never_negative(value: ir.Value) -> bool:
 
 
 def _number(value: ir.Value) -> float | None:
-    """The number that a tensor is everywhere, converted or not."""
+    """The value that a tensor has everywhere, converted or not."""
     while (op := defining_op(value)) is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
         value = op.operands[0]
     return splat_value(value)

@@ -1,8 +1,8 @@
-"""What loops and scatters on a GPU start from: one kernel writes all that is equal, each into a buffer of its own.
+"""Initial values of loops and scatters on a GPU: one kernel writes all equal ones, each into its own buffer.
 
-An op that works in place writes over what it starts from. XLA's CopyInsertion gives each of several that start from
-one tensor a copy, and its CopyFusion lets the kernel that writes the tensor write the copies too: all of them are there
-from the first on.
+An op that works in place overwrites its initial value. XLA's CopyInsertion gives each of several that start from one
+tensor a copy, and its CopyFusion lets the kernel that writes the tensor write the copies too: all of them exist from
+the start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPLAT, _REPEATED = traits_of("stablehlo.constant"), traits_of("stablehlo.broadc
 
 
 def give_own_starts(builder: Builder) -> None:
-    """Give each loop and scatter that starts from a repeated number a tensor of its own, where there are several."""
+    """Give each loop and scatter that starts from a broadcast number its own tensor, if there are several."""
     block = builder.block
     producer = {value: op for op in block.ops for value in op.results}
     place = {value: position for position, op in enumerate(block.ops) for value in op.results}
@@ -35,7 +35,7 @@ def give_own_starts(builder: Builder) -> None:
     before: dict[int, list[Operation]] = {}
     for value, uses in starts.items():
         made = producer[value]
-        # The last one writes over the tensor itself if nothing else reads that later; a constant is nowhere else.
+        # The last one overwrites the tensor itself if nothing reads it later; a constant has no other buffer.
         own = uses if made.name == "splat" or last.get(value, -1) > uses[-1][0] else uses[:-1]
         if not own or (made.name == "splat" and len(own) == 1):
             continue
@@ -56,7 +56,7 @@ def give_own_starts(builder: Builder) -> None:
 
 
 def written_over(op: Operation) -> tuple[int, ...]:
-    """The operands over which an op writes."""
+    """The operands that an op overwrites."""
     if op.name == "scatter":
         return tuple(range(len(op.results)))
     if op.name != "while" or not op.bodies:
@@ -67,7 +67,7 @@ def written_over(op: Operation) -> tuple[int, ...]:
 
 
 def is_repeated(op: Operation | None, producer: dict[int, Operation]) -> bool:
-    """Whether an op makes a tensor that is one number everywhere."""
+    """Whether an op computes a tensor with one value everywhere."""
     if op is None or op.name == "splat":
         return op is not None
     if op.name != "broadcast_in_dim" or len(op.operands) != 1:

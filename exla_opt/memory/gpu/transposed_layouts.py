@@ -1,8 +1,8 @@
-"""The order in memory of what only transposes read on XLA:GPU, and where those transposes end.
+"""The layouts of tensors that only transposes read on XLA:GPU, and the positions of those transposes.
 
-LayoutAssignment lays out what only transposes read as they want it, up to where it comes from, and puts a copy there.
-MoveCopyToUsers moves that behind ops of which all operands are such copies. What is repeated is none: so a transpose
-ends in front of the first op that computes with a number.
+LayoutAssignment lays such a tensor out as the transposes need it, back to its origin, and inserts a copy there.
+MoveCopyToUsers moves the copy after ops whose operands are all such copies. Broadcasts are not copies: so a transpose
+ends before the first op that computes with a number.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _BINARY = 2
 
 
 class TransposedLayouts:
-    """The ops of a block while what transposes read is laid out as they want it.
+    """The ops of a block while the operands of transposes are laid out.
 
-    wanted: for each elementwise op, by position, the order that all its readers want. turned: by a tensor and an order
-    what is the tensor in that order. laid_out: the ops' results that are in another order, and those of transposes that
-    are not needed then (renamed). needed: for each result the transpose of it that others than ops need.
+    wanted: for each elementwise op, by position, the order that all its readers need. turned: the tensor in another
+    order, by the original and the order. laid_out: the ops' results in another order; renamed: those of transposes that
+    are then not needed. needed: for each result, its transpose that is read outside of the ops.
     """
 
     def __init__(self, sinking: Sinking):
@@ -38,7 +38,7 @@ class TransposedLayouts:
         self.made: list[Operation] = []
 
     def assign(self) -> None:
-        """Lay out what only transposes read, and put the transposes where the copies end."""
+        """Lay out tensors that only transposes read, and put the transposes where the copies end."""
         self.find_wanted()
         for position, given in enumerate(self.ops):
             op = replace(given, operands=tuple(self.renamed.get(each, each) for each in given.operands))
@@ -75,7 +75,7 @@ class TransposedLayouts:
                     self.needed[value] = needed[0]
 
     def order_at(self, position: int) -> Shape:
-        """The order in which an op wants what it reads; none if it wants it as it is."""
+        """The order in which an op needs its operand; empty if unchanged."""
         op = self.ops[position]
         return self.orders[op.results[0]][1] if self.is_transpose(op) else self.wanted.get(position, ())
 
@@ -83,11 +83,11 @@ class TransposedLayouts:
         return op.name == "transpose" and op.results[0] in self.orders
 
     def is_needed(self, position: int) -> bool:
-        """Whether an op is a transpose that others than ops need."""
+        """Whether an op is a transpose that is read outside of the ops."""
         return self.is_transpose(self.ops[position]) and self.ops[position].results[0] in self.sinking.fixed
 
     def is_copied(self, op: Operation) -> bool:
-        """Whether all that an op reads is a copy."""
+        """Whether all operands of an op are copies."""
         return len(op.operands) <= _BINARY and not any(
             value in self.laid_out or self.sinking.is_repeated(value) for value in op.operands
         )
@@ -108,7 +108,7 @@ class TransposedLayouts:
         self.made.append(replace(op, operands=tuple(operands), results=(self.laid_out[result],)))
 
     def turn(self, value: int, order: Shape) -> int:
-        """Append what makes a tensor in another order."""
+        """Append the op that puts a tensor into another order."""
         made = self.fresh(value, order)
         if self.sinking.is_repeated(value):
             self.made.append(replace(self.sinking.producer[value], results=(made,)))

@@ -1,8 +1,8 @@
-"""Transposes as XLA:GPU moves them: behind elementwise ops, where they meet others that undo them or are equal.
+"""Transposes as XLA:GPU moves them: after elementwise ops, to others that cancel them or are equal.
 
-The rule is that of XLA's ReshapeMover: an elementwise op computes on what is not transposed yet if all its operands are
-transposed alike, or are repeated in a way that knows no order, and if nothing but such ops reads those transposes. Its
-AlgebraicSimplifier then drops two transposes that undo each other, and equal ops become one.
+The rule is that of XLA's ReshapeMover: an elementwise op uses the untransposed operands if all are transposed alike, or
+are broadcasts without any order, and if only such ops read those transposes. Its AlgebraicSimplifier then drops two
+transposes that cancel, and equal ops become one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from exla_opt.ops.traits import Trait, traits_of
 from ..block import Operation, Shape
 from ..builder import Builder
 
-# XLA repeats its passes no more often.
+# XLA repeats its passes at most this often.
 _MOST_ROUNDS = 25
 _TRANSPOSE = traits_of("stablehlo.transpose")
 
 
 class Sinking:
-    """The ops of a block while transposes move. orders: for each transposed tensor what it is made of, and how.
+    """The ops of a block while transposes move. orders: for each transposed tensor, its source and the order.
 
-    ops: by position; what takes the place of one stands with it. fixed: the tensors that others than ops need.
+    ops: by position; an op's replacement has its position. fixed: the tensors that are read outside of the ops.
     """
 
     def __init__(self, builder: Builder):
@@ -48,7 +48,7 @@ class Sinking:
                 self.orders[op.results[0]] = (op.operands[0], source)
 
     def run(self) -> bool:
-        """Move what can be moved; whether anything was."""
+        """Move the transposes; return whether any moved."""
         for _ in range(_MOST_ROUNDS):
             if not self.move():
                 break
@@ -57,7 +57,7 @@ class Sinking:
         return self.is_changed
 
     def transposed_by(self, op: Operation) -> Shape:
-        """The order of dimensions that an op of IR brings about; none for any other op."""
+        """The dimension order that an op of the IR produces; empty for any other op."""
         if op.name != "transpose":
             return ()
         value = self.block.values.get(op.results[0])
@@ -66,11 +66,11 @@ class Sinking:
             return ()
         order = tuple(integers(source, "permutation", []))
         shape, given = self.block.shapes[op.results[0]], self.block.shapes[op.operands[0]]
-        is_read_so = len(given) == len(order) and shape == tuple(given[dim] for dim in order)  # through no reshape
+        is_read_so = len(given) == len(order) and shape == tuple(given[dim] for dim in order)  # without a reshape
         return order if is_read_so else ()
 
     def move(self) -> bool:
-        """Move each transpose behind one op more; whether any could be."""
+        """Move each transpose after one more op; return whether any moved."""
         for value in list(self.orders):
             self.shorten(value)
         found = {position for value in self.orders for position in self.readers.get(value, ())}
@@ -86,7 +86,7 @@ class Sinking:
         return bool(able)
 
     def shorten(self, value: int) -> None:
-        """Make one transpose of two; what two undo is read as it is."""
+        """Merge two transposes into one; two that cancel are dropped."""
         source, order = self.orders[value]
         position = self.place[value]
         if source in self.orders:
@@ -116,14 +116,14 @@ class Sinking:
         self.orders[value] = (source, order)
 
     def moved(self, position: int) -> list[int]:
-        """The transposes that an op reads."""
+        """The transposes among an op's operands."""
         return [value for value in self.ops[position][0].operands if value in self.orders]
 
     def may_move(self, value: int, able: set[int]) -> bool:
         return value not in self.fixed and self.readers[value] <= able
 
     def order_of(self, position: int) -> Shape:
-        """The order in which all operands of an elementwise op are transposed; none for any other op."""
+        """The order in which all operands of an elementwise op are transposed; empty for any other op."""
         op = self.ops[position][0]
         if Trait.POINTWISE not in op.traits or len(op.results) != 1:
             return ()
@@ -135,14 +135,14 @@ class Sinking:
         return order if all(value in self.orders or self.is_repeated(value) for value in op.operands) else ()
 
     def is_repeated(self, value: int) -> bool:
-        """Whether a tensor is one number everywhere, or a row that is repeated."""
+        """Whether a tensor has one value everywhere, or is a broadcast row."""
         op = self.producer.get(value)
         if op is None or op.name == "splat":
             return op is not None
         return op.name == "broadcast_in_dim" and len(op.operands) == 1 and len(self.block.shapes[op.operands[0]]) <= 1
 
     def sink(self, position: int) -> None:
-        """Let an op compute on what its operands are transposed from, and transpose its result."""
+        """Let an op use its operands' untransposed sources, and transpose its result."""
         op, order = self.ops[position][0], self.order_of(position)
         [result] = op.results
         shape = self.block.shapes[result]
@@ -177,7 +177,7 @@ class Sinking:
         return value
 
     def rebuild(self) -> None:
-        """Put the ops in order, without those that nothing reads any more, and each of equal ones once."""
+        """Put the ops in order, without unread ones, and with equal ones merged."""
         block = self.block
         ops = [op for group in self.ops for op in reversed(group)]
         seen: dict[Hashable, int] = {}
@@ -198,7 +198,7 @@ class Sinking:
         self.producer = {value: op for op in block.ops for value in op.results}
 
     def key(self, op: Operation) -> Hashable:
-        """What equal ops have in common; None for an op that is not followed."""
+        """A key for equal ops; None for an op without one."""
         if len(op.results) != 1 or op.bodies:
             return None
         [value] = op.results
@@ -214,5 +214,5 @@ class Sinking:
 
 
 def together_in(order: Shape, shape: Shape) -> int:
-    """How many elements that lie side by side a transpose leaves so."""
+    """How many contiguous elements a transpose keeps contiguous."""
     return shape[-1] if order and order[-1] == len(order) - 1 else 1

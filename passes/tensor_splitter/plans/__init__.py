@@ -1,1 +1,1 @@
-"""What a region costs when its loops run with one tile or another, and which plans go together. Analysis only."""
+"""The cost of a region for each tile size, and the plans that can be combined. Analysis only."""

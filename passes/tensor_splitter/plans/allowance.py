@@ -1,4 +1,4 @@
-"""How much arithmetic all splits of a module may add, round by round: loops in loops multiply what each recomputes."""
+"""Limits the arithmetic that all splits of a module add, over all rounds: nested loops multiply recomputation."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..graph import Graph
 from ..regions.loops import TOO_MANY_LOOPS, Refusal
 from .body import work_of
 
-# Split, a module may do at most so many times the arithmetic that it came with. Programs that are split well stay below
-# 2.5; what takes 6 times the arithmetic takes about 10 times as long, for its products are smaller as well.
+# After splitting, a module may do at most this many times its original arithmetic. Programs that are split well stay
+# below 2.5; 6 times the arithmetic takes about 10 times as long, as its products are smaller as well.
 MOST_ARITHMETIC = 6.0
 
 
 class Allowance:
     """The seconds of arithmetic that may still be added to a module.
 
-    Whatever the size of its products, arithmetic counts alike: slices are compared with what they are cut from.
+    Arithmetic counts alike for products of any size: slices are compared with the tensors that they are cut from.
     """
 
     def __init__(self, graphs: Sequence[Graph], machine: Machine):
@@ -34,22 +34,22 @@ class Allowance:
         self.left: float | None = None
 
     def start(self, graphs: Sequence[Graph]) -> None:
-        """Look at the module as it is now. graphs: of all its blocks."""
+        """Measure the current module. graphs: of all its blocks."""
         self.graphs, self.left = graphs, None
 
     def allows(self, block: ir.Block, seconds: float) -> bool:
-        """Whether each run of a block may take so many seconds more, or less."""
+        """Whether each run of a block may take this many seconds more, or less."""
         return seconds <= 0 or seconds * _runs(block) <= self.rest()
 
     def take(self, block: ir.Block, seconds: float) -> bool:
-        """Let each run of a block take so many seconds more, or less, if it may; returns whether it does."""
+        """Let each run of a block take this many seconds more, or less, if allowed; return whether it is."""
         allowed = self.allows(block, seconds)
         if allowed:
             self.left = self.rest() - seconds * _runs(block)
         return allowed
 
     def rest(self) -> float:
-        """The seconds that are left: found when they are first asked for, for most rounds change nothing."""
+        """The seconds that are left, computed on demand, as most rounds change nothing."""
         if self.left is None:
             self.left = self.most - _arithmetic(self.graphs, self.machine)
         return self.left
@@ -61,12 +61,12 @@ def refuse_dear() -> Refusal:
 
 
 def _arithmetic(graphs: Sequence[Graph], machine: Machine) -> float:
-    """The seconds of the arithmetic of all functions, loops as often as they run."""
+    """The seconds of the arithmetic of all functions, loops once per trip."""
     return sum(sum(work_of(graph, machine, any_shape=True).values()) for graph in graphs if not graph.nested)
 
 
 def _runs(block: ir.Block) -> int:
-    """How often a block runs; a loop whose trips are not known counts as one."""
+    """How often a block runs; a loop with an unknown trip count counts as one trip."""
     runs = 1
     for op in around(block):
         if has_trait(op, Trait.IN_PLACE):

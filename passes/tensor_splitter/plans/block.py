@@ -1,4 +1,4 @@
-"""What a block keeps in memory between its loops, with some plans or with none."""
+"""The memory of a block between its loops, with some plans or with none."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .planned_block import PlannedBlock
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """A block with some plans, in the mind. number: by tensor of the graph, that of the block."""
+    """A simulated block with some plans. number: by tensor of the graph, that of the block."""
 
     run: Run
     number: Mapping[int, int]
 
     @property
     def peak(self) -> int:
-        """The most bytes that are alive at once."""
+        """The most bytes alive at once."""
         return self.run.peak
 
     def peak_without(self, graph: Graph, plan: Plan) -> int:
-        """The most bytes alive while nothing is that would be gone with a plan, nor is one of its ops at work.
+        """The most bytes alive while no tensor that a plan removes is alive, and none of its ops runs.
 
         With the plan the block needs no less.
         """
@@ -48,22 +48,22 @@ class BlockRun:
 
 
 def peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
-    """The predicted peak of the plan's own ops when they run unsplit, to compare with the plan's."""
+    """The predicted peak of the plan's own ops when they run unsplit, for comparison with the plan's."""
     planned = PlannedBlock(graph, machine)
     for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    # While the tensor that it takes the place of is read, a result has no buffer of its own for what leads to it.
+    # While a tensor is read that a result will overwrite, the result has no buffer of its own for its operands.
     overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
     held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}
     return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
 def run_planned(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_bytes: int) -> BlockRun:
-    """What is alive between the loops of a block when `plans` are built, as predicted.
+    """The predicted live tensors between the loops of a block when `plans` are built.
 
-    What a loop's body needs is left out: that is a question of the tile, which every plan can answer. Loops of the
-    program, in tiles or not, take what they carry and slices of the rest.
+    The memory inside a loop's body is left out: that depends on the tile, and every plan can limit it. Loops of the
+    program, in tiles or not, take their carries and slices of the rest.
     """
     placed: dict[int, list[LoopPlan]] = {}
     dropped: set[int] = set()
@@ -86,7 +86,7 @@ def run_planned(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_byt
 
 
 def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
-    """A loop as one op: what it reads, and what it brings out."""
+    """Add a loop as one op, from its inputs to its outputs."""
     results = {graph.nodes[output.node].results[output.result] for output in loop.stage.outputs}
     inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
     reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
@@ -96,7 +96,7 @@ def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
 
 
 def _dropped(graph: Graph, plan: Plan) -> set[int]:
-    """The tiled ops whose original goes: all but the cheap ones that someone else reads as well."""
+    """The tiled ops whose original is erased: all but the cheap ones that others read as well."""
     written = {(output.node, output.result) for loop in plan.loops for output in loop.stage.outputs}
     dropped: set[int] = set()
     for position in sorted(plan.tiled, reverse=True):
@@ -112,9 +112,9 @@ def _dropped(graph: Graph, plan: Plan) -> set[int]:
 
 
 def _made_of_nothing(graph: Graph, readers: set[int]) -> set[int]:
-    """The ops that need no tensor at all, as those of a mask, and whose results are read by `readers` alone.
+    """The ops that depend on no tensor, such as those of masks, and whose results only `readers` read.
 
-    The loops will make them for themselves, tile by tile.
+    The loops will compute them, tile by tile.
     """
     found: set[int] = set()
     for node in graph.nodes:
@@ -130,7 +130,7 @@ def _made_of_nothing(graph: Graph, readers: set[int]) -> set[int]:
 
 
 def _in_order(ops: list[Operation]) -> list[Operation]:
-    """The ops in an order in which every tensor is made before it is read, else as they stand."""
+    """The ops ordered so that every tensor is computed before it is read, otherwise in their old order."""
     producer = {value: index for index, op in enumerate(ops) for value in op.results}
     placed = [False] * len(ops)
     order: list[int] = []

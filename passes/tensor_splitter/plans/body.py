@@ -1,4 +1,4 @@
-"""What a loop's body keeps in memory, and how long its tile may therefore be."""
+"""The memory of a loop's body, and the tile length that follows from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .planned_block import PlannedBlock
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
 MOST_CARRIED_ALIVE = 2
-# The length at which the model looks at a body to see what is written: neither one nor short enough to be fused.
+# The tile length for finding written tensors in a body: neither one nor short enough to be fused.
 _NOMINAL_TILE = 64
 
 
@@ -34,8 +34,8 @@ _NOMINAL_TILE = 64
 class Body:
     """A loop's body for the memory model.
 
-    returned: what the loop carries. sliced: the bytes of all that is read from outside in slices. peaks, seconds: what
-    `body_peak` and `body_seconds` have found, by the length of the tile.
+    returned: the tensors that the loop carries. sliced: the bytes of all outer tensors that are read in slices. peaks,
+    seconds: cached results of `body_peak` and `body_seconds`, by the length of the tile.
     """
 
     planned: PlannedBlock
@@ -48,7 +48,7 @@ class Body:
 def body_of(
     graph: Graph, region: Region, producers: Producers, stage: Stage, extents: Extents, machine: Machine
 ) -> Body:
-    """The ops of one stage as the model sees them, with the slices that are cut from outside."""
+    """The ops of one stage for the memory model, with the slices of outer tensors."""
     planned = PlannedBlock(graph, machine)
     inside = set(stage.nodes)
     cut: dict[tuple[int, DimMapping, int], int] = {}
@@ -66,7 +66,7 @@ def body_of(
                     tile = planned.fresh(graph.tensors[value].type, mapping, longer)
                     cut[key] = planned.add("dynamic_slice", (), tile)
                 replaced[index] = cut[key]
-            elif sum(extents.get(producer, (0, 0))) > longer:  # a part of what others need more of
+            elif sum(extents.get(producer, (0, 0))) > longer:  # a part of a longer tile for others
                 part = planned.fresh(graph.tensors[value].type, mapping, longer)
                 replaced[index] = planned.add("slice", (planned.of(value),), part)
             if node.rule.overlaps and tiled.factor.reaches and tiled.factor.operands[index] and sum(tiled.reach(index)):
@@ -79,14 +79,14 @@ def body_of(
                 replaced[index] = planned.add("convert", (narrow,), wide)
         planned.add_node(node, replaced, tiled)
         for value, mapping in zip(node.results, tiled.results, strict=True):
-            if planned.mappings[planned.of(value)] is None:  # a view is cut as what it is a view of
+            if planned.mappings[planned.of(value)] is None:  # a view is cut as its operand is
                 planned.mappings[planned.of(value)] = mapping
                 planned.longer[planned.of(value)] = sum(extents.get(position, (0, 0)))
     returned = []
     for output in stage.outputs:
         value = graph.nodes[output.node].results[output.result]
         made = planned.of(value)
-        # What a loop of the program has summed up in a tile is added in place to what there is of all tiles.
+        # A partial sum that a loop of the program computes in a tile is added in place to that of all tiles.
         if output.mapping is not None or output.result in region.tiled[output.node].factor.summed:
             carried = planned.fresh(graph.tensors[value].type)
             made = planned.add("dynamic_update_slice", (carried, made), planned.fresh(graph.tensors[value].type))
@@ -96,7 +96,7 @@ def body_of(
 
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
-    """The tensors of a block that the machine is expected to write to memory, if only in wider numbers."""
+    """The tensors of a block that the machine is expected to write to memory, possibly in wider numbers."""
     block, number = read_numbered(graph.block, graph.types, machine, is_deep=False)
     written = fuse(block, machine).tensors()
     return {
@@ -112,9 +112,9 @@ def written_tensors(graph: Graph, machine: Machine) -> set[int]:
 def work_of(
     graph: Graph, machine: Machine, only: Collection[int] | None = None, any_shape: bool = False
 ) -> dict[int, float]:
-    """By position, the seconds of the arithmetic of the ops of a block that do any.
+    """By position, the seconds of the arithmetic of a block's ops, if any.
 
-    only: the positions that are asked for. any_shape: as in `seconds_of_ops`.
+    only: the positions that are needed. any_shape: as in `seconds_of_ops`.
     """
     known = graph.work.setdefault(any_shape, {})
     wanted = range(graph.terminator) if only is None else sorted(only)
@@ -134,7 +134,7 @@ def work_of(
 
 
 class WorkOf(Mapping[int, float]):
-    """As `work_of` of all ops, each of which is looked at when it is asked for: not many are in any region."""
+    """As `work_of` for all ops, computed on demand: few of them are in any region."""
 
     def __init__(self, graph: Graph, machine: Machine):
         self.graph = graph
@@ -156,7 +156,7 @@ class WorkOf(Mapping[int, float]):
 
 
 def body_work(body: Body, tile: int) -> float:
-    """The seconds of the arithmetic of one trip with tiles of one length, as if products of few rows were fast."""
+    """The seconds of the arithmetic of one trip with this tile length, as if products of few rows were fast."""
     planned = body.planned
     seconds = seconds_of_ops(planned.block(body.returned, tile), planned.machine, any_shape=True)
     return sum(
@@ -165,7 +165,7 @@ def body_work(body: Body, tile: int) -> float:
 
 
 def bytes_per_index(body: Body) -> int:
-    """The most that one index takes among the tensors that the body writes to memory."""
+    """The maximum bytes per index of the tensors that the body writes to memory."""
     planned = body.planned
     written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
@@ -174,7 +174,7 @@ def bytes_per_index(body: Body) -> int:
 
 
 def body_peak(body: Body, tile: int) -> int:
-    """The predicted peak of the body with tiles of one length; what the loop carries is not counted."""
+    """The predicted peak of the body with this tile length, without the tensors that the loop carries."""
     if tile not in body.peaks:
         block = body.planned.block(body.returned, tile)
         body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
@@ -182,7 +182,7 @@ def body_peak(body: Body, tile: int) -> int:
 
 
 def bytes_once_cut(body: Body, tile: int, slice_bytes: int) -> int:
-    """The predicted peak of the body with loops of the program, once all that it makes is cut to slices; else 0."""
+    """The predicted peak of a body with loops of the program, after its own tensors are cut to slices; else 0."""
     planned = body.planned
     if not planned.inside:
         return 0
@@ -193,9 +193,9 @@ def bytes_once_cut(body: Body, tile: int, slice_bytes: int) -> int:
 
 
 def body_seconds(body: Body, tile: int) -> float:
-    """The predicted seconds of one trip with tiles of one length.
+    """The predicted seconds of one trip with this tile length.
 
-    The tiles of a CPU are meant for its cache; between its plans what they write there makes no difference.
+    The tiles of a CPU are sized for its cache; its plans do not differ in what they write there.
     """
     if tile not in body.seconds:
         machine = body.planned.machine
@@ -205,9 +205,9 @@ def body_seconds(body: Body, tile: int) -> float:
 
 
 def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
-    """The longest tile, of at most `longest` indices, whose body as a whole stays within a few slices.
+    """The longest tile, of at most `longest` indices, whose body stays within a few slices in total.
 
-    Loops of the program keep what they carry in all of their trips: of those there may be fewer.
+    Loops of the program keep their carries in all of their trips: of those there may be fewer.
     """
     if longest < 2:
         return 1

@@ -1,4 +1,4 @@
-"""The candidates for one tensor in words, for `--debug-only=tensor-splitter`."""
+"""Describes the candidates for one tensor, for `--debug-only=tensor-splitter`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def log_candidates(
     chosen: Plan | Refusal,
     slice_bytes: int,
 ) -> None:
-    """Write the candidates for a tensor to the log, the best first, if anybody reads it.
+    """Log the candidates for a tensor, the best first, if the topic is enabled.
 
-    plans: in their order: what stays unsplit, then memory by powers of two, then time (`Plan.rank`). refused: of the
-    other dimensions.
+    plans: ordered by unsplit bytes, then memory by powers of two, then time (`Plan.rank`). refused: along other
+    dimensions.
     """
     if not _LOG.isEnabledFor(logging.DEBUG):
         return

@@ -1,4 +1,4 @@
-"""Remembers what is chosen in the blocks of control flow, which most rounds leave as they are."""
+"""Caches the choices in the blocks of control flow, which most rounds leave unchanged."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .choose import Choice, choose
 
 
 class Choices:
-    """The choices of all blocks, round by round: a block that is as it was is not looked at again.
+    """The choices of all blocks, round by round: an unchanged block is not processed again.
 
-    A choice speaks of a block in numbers, so it holds as long as the block's text would be the same. Plans that cut
-    loops of the program know these by their values, and are made anew. Where there was nothing to do, a change inside
-    of a block's loops is no reason to look again, but for a thorough look.
+    A choice names the contents of a block by number, so it holds as long as the block's text would be the same. Plans
+    that cut loops of the program name these by value, and are recomputed. If there was nothing to do, a change inside
+    of a block's loops is ignored, unless the search is thorough.
 
     shifts: whether tiles may overlap for slices, pads and joins. shifted: whether those of some plan do.
     """
@@ -38,7 +38,7 @@ class Choices:
         self.texts: dict[Hashable, int] = {}
 
     def of(self, graphs: Sequence[Graph], thorough: bool = True) -> list[Choice]:
-        """What is to be done in each of these blocks of a module, the outer ones standing first."""
+        """The choice for each of these blocks of a module, the outer ones first."""
         texts: dict[ir.Block, tuple[int, int]] = {}
         for graph in reversed(graphs):
             if graph.nested or any(map(_is_loop_of_program, graph.nodes)):
@@ -46,7 +46,7 @@ class Choices:
         return [self.limited(graph, self.choice(graph, texts, thorough)) for graph in graphs]
 
     def limited(self, graph: Graph, choice: Choice) -> Choice:
-        """A choice without the plans with which the module would take too much arithmetic."""
+        """A choice without the plans that would add too much arithmetic to the module."""
         kept = [plan for plan in choice.plans if self.allowance.take(graph.block, plan.added)]
         self.shifted |= any(plan.shifts for plan in kept)
         if len(kept) == len(choice.plans):
@@ -69,23 +69,23 @@ class Choices:
         return found
 
     def text_of(self, block: ir.Block, texts: dict[ir.Block, tuple[int, int]]) -> tuple[int, int]:
-        """Numbers that stand for the text of a block, with what is known of the values that it captures.
+        """Numbers that stand for the text of a block, with known values of its captures.
 
-        The second leaves out what is in its loops and branches. texts: of blocks inside, as far as they are known.
+        The second leaves out the contents of loops and branches. texts: caches the numbers of inner blocks.
         """
         if block in texts:
             return texts[block]
         places: dict[ir.Value, int] = {value: place for place, value in enumerate(block.arguments)}
         numbers: dict[ir.Value, int] = {}
-        # What is said of a block names places in the program: of blocks that only look alike there are others.
+        # Remarks on a block name locations in the program: a block that only looks the same has others.
         words: list[Hashable] = [describe(block.owner.operation), *(value.type for value in block.arguments)]
         inside: list[Hashable] = []
 
         def number(value: ir.Value) -> int:
             if value not in numbers:
                 numbers[value] = len(numbers)
-                # A graph numbers what it reads, be it in a loop, where it is read first: so does the outline.
-                # In words: no NaN is equal to itself, and zero is equal to minus zero.
+                # A graph numbers its tensors in the order of reads, including those inside loops: so does the outline.
+                # As text: no NaN is equal to itself, and zero is equal to minus zero.
                 words.append(places[value] if value in places else (value.type, repr(splat_value(value))))
             return numbers[value]
 

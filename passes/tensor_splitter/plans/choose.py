@@ -1,4 +1,4 @@
-"""Chooses what to split in one block: candidate plans for every big tensor, the best of them, and refusals."""
+"""Chooses the splits of one block: candidate plans for every big tensor, the best of them, and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LEAST_GAIN = 1.1
 # A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
 _WIDE_GAIN = 1.5
 _WIDE_SEEDS = 3
-# Where both are possible, tiles that overlap for slices and pads must be so many times as fast as those that do not.
+# The required speed-up of tiles that overlap for slices and pads over tiles that do not, if both are possible.
 _SHIFTED_GAIN = 1.25
 
 
@@ -60,7 +60,7 @@ class _Chooser:
         self.allowance = allowance
         self.options = options
         self.slice_bytes = options.slice_bytes
-        if graph.tile:  # what still is too large is cut again
+        if graph.tile:  # tensors that are still too large are cut again
             self.slice_bytes = slice_bytes_of(graph, range(len(graph.nodes)), options)
         self.threshold = self.slice_bytes if graph.tile else options.size_threshold
         self.allowed = _may_cut(options)
@@ -82,7 +82,7 @@ class _Chooser:
         return self.graph.tensors[value].type.bytes > self.threshold
 
     def is_big(self, value: int) -> bool:
-        """Whether a tensor is over the threshold, or the same numbers in another type as one that is."""
+        """Whether a tensor is over the threshold, or has the numbers of one that is in another type."""
         return self.is_over(value) or value in self.twins
 
     def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
@@ -93,7 +93,7 @@ class _Chooser:
         return self.known[key]
 
     def search(self, value: int, mapping: DimMapping) -> None:
-        """Find out about a seed that was not met yet, and about all that lead to the same region: it is grown once."""
+        """Search from a new seed, and record the result for all seeds of the same region: it is grown once."""
         region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
         if region.joined is not None:
             self.give_up(region, self.hopeless[region.joined])
@@ -127,14 +127,14 @@ class _Chooser:
         return make_plan(self.graph, region, loops, size, self.is_big, self.options.machine)
 
     def give_up(self, region: Region, reason: Reason) -> None:
-        """What takes too many loops takes them from wherever in the region it is looked at."""
+        """Record that the region takes too many loops, from whatever tensor it is reached."""
         self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
         self.hopeless.update(
             ((other, mapping), reason) for other, mapping in region.mappings.items() if mapping.low == 0
         )
 
     def share(self, region: Region, found: Mapping[int, Plan | Refusal]) -> None:
-        """Remember what was found of tensors of a region for those whose own search would lead to the same one."""
+        """Record results for tensors of a region whose own search would lead to the same region."""
         seed = region.seed
         planned = isinstance(found.get(seed), Plan)
         mutual = not is_seam(self.graph, seed, self.is_big, ())
@@ -163,7 +163,7 @@ class _Chooser:
         return best
 
     def best_of(self, plans: Sequence[Plan], refusals: Sequence[Refusal]) -> Plan | Refusal:
-        """The first of the plans that is allowed and worthwhile, or why there is none. refusals: of what has none."""
+        """The first plan that is allowed and worthwhile, or why there is none. refusals: of other dimensions."""
         allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
         if plans and not allowed:
             return refuse_dear()
@@ -182,13 +182,13 @@ class _Chooser:
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
 
     def order(self, plan: Plan) -> tuple[int, int, float]:
-        """The order among the plans of a tensor: a stencil's tiles compute some elements twice, so must be faster."""
+        """The order among the plans of a tensor: a stencil's tiles recompute some elements, so must be faster."""
         remaining, room, seconds = plan.rank(self.slice_bytes)
         return remaining, room, seconds * (_SHIFTED_GAIN if plan.shifts else 1.0)
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before. The seeds of one region share its loops."""
-        key = id(plan.loops)  # which `known` keeps
+        key = id(plan.loops)  # which `known` keeps alive
         if key not in self.gaining:
             before = peak_before(self.graph, plan, self.options.machine)
             self.gaining[key] = plan.peak * _LEAST_GAIN < before
@@ -199,7 +199,7 @@ class _Chooser:
         selected = list(self.selected.plans.values())
         inside = self.run(selected)
         if inside.peak_without(self.graph, plan) * _LEAST_GAIN >= inside.peak:
-            return True  # the peak is elsewhere: no need to run the whole block once more for each of its tensors
+            return True  # the peak is elsewhere: no need to run the entire block again for each of its tensors
         other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
         if other is not None:
             inside = self.run([*selected, other])
@@ -207,7 +207,7 @@ class _Chooser:
         return self.run([*rest, plan]).peak * _LEAST_GAIN >= inside.peak
 
     def run(self, plans: Sequence[Plan]) -> BlockRun:
-        """The block with some plans; the last two are remembered: with what is selected, and with one plan more."""
+        """The block with some plans; the last two results are cached: for the selected plans, and with one more."""
         known = [each for each in self.runs if len(each[0]) == len(plans) and all(map(is_, each[0], plans))]
         if not known:
             known = [(plans, run_planned(self.graph, plans, self.options.machine, self.slice_bytes))]
@@ -246,7 +246,7 @@ class _Chooser:
         return choice
 
     def in_place(self) -> Iterator[Plan]:
-        """Plans that write over what a loop carries, ahead of which they read: without, there are two of it."""
+        """Plans that overwrite a carry of a loop ahead of which they read: without them, there are two buffers."""
         graph = self.graph
         made = graph.overwritten.items() if graph.nested and self.shifts and not graph.tile else ()
         for value, before in made:
@@ -257,7 +257,7 @@ class _Chooser:
                     yield min(allowed, key=self.order)
 
     def is_made(self, value: int) -> bool:
-        """Whether an op makes the tensor, and somebody reads it: a loop reads what it carries."""
+        """Whether an op computes the tensor, and something reads it: a loop reads its carries."""
         tensor = self.graph.tensors[value]
         if tensor.producer == OUTSIDE:
             return False
@@ -265,12 +265,12 @@ class _Chooser:
         return bool(tensor.users) or (Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes)
 
     def widen(self, choice: Choice) -> None:
-        """Take one large extent in the place of all plans where that saves clearly more of the block's peak."""
+        """Replace all plans by one with a large extent if that saves clearly more of the block's peak."""
         graph = self.graph
         if not choice.plans or graph.tile:
             return
         peak = self.run(choice.plans).peak
-        goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # what a loop's own body may take
+        goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # the memory of a loop's own body
         if peak <= goal:
             return
         best: tuple[int, float, Plan] | None = None
@@ -289,7 +289,7 @@ class _Chooser:
                 if isinstance(plan, Refusal):
                     continue
                 wide_peak = self.run([plan]).peak
-                # Of those that take no more than the goal the fastest is best.
+                # Of those that take no more than the goal, the fastest is best.
                 rank = (max(wide_peak, goal), plan.seconds)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):
                     best = (*rank, plan)
@@ -297,7 +297,7 @@ class _Chooser:
             choice.plans = [best[2]]
 
     def is_worth_reporting(self, value: int, written: set[int]) -> bool:
-        """In a body of ours, only what is still over the user's own threshold."""
+        """In a body of ours, only tensors that are still over the user's own threshold."""
         graph, tensor = self.graph, self.graph.tensors[value]
         if not graph.tile:
             return True
@@ -305,7 +305,7 @@ class _Chooser:
         return over and value in written and not updates_carry(graph, graph.nodes[tensor.producer])
 
     def is_start(self, value: int) -> bool:
-        """Whether a tensor is one that is never made: a constant, or one number that a loop starts from."""
+        """Whether a tensor is never in memory: a constant, or a number that a loop starts from."""
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
         if Trait.FREE not in node.traits or Trait.MOVES in node.traits and not node.operands:
@@ -317,7 +317,7 @@ class _Chooser:
         return one_number and all(loops in graph.nodes[user].traits for user, _ in tensor.users)
 
     def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
-        """Why a tensor is no target at all, if so."""
+        """Why a tensor need not or cannot be split, if so."""
         graph, tensor = self.graph, self.graph.tensors[value]
         node = graph.nodes[tensor.producer]
         if TILE_MARK in node.op.attributes:
@@ -338,7 +338,6 @@ class _Chooser:
 def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = True) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
-    Plans that cannot be built together with the first ones are left for the next round, when those are built.
-    shifts: as of `Choices`.
+    Plans that cannot be built together with the first ones are left for the next round. shifts: as in `Choices`.
     """
     return _Chooser(graph, options, allowance, shifts).choose()

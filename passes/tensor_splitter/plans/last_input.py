@@ -1,4 +1,4 @@
-"""Finds the tensor for which a loop waits longest: its outputs need not exist before."""
+"""Finds the input that a loop waits for the longest: its outputs need not exist before."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from exla_opt.ops.traits import Trait, traits_of
 from ..graph import OUTSIDE, Graph
 from .loop_plan import LoopPlan
 
-# XLA makes these where they are read, whenever that is.
+# XLA recomputes these where they are read.
 _EARLY = Trait.GENERATES | Trait.REARRANGES
 
 
 def find_depths(graph: Graph) -> list[int]:
-    """For every op the most ops on a path to it that are more than a step of a fused kernel: dots, sums, loops."""
+    """For every op, the most unfused ops on a path to it: dots, sums, loops."""
     depths: list[int] = []
     for node in graph.nodes:
         producers = (graph.tensors[value].producer for value in (*node.operands, *node.captures))
@@ -35,10 +35,10 @@ def _is_fused(traits: Trait) -> bool:
 
 
 def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value | None:
-    """The tensor that the loop reads and that is ready last; None if all are there from the start.
+    """The input of the loop that is ready last; None if all exist from the start.
 
-    Where an op stands says little, for XLA runs what is ready; it decides between those that take as many steps.
-    depths: what `find_depths` found.
+    The position of an op says little, as XLA runs ready ops; it only breaks ties of equal depth. depths: from
+    `find_depths`.
     """
     inside = set(loop.stage.nodes)
     found: tuple[int, int, ir.Value] | None = None
@@ -49,7 +49,7 @@ def last_input(graph: Graph, loop: LoopPlan, depths: Sequence[int]) -> ir.Value 
             made = tensor.producer
             if made == OUTSIDE or made in inside or loop.stage.is_own(number) or not prod(tensor.type.shape):
                 continue
-            op = defining_op(value)  # not always the graph's: a loop may have taken its place
+            op = defining_op(value)  # not always the graph's: a loop may have replaced it
             if op is None or traits_of(op.name) & _EARLY:
                 continue
             if found is None or (depths[made], made) > found[:2]:

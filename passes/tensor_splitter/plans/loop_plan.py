@@ -19,11 +19,11 @@ from .runs import TileRun
 class LoopPlan:
     """One stage of a region as code: its runs in order.
 
-    overwritten: the outputs, by node and result, that begin with a tensor that they take the place of, and that one.
-    scratch: the bytes that a body with loops of the program takes once its own big tensors are cut; else 0.
-    extents: how much longer than its own part the tiles of an op are. overlaps: whether tiles overlap, so that all ops
-    are computed in every tile, even beyond the ends of their results. periods, reads: of the ops, and from outside.
-    windows: what is read ahead of what is overwritten. shifts: whether they overlap for slices, pads or joins.
+    overwritten: the outputs, by node and result, that overwrite a tensor, and that tensor.
+    scratch: the bytes of a body with loops of the program once its own big tensors are cut; else 0.
+    extents: the extra length of the tiles of an op. overlaps: whether tiles overlap, so that all ops are computed in
+    every tile, even beyond the ends of their results. periods, reads: of the ops, and of outer tensors.
+    windows: reads ahead of an overwrite. shifts: whether they overlap for slices, pads or joins.
     """
 
     stage: Stage
@@ -39,7 +39,7 @@ class LoopPlan:
 
     @property
     def trips(self) -> int:
-        """Tiles in all."""
+        """The total number of tiles."""
         return sum(run.trips for run in self.runs)
 
     @property
@@ -59,7 +59,7 @@ def overlapping_loop(
     reads: Reads,
     windows: Windows,
 ) -> LoopPlan:
-    """The loop of a stage whose tiles overlap. It overwrites what it reads ahead, if only its last tile is shorter."""
+    """The loop of a stage with overlapping tiles. It overwrites reads ahead only if no tile but the last is shorter."""
     regular = (
         runs[0].trips > 1 and len(runs) < 3 and all(run.trips == 1 and run.tile < runs[0].tile for run in runs[1:])
     )

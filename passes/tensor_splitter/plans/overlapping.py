@@ -1,4 +1,4 @@
-"""Plans that go on where tiles overlap: along space, through convolutions and windows."""
+"""Plans with overlapping tiles: along space, through convolutions and windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_DOUBLED = 6
 class OverlappingPlans:
     """The plans of one block whose tiles overlap; each region is grown and planned once.
 
-    is_big, allowed, shifts: of `grow`.
+    is_big, allowed, shifts: as in `grow`.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class OverlappingPlans:
         return [plan for plan in plans if plan is not None and any(before in loop.windows for loop in plan.loops)]
 
     def coarser(self, value: int, mapping: DimMapping) -> Iterator[DimMapping]:
-        """The mapping and, while a region that overlaps so reaches more ops, steps of twice as many elements.
+        """The mapping and, while an overlapping region reaches more ops with them, steps of twice as many elements.
 
-        What is cut with a tensor at half its resolution is cut in steps of two of its rows.
+        A tensor that is cut together with one of half its resolution is cut in steps of two of its rows.
         """
         reached = 0
         for _ in range(_MOST_DOUBLED):
@@ -79,7 +79,7 @@ class OverlappingPlans:
             mapping = replace(mapping, length=mapping.length // 2, inner=mapping.inner * 2)
 
     def region_of(self, value: int, mapping: DimMapping) -> Region:
-        """The region that overlaps; those that it holds and that lead to the same one share it."""
+        """The region with overlaps; its tensors that lead to the same region share it."""
         key = (value, mapping)
         if key not in self.regions:
             region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True, shifts=self.shifts)
@@ -92,7 +92,7 @@ class OverlappingPlans:
         return self.regions[key]
 
     def plan_of(self, region: Region) -> Plan | None:
-        """The plan of a region, if there is one; what is gone with it shares the region."""
+        """The plan of a region, if there is one; the tensors that it removes share the region."""
         if id(region) in self.plans:
             return self.plans[id(region)]
         self.plans[id(region)] = None

@@ -45,7 +45,7 @@ from .loop_plan import LoopPlan, overlapping_loop
 from .runs import cut_runs, find_borders
 
 _MOST_BORDERS = 6
-# A loop of the program is cut if all tiles together compute no more than this many times what it did.
+# A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
 _MOST_REPEATED = 3.0
 
 
@@ -53,13 +53,13 @@ _MOST_REPEATED = 3.0
 class Plan:
     """One way to split one region.
 
-    seed, mapping: the tensor that it was asked for, and how that is cut.
-    copies: the tiled ops that the loops only repeat: the originals stay for whoever else reads them.
+    seed, mapping: the tensor that it was requested for, and how it is cut.
+    copies: the tiled ops that the loops only repeat: the originals stay for their other readers.
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region that
-    stay unsplit, although they are no results, or do not take the place of what they could, and larger than what exists
-    anyway. peak: predicted bytes alive in the
-    worst loop, outputs included. seconds: predicted time, for comparison only. too_big: how many times the split size
-    one index takes. added: seconds of arithmetic that the loops do beyond that of the ops that they replace.
+    stay unsplit, are larger than what exists anyway, and are no results, or results that fail to overwrite what they
+    could. peak: predicted bytes alive in the worst loop, outputs included. seconds: predicted time, for comparison
+    only. too_big: how many times the split size one index takes. added: seconds of arithmetic of the loops beyond the
+    ops that they replace.
     """
 
     seed: int
@@ -81,44 +81,44 @@ class Plan:
 
     @property
     def shifts(self) -> bool:
-        """Whether its tiles overlap for the sake of slices, pads or joins."""
+        """Whether its tiles overlap for slices, pads or joins."""
         return any(loop.shifts for loop in self.loops)
 
     def rank(self, slice_bytes: int) -> tuple[int, int, float]:
-        """The order among plans, best first: what stays unsplit, then memory by powers of two, then time."""
+        """The order among plans, best first: unsplit bytes, then memory by powers of two, then time."""
         room = max(self.peak / (MOST_SLICES_ALIVE * slice_bytes), 1.0)
         return (self.remaining, round(log2(room)), self.seconds)
 
 
 def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
-    """Rough seconds of one loop; when an index is too big, each trip is a loop of that many trips again."""
+    """Rough seconds of one loop; if an index is too big, each trip is again a loop of that many trips."""
     machine = body.planned.machine
     seconds = sum(run.trips * body_seconds(body, run.tile) for run in loop.runs)
     nested = too_big > 1
     trips = loop.trips * (1 + too_big * nested)
     kernels = loop.trips * (too_big - 1) * len(loop.stage.nodes)
     seconds += trips * machine.seconds_per_trip + kernels * machine.seconds_per_kernel
-    if machine.kind == "cpu":  # the tiles stay in the cache; what they are cut from comes from memory once a loop
+    if machine.kind == "cpu":  # tiles stay in the cache; unsplit tensors come from memory once per loop
         seconds += body.sliced / machine.bytes_per_second
     for output in loop.stage.outputs:
         node = graph.nodes[output.node]
         size = graph.tensors[node.results[output.result]].type.bytes
         if output.mapping is None:
             seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
-        else:  # brought out of the inner loop, then of the outer
+        else:  # written by the inner loop, then by the outer one
             seconds += (nested + (machine.kind == "cpu")) * size / machine.bytes_per_second
     return seconds
 
 
 def _exists_anyway(graph: Graph) -> int:
-    """The bytes of a function's largest argument or result: to split what is no larger gains nothing but time."""
+    """The bytes of a function's largest argument or result: splitting smaller tensors costs time and gains nothing."""
     if graph.nested:
-        return 0  # what a loop reads may be of any size: slices are cut from it
+        return 0  # a loop's inputs may have any size: it reads slices
     return max((graph.tensors[value].type.bytes for value in graph.arguments | graph.returned), default=0)
 
 
 def _stays_unsplit(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
-    """Big tensors of the region that exist unsplit after the split, function arguments and results apart."""
+    """Big tensors of the region that exist unsplit after the split, except function arguments and results."""
     stays = {
         value
         for output in outputs
@@ -139,10 +139,9 @@ def make_plan(
     is_big: Callable[[int], bool],
     machine: Machine,
 ) -> Plan | Refusal:
-    """The plan for a region of which something vanishes, or why there is none.
+    """The plan for a region in which tensors vanish, or why there is none.
 
-    slice_bytes: the most that one tile may take. is_big: whether a tensor is over the threshold. machine: the one that
-    the program is for.
+    slice_bytes: the maximum size of one tile. is_big: whether a tensor is over the threshold. machine: the target.
     """
     stages, outputs = loops.stages, loops.outputs
     extents = [find_extents(graph, region, loops.producers, stage) for stage in stages]
@@ -160,7 +159,7 @@ def make_plan(
     bodies = [
         body_of(graph, region, loops.producers, stage, own, machine) for stage, own in zip(stages, extents, strict=True)
     ]
-    for body in bodies:  # before anything is asked that takes a look at all of it
+    for body in bodies:  # before any computation on all of it
         if (repeated := _repeated(body, slice_bytes // max(body.planned.bytes_per_index_inside(), 1))) is not None:
             return _refuse_repeated(graph, repeated)
     windows = [
@@ -201,7 +200,7 @@ def make_plan(
         replace(loop, scratch=bytes_once_cut(body, loop.tile, slice_bytes))
         for loop, body in zip(planned, bodies, strict=True)
     ]
-    # An index that is too big is cut again along another dimension; what a loop of the program carries is not.
+    # An index that is too big is cut again along another dimension; the carries of a loop of the program are not.
     peak = max(
         body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)
         + _largest_term(graph, region, loop.stage, machine)
@@ -237,13 +236,13 @@ def make_plan(
 
 
 def _carried_per_index(graph: Graph, windows: Windows) -> int:
-    """The most that one index takes of what a loop carries of tensors that it reads ahead."""
+    """The maximum bytes per index of the rows that a loop carries of tensors that it reads ahead."""
     sizes = (graph.tensors[value].type.bytes // window.mapping.length for value, window in windows.items())
     return max(sizes, default=0)
 
 
 def _not_overwritten(graph: Graph, loops: Sequence[LoopPlan]) -> set[int]:
-    """The results that could take the place of what they are made from, and do not: there are two at a time."""
+    """The results that could overwrite one of their operands, and do not: there are two buffers at a time."""
     written = {
         value: (output.node, output.result) in loop.overwritten
         for loop in loops
@@ -254,12 +253,12 @@ def _not_overwritten(graph: Graph, loops: Sequence[LoopPlan]) -> set[int]:
 
 
 def _least_tile(extents: Extents) -> int:
-    """The shortest tile that is worthwhile: of what overlaps most, a third is computed twice."""
+    """The shortest worthwhile tile: of the largest overlap, a third is computed twice."""
     return max(1, *(2 * (before + after) for before, after in extents.values())) if extents else 1
 
 
 def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:
-    """The bytes of the largest result of one tile that is then added to what the loop carries."""
+    """The bytes of the largest result of one tile that is then added to a carry of the loop."""
     most = 0
     for output in stage.outputs:
         node = graph.nodes[output.node]

@@ -1,4 +1,4 @@
-"""A block that is only planned, for the memory model: ops of the graph, whole or in tiles, and ops yet to be made."""
+"""A planned block, for the memory model: ops of the graph, unsplit or in tiles, and new ops."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ..graph import Graph, Node, TiledOp
 
 
 def operation_of(graph: Graph, node: Node) -> Operation | None:
-    """The op as the memory model sees it, by the graph's numbers; None for one whose result is its operand's buffer.
+    """The op for the memory model, in the graph's numbers; None if its result is its operand's buffer.
 
-    What the bodies of control flow take is left out.
+    The memory of the bodies of control flow is left out.
     """
     if node.position not in graph.operations:
         graph.operations[node.position] = _read_operation(graph, node)
@@ -41,7 +41,7 @@ def _read_operation(graph: Graph, node: Node) -> Operation | None:
 
 
 def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
-    """The blocks of control flow as the memory model sees them, each read once; a loop's condition needs nothing."""
+    """The blocks of control flow for the memory model, each read once; a loop's condition needs nothing."""
     if node.position not in graph.bodies:
         blocks = [block for region in node.op.regions for block in region.blocks]
         is_loop = Trait.IN_PLACE in node.traits
@@ -51,7 +51,7 @@ def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
 
 
 def _bytes_of(bodies: Bodies) -> int:
-    """What the bodies take as they are."""
+    """The bytes of the unsplit bodies."""
     return bodies.cost.bytes
 
 
@@ -62,12 +62,11 @@ def _tile_shape(shape: tuple[int, ...], mapping: DimMapping | None, tile: int) -
 
 
 class PlannedBlock:
-    """A block that is only planned, with tensors numbered anew from those of the graph.
+    """A planned block, whose tensors are renumbered from those of the graph.
 
-    kinds: the types of the complete tensors. mappings: how they are cut, for those that are tiles. longer: the indices
-    that a tile has beside its own. inside, positions:
-    by the place of an op, the bodies of control flow that is cut, and its position in the graph. scratch: the bytes
-    that the bodies of control flow take that is not cut.
+    kinds: the types of the complete tensors. mappings: how tiles are cut. longer: the extra indices of a tile. inside,
+    positions: by the position of an op, the bodies of cut control flow, and its position in the graph. scratch: the
+    bytes of the bodies of control flow that is not cut.
     """
 
     def __init__(self, graph: Graph, machine: Machine, scratch: Callable[[Bodies], int] = _bytes_of):
@@ -97,12 +96,12 @@ class PlannedBlock:
         return self.number[value]
 
     def add(self, name: str, operands: tuple[int, ...], result: int) -> int:
-        """Add an op that the graph does not have, by numbers of this block; returns its result."""
+        """Add an op that the graph does not have, by numbers of this block; return its result."""
         self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,)))
         return result
 
     def add_node(self, node: Node, replaced: Mapping[int, int], tiled: TiledOp | None = None) -> None:
-        """Add an op of the graph. replaced: the numbers, by operand, of what it reads in the place of the graph's.
+        """Add an op of the graph. replaced: by operand, the numbers of tensors that it reads instead of the graph's.
 
         tiled: how it is cut, if it is.
         """
@@ -138,7 +137,7 @@ class PlannedBlock:
         )
 
     def bytes_per_index_inside(self) -> int:
-        """The most that one index takes among the tensors that the bodies of loops that are cut write to memory."""
+        """The maximum bytes per index of the tensors that the bodies of cut loops write to memory."""
         return max((inside.bytes_per_index() for inside in self.inside.values()), default=0)
 
     def block(self, returned: Iterable[int], tile: int = 0) -> Block:

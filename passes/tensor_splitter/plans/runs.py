@@ -1,4 +1,4 @@
-"""The tiles of a loop: where they begin, how long they are, how many of them are alike. Analysis only."""
+"""The tiles of a loop: their starts, lengths and numbers. Analysis only."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from ..regions.region import Region, Stage
 
-# A loop counts its trips in i32, as XLA does best.
+# A loop counts its trips in i32, which XLA prefers.
 _MOST_TRIPS = 2**31 - 1
-# So many more trips are tried for equal tiles.
+# This many more trips are tried for equal tiles.
 _MOST_TRIED = 100_000
 
 
@@ -23,9 +23,9 @@ class TileRun:
 
 
 def balanced_tile(extent: int, longest: int) -> int:
-    """The tile length for `extent` indices of which at most `longest` fit: few trips, and even ones.
+    """The tile length for `extent` indices of which at most `longest` fit: few trips of equal length.
 
-    A divisor of the extent when one is near, else a multiple of 16 that leaves a shorter last tile.
+    A divisor of the extent if one is near, else a multiple of 16 that leaves a shorter last tile.
     """
     if longest >= extent:
         return extent

@@ -1,9 +1,9 @@
-"""Which plans are worth a thought and which go together: the ways to cut a tensor, a round.
+"""Selects the ways to cut a tensor, and the plans that can be built in one round.
 
 Extents: a region may be one layer's attention, or everything that the same factor reaches. The small extent cuts the
-big tensors and what lies between them. The large one follows the factor through small tensors too: over the batch
-dimension it turns a whole training step into one loop that accumulates its gradients, and every saved activation
-shrinks with it. Which is better is decided by the predicted peak of the block.
+big tensors and the ops between them. The large one follows the factor through small tensors too: over the batch
+dimension it turns a training step into one loop that accumulates its gradients, and every saved activation shrinks with
+it. The predicted peak of the block decides.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from exla_opt.ops.traits import Trait
 from ..graph import OUTSIDE, Graph, Node
 from .plan import Plan
 
-# So many tensors are looked at for what an elementwise function is computed of.
+# The maximum number of tensors searched for the sources of an elementwise function.
 _MOST_STEPS = 32
 _LOOP = Trait.CONTROL_FLOW | Trait.IN_PLACE
-# Parts that are laid one behind the other, each in the dimensions of all.
+# Concatenations, whose operands have the dimensions of the result.
 _JOINS = Trait.MOVES | Trait.NEW_BLOCK
 
 
 def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
-    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape asks for.
+    """The ways to cut one tensor: each dim, and the coarser steps that a neighbouring reshape needs.
 
-    Between the tensor and what it is made by, or what reads it, may stand elementwise ops, and joins of what it is
-    made of. Loops are not asked: they are cut in any steps, and the question takes a walk through their bodies.
+    Elementwise ops, and concatenations of operands, may be between the tensor and its producers or readers. Loops are
+    not queried: they can be cut in any steps, and a query would search their bodies.
     """
     tensor = graph.tensors[value]
     made_by = [(graph.nodes[graph.tensors[each].producer], each) for each in _elementwise_sources(graph, value)]
@@ -57,7 +57,7 @@ def candidate_mappings(graph: Graph, value: int) -> list[DimMapping]:
 
 
 def _elementwise_sources(graph: Graph, value: int) -> list[int]:
-    """The tensors of which one is computed element by element, or joined, as far back as ops are so; or some steps."""
+    """The sources of which a tensor is an elementwise function or a concatenation, a limited number of ops back."""
     rank = len(graph.tensors[value].type.shape)
     found, known, queue = [], {value}, [value]
     while queue:
@@ -82,9 +82,9 @@ def _elementwise_sources(graph: Graph, value: int) -> list[int]:
 
 
 def _behind_maps(graph: Graph, value: int) -> list[tuple[Node, int]]:
-    """What reads one tensor or what is computed of it element by element, and as which operand: the first so many.
+    """The first readers of one tensor, or of elementwise functions of it, with the operand number.
 
-    A loop may compute the words of a draw so, step by step: who reads its result is asked.
+    A loop may compute the words of a draw elementwise, step by step: then the readers of its result count.
     """
     shape = graph.tensors[value].type.shape
     found: list[tuple[Node, int]] = []
@@ -118,15 +118,15 @@ class Selection:
         self._asks = cache(lambda position: asks_inside(graph.nodes[position].op))
 
     def add(self, plan: Plan) -> bool:
-        """Take one more plan if it can be built in the same round as those before; returns whether it was.
+        """Add a plan if it can be built in the same round as those before; return whether it was added.
 
-        A plan with which all is gone that is gone with an earlier one, by the same ops, takes its place. What else
-        the earlier one computed in its loops, as what is small and made of arguments alone, is computed before them.
+        A plan that removes all that an earlier one removes, by the same ops, replaces it. Other ops that the earlier
+        one has in its loops, such as small ones on arguments only, then run before the loops.
         """
         computes = _computes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
         others = [each for each in rivals if not _covers(self.graph, plan, each)]
-        # Two loops that make the same value could answer a question for equality differently.
+        # Two loops that compute the same value could get different results of an equality test.
         if any(self._asks(op) for rival in others for op in computes | _computes(rival)):
             return False
         for rival in (replaced := [rival for rival in rivals if rival not in others]):
@@ -160,7 +160,7 @@ class Selection:
 
 
 def join_plans(graph: Graph, plans: Sequence[Plan], known: Iterable[Plan], slice_bytes: int) -> list[Plan]:
-    """The plans with one of the `known` in the place of several, where it takes neither longer nor more memory."""
+    """The plans with several replaced by one of the `known`, if that takes neither longer nor more memory."""
     best = list(plans)
     owner = _owners(best)
     for plan in {id(plan): plan for plan in known}.values():
@@ -178,7 +178,7 @@ def join_plans(graph: Graph, plans: Sequence[Plan], known: Iterable[Plan], slice
 
 
 def _seconds_together(graph: Graph, plans: Sequence[Plan]) -> float:
-    """The predicted seconds of all plans: a plan recomputes in each tile what it reads and is gone with another one."""
+    """The predicted seconds of all plans: a plan recomputes in each tile its inputs that another one removes."""
     seconds = sum(plan.seconds for plan in plans)
     for plan in plans:
         made = {value for position in plan.tiled for value in graph.nodes[position].results}
@@ -189,17 +189,17 @@ def _seconds_together(graph: Graph, plans: Sequence[Plan]) -> float:
 
 
 def _owners(plans: Sequence[Plan]) -> dict[int, int]:
-    """By tensor the place of the plan with which it is gone."""
+    """By tensor, the position of the plan that removes it."""
     return {value: place for place, plan in enumerate(plans) for value in plan.vanished}
 
 
 def _computes(plan: Plan) -> frozenset[int]:
-    """The positions of the ops that the loops of a plan run in the place of the originals."""
+    """The positions of the ops that the loops of a plan run instead of the originals."""
     return frozenset(op for loop in plan.loops for op in loop.stage.nodes) - plan.copies
 
 
 def _covers(graph: Graph, plan: Plan, rival: Plan) -> bool:
-    """Whether with a plan all is gone that is gone with another, by the same ops."""
+    """Whether a plan removes all that another one removes, by the same ops."""
     gone = rival.vanished
     if not gone <= plan.vanished:
         return False
@@ -209,10 +209,10 @@ def _covers(graph: Graph, plan: Plan, rival: Plan) -> bool:
 
 
 def _intervals(plan: Plan) -> list[Interval]:
-    """For every loop the positions from the first op whose result leaves it to its last op; what overlaps, as one.
+    """For every loop the positions from the first op whose result leaves it to its last op; overlapping ones merged.
 
-    Loops whose intervals are disjoint can be built together: what a loop reads stands before its last op, and
-    what reads it stands behind the first op of its interval, so no path leads from one to the other and back.
+    Loops whose intervals are disjoint can be built together: a loop's inputs are before its last op, and its readers
+    after the first op of its interval, so no path leads from one to the other and back.
     """
     found: list[Interval] = []
     for loop in plan.loops:

@@ -1,4 +1,4 @@
-"""How large the slices of a region may be: as all, or as the search for a limit asks for where its ops stand."""
+"""The slice size of a region: the general one, or those that the search for a limit sets for its ops' locations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..graph import Graph
 
 
 def slice_bytes_of(graph: Graph, positions: Iterable[int], options: Options) -> int:
-    """The most bytes of one slice of a region of the ops at these positions: the least that one of them asks for."""
+    """The maximum bytes of one slice of a region with the ops at these positions: the least for any of them."""
     if not options.slices_at:
         return options.slice_bytes
     asked = dict(options.slices_at)

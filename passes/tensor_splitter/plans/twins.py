@@ -10,10 +10,10 @@ from ..graph import OUTSIDE, Graph
 
 
 def find_twins(graph: Graph, is_over: Callable[[int], bool]) -> frozenset[int]:
-    """The floats below the threshold that are converted to or from floats over it, and those computed with them.
+    """The floats below the threshold that are converted to or from floats over it, and elementwise functions of those.
 
-    The bf16 scores of an attention and their f32 softmax are one thing to split: cut alone, the f32 middle, which is
-    fused and never written, leaves all of the bf16 in memory, and the loop's copies of it too.
+    The bf16 scores of an attention and their f32 softmax must be split together: if only the f32 part is cut, which is
+    fused and never written, all of the bf16 tensor stays in memory, and the loop's copies of it too.
     """
     twins: set[int] = set()
     for node in graph.nodes:
@@ -38,7 +38,7 @@ def _is_float(graph: Graph, value: int) -> bool:
 
 
 def _computed_with(graph: Graph, value: int) -> list[int]:
-    """What an elementwise op makes of a tensor, or what it makes the tensor of."""
+    """The results of elementwise ops on a tensor, and the operands of one that computes it."""
     tensor = graph.tensors[value]
     found: list[int] = []
     for position in {tensor.producer, *(user for user, _ in tensor.users)} - {OUTSIDE}:

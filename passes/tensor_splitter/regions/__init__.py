@@ -1,1 +1,1 @@
-"""What one factor reaches from a big tensor, and whether it may run in loops. Analysis only: no price is asked."""
+"""The ops that one factor reaches from a big tensor, and whether they may run in loops. Analysis only, no costs."""

@@ -1,4 +1,4 @@
-"""What is made of the tensors that a barrier of a region holds unsplit, between the barrier and the region."""
+"""The ops between a region and the tensors that its barriers hold unsplit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from exla_opt.ops.traits import Trait
 from ..graph import Graph, TiledOp
 from .region import Region
 
-# So many ops for every barrier, so that planning stays linear in the size of a network.
+# The maximum number of ops for every barrier, so that planning stays linear in the size of a network.
 _MOST_BEHIND = 64
 
 
 def add_behind_barriers(graph: Graph, region: Region, follow: Callable[[int], bool]) -> None:
-    """Add the small ops between what a barrier of the region holds unsplit and the region: weights that are converted.
+    """Add the small ops between the unsplit results of a region's barrier and the region, such as converted weights.
 
-    They are the same in every tile. Outside they, and all that reads them, would wait for the loop of the barrier.
+    They are the same in every tile. Outside, they and all their readers would wait for the loop of the barrier.
     """
     held = [position for position in region.tiled if isinstance(graph.nodes[position].rule, BarrierRule)]
     added: list[int] = []

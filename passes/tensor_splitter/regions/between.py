@@ -11,13 +11,13 @@ from exla_opt.ops.traits import Trait
 from ..graph import OUTSIDE, TILE_MARK, Graph, Node, TiledOp, tiled_from_result
 from .region import Region
 
-# What lies directly between the big tensors of a region is near them: the search goes no further than this many
-# ops, and eight for every op of the region itself, so that planning stays linear in the size of a network.
+# Ops directly between the big tensors of a region are near them: the search stops after this many ops, and eight for
+# every op of the region itself, so that planning stays linear in the size of a network.
 _MOST_BETWEEN = 64
 
 
 def _wanted_slices(region: Region, nodes: Iterable[int], graph: Graph) -> dict[int, DimMapping]:
-    """The tensors that `nodes` read in slices and nobody in the region makes."""
+    """The tensors that `nodes` read in slices and that no op of the region computes."""
     wanted: dict[int, DimMapping] = {}
     for position in nodes:
         tiled = region.tiled[position]
@@ -32,8 +32,8 @@ def add_between(
 ) -> None:
     """Add the small ops that lead from the region back into it, and the cheap ones that feed it.
 
-    Walking back from what tiled ops read in slices finds the candidates; a walk forward over them keeps
-    those that a tiled op feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
+    Tracing back from tensors that tiled ops read in slices finds the candidates; a forward pass over them keeps those
+    that a tiled op feeds (a softmax's row maximum on its way back into the matrix) or that are cheap.
     """
     first = min(region.tiled)
     wanted = _wanted_slices(region, sorted(region.tiled), graph)
@@ -50,7 +50,7 @@ def add_between(
         if position < first and Trait.CHEAP not in node.traits:
             continue
         if any(follow(other) for other in (*node.operands, *node.results)):
-            continue  # another region's big tensor: this one ends here
+            continue  # another region's big tensor: this region ends here
         tiled = tiled_from_result(node, tensor.result_index, wanted[value])
         if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or not allowed(node, tiled.factor):
             continue
@@ -89,9 +89,9 @@ def add_between(
 
 
 def _drop_unread(graph: Graph, region: Region, candidates: dict[int, TiledOp], from_region: set[int]) -> None:
-    """Take out the added ops that no tiled op reads in slices any more, and what is made before the loops for others.
+    """Remove added ops whose slices no tiled op reads any more, and those that can run before the loops for others.
 
-    What depends on no op of the region can be there before its loops. Whoever reads all of it would wait for a loop.
+    Ops that depend on no op of the region can run before its loops. Their other readers would wait for a loop.
     """
     for position in sorted(candidates, reverse=True):
         if position not in region.tiled:

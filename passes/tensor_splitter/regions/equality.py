@@ -1,36 +1,36 @@
-"""Questions of equality: an answer that hangs on the very bits of a number needs both sides from one loop.
+"""Equality tests: a result that depends on the exact bits of a number needs both operands from one loop.
 
 NOTE [What asks for equality]
 
-A later loop recomputes big tensors, and XLA may round them otherwise there: a dot by the shape of the tile, a
-division by what it is fused with. Nearly every program stands that, for its results move by as much. One that asks
-whether two numbers are equal does not: the gradient of a maximum asks which elements are equal to it, and recomputed
-none may be.
+A later loop recomputes big tensors, and XLA may round them differently there: a dot depending on the shape of the tile,
+a division depending on its fusion. This is harmless for nearly every program, as its results move by as much. It is not
+for one that tests two numbers for equality: the gradient of a maximum tests which elements equal it, and after
+recomputation none may.
 
-So an op asks, within one loop, when it gives a discrete answer about a value that depends both on something that an
-earlier loop has completed (awaited) and on something recomputed in this loop that went into it. Which of
-those answers hang on bits is decided by what they compare:
+So an op tests for equality, within one loop, if its result is discrete and depends both on a value that an earlier loop
+has completed (awaited) and on a value recomputed in this loop that the awaited one depends on. Whether the result
+depends on exact bits is decided by the operands:
 
-1. equal or not equal: where the two sides wait for different values; and, against anything, a constant too, where an
-   awaited value was picked by order (a maximum, a sorted element) from what is recomputed, as in exp(x - max(x)) == 1:
-   x is its own maximum somewhere, by nature and not by chance.
-2. any other comparison: where one side is a picked value, moved or taken through ops of one operand, and the other
-   depends on what it was picked from: x >= max(x) says x == max(x).
-3. a comparison, a sign, a step (floor, ceil, a conversion to integers) of a value that joins the two in one op, as
-   the difference x - max(x) or the ratio x / max(x), constants and ops of one operand after it included.
+1. equal or not equal: if the two sides depend on different awaited values; and, against anything, a constant too, if an
+   awaited value was picked by order (a maximum, a sorted element) from recomputed ones, as in exp(x - max(x)) == 1: x
+   equals its own maximum somewhere, by definition and not by chance.
+2. any other comparison: if one side is a picked value, moved or passed through ops of one operand, and the other
+   depends on the tensor that it was picked from: x >= max(x) says x == max(x).
+3. a comparison, a sign, a step (floor, ceil, a conversion to integers) of a value that combines the two in one op, like
+   the difference x - max(x) or the ratio x / max(x), possibly followed by constants and ops of one operand.
 
-All other order comparisons may flip where two numbers that are equal by chance alone are rounded: the mask of a
-relu, of a clip, of a dropout. x == max(x, y) is such a one, for it says x >= y. Ops that move elements round
-nothing, and nothing of integers is ever rounded: what only they repeat is not counted as recomputed.
+All other order comparisons may flip if two numbers that are equal by chance are rounded: the mask of a relu, of a clip,
+of a dropout. x == max(x, y) is one of those, as it says x >= y. Ops that move elements do not round, and integers are
+never rounded: values recomputed by such ops alone do not count as recomputed.
 
-For the same reason only one loop may ask: where x is at a bound by its nature, as the diagonal of a correlation
-matrix is 1, two loops could answer differently, and sums that would cancel do not. That holds for the loops of two
-plans as well, and for what is recomputed in the bodies of two loops of the program. A loop of the program that is cut
-from outside asks where an op of its blocks does: what it compares there is not looked at.
+For the same reason only one loop may contain a test: if x is at a bound by definition, as the diagonal of a correlation
+matrix is 1, two loops could get different results, and sums that should cancel would not. This holds for the loops of
+two plans as well, and for recomputation in the bodies of two loops of the program. A loop of the program that is cut
+from outside counts as a test if one of its ops does; its operands there are not examined.
 
-Limits: an element compared with a multiple of the maximum, rounding to the nearest, whether a number is finite, as
-1 / (x - max(x)), and what was picked inside a loop of the program or a custom call are not seen as questions; nor is
-the difference times or over another value that was awaited. x - max(x) > -10 is seen as one, though it is none.
+Limits: an element compared with a multiple of the maximum, rounding to the nearest, a test for finite numbers, as in 1
+/ (x - max(x)), and values picked inside a loop of the program or a custom call are not recognised as tests; nor is the
+difference multiplied or divided by another awaited value. x - max(x) > -10 counts as one, though it is none.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from exla_opt.ops.traits import Trait
 from ..graph import OUTSIDE, Graph, Node
 from .region import Producers, Stage
 
-# Of pointwise ops: each element of the result is the one at its place in one of the operands.
+# For pointwise ops: each element of the result is the one at its position in one of the operands.
 _CHOICE = Trait.SELECTS | Trait.POINTWISE
 
 
 class _Flow(NamedTuple):
-    """What one value of a loop's body depends on, as sets of awaited values: a bit for each.
+    """The dependences of one value of a loop's body, as sets of awaited values: a bit for each.
 
-    awaited: those that went into it. recomputed: those of which something that went into them was recomputed here and
-    went into it. picked: the picked ones that it is, but for moves and ops of one operand. joined: the picked ones that
-    one op has joined with what they were picked from.
+    awaited: those that it depends on. recomputed: those that depend on values that were recomputed here and that it
+    also depends on. picked: the picked ones that it is, except for moves and ops of one operand. joined: the picked
+    ones that one op has combined with the tensors that they were picked from.
     """
 
     awaited: int = 0
@@ -66,15 +66,15 @@ _NOTHING = _Flow()
 
 
 class _Awaited:
-    """The values that the loops of a region wait for: their bits, which were picked, and what went into each."""
+    """The values that the loops of a region wait for: their bits, which of them are picked, and their dependences."""
 
     def __init__(self, graph: Graph, stages: Sequence[Stage]):
         self.graph = graph
         values = sorted({value for stage in stages for value in stage.awaited})
         self.bits = {value: 1 << place for place, value in enumerate(values)}
-        self.sources: dict[int, int] = {}  # by position of an op: the awaited values that it went into
+        self.sources: dict[int, int] = {}  # by position of an op: the awaited values that depend on it
         self.picked = 0
-        self.unchanged = 0  # those of the picked that are as they were picked, but for moves and ops of one operand
+        self.unchanged = 0  # picked ones that are unchanged, except for moves and ops of one operand
         if values:
             first = min(node for stage in stages for node in stage.nodes)
             last = max(graph.tensors[value].producer for value in values)
@@ -109,7 +109,7 @@ class _Awaited:
                 self.unchanged |= bit if picks[value] else 0
 
     def of(self, value: int, stage: Stage) -> _Flow:
-        """What is read from outside the loop of `stage`."""
+        """The dependences of a value from outside the loop of `stage`."""
         if value not in stage.awaited:
             return _NOTHING
         bit = self.bits[value]
@@ -117,7 +117,7 @@ class _Awaited:
 
 
 def find_unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:
-    """The first op that asks for equality with what another loop has made; see the note above."""
+    """The first op that tests for equality with a result of another loop; see the note above."""
     awaited = _Awaited(graph, stages)
     if not awaited.bits:
         return None
@@ -146,7 +146,7 @@ def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awa
 
 
 def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> _Flow:
-    """What the results of an op depend on."""
+    """The dependences of an op's results."""
     into = recomputed = picked = joined = 0
     for side in sides:
         into |= side.awaited
@@ -166,14 +166,14 @@ def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited
 
 
 def _join(node: Node, sides: Sequence[_Flow]) -> int:
-    """The picked values that a pointwise op joins with what they were picked from."""
+    """The picked values that a pointwise op combines with the tensors that they were picked from."""
     if Trait.POINTWISE not in node.traits:
         return 0
     return _across(sides, range(len(sides)))
 
 
 def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
-    """The picked values on one side that were picked from what stands on another."""
+    """The picked values on one side that were picked from values on another side."""
     found = 0
     for one in places:
         for other in places:
@@ -183,19 +183,19 @@ def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
 
 
 def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
-    """Whether the answer of an op may hang on the bits of what is recomputed: the three rules of the note."""
+    """Whether the result of an op may depend on the bits of recomputed values: the three rules of the note."""
     if Trait.CONTROL_FLOW in node.traits:
         return _meets_inside(sides) and node.asks()
     if not _is_discrete(graph, node):
         return False
     if len(sides) > 1 and node.operands[0] == node.operands[1]:
-        return False  # whether it is a number
+        return False  # a NaN test
     if any(side.joined for side in sides):
         return True  # rule 3
     if len(sides) < 2:
         return False
     if _across(sides, range(len(sides))):
-        return True  # rule 2, and 1 where it is the same
+        return True  # rule 2, and 1 if it is the same value
     if direction_of(node.op) not in (*EQUALITY, "") or _says_order(graph, node):
         return False
     into = recomputed = 0
@@ -209,7 +209,7 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
 
 
 def _meets_inside(sides: Sequence[_Flow]) -> bool:
-    """Whether the blocks of control flow see an awaited value and something recomputed that went into it."""
+    """Whether the blocks of control flow read an awaited value and a recomputed one that it depends on."""
     into = recomputed = 0
     for side in sides:
         into |= side.awaited
@@ -218,7 +218,7 @@ def _meets_inside(sides: Sequence[_Flow]) -> bool:
 
 
 def _is_discrete(graph: Graph, node: Node) -> bool:
-    """Whether an op gives a comparison, a sign, a step: an answer that jumps."""
+    """Whether an op computes a comparison, a sign, a step: a result that jumps."""
     traits = node.traits
     if traits & (Trait.COMPARES | Trait.STEPS):
         return True
@@ -232,7 +232,7 @@ def _is_discrete(graph: Graph, node: Node) -> bool:
 
 
 def _says_order(graph: Graph, node: Node) -> bool:
-    """Whether a question of equality is one of order: x == max(x, y) says x >= y."""
+    """Whether an equality test is one of order: x == max(x, y) says x >= y."""
     for value, other in (node.operands[:2], node.operands[1::-1]):
         producer = graph.tensors[value].producer
         if producer == OUTSIDE:
@@ -251,18 +251,18 @@ def _rounds(graph: Graph, node: Node) -> bool:
 
 
 def _keeps(node: Node) -> bool:
-    """Whether what is picked stays it: the op moves it, or takes each element through an op of one operand."""
+    """Whether a picked value stays one: the op moves it, or maps each element by an op of one operand."""
     traits = node.traits
     return Trait.MOVES in traits or (Trait.POINTWISE in traits and len(node.operands) == 1)
 
 
 def _is_selection(node: Node) -> bool:
-    """Whether each element of the result is the one at its place in one of the operands."""
+    """Whether each element of the result is the one at its position in one of the operands."""
     return _CHOICE in node.traits
 
 
 def _is_constant(graph: Graph, value: int) -> bool:
-    """Whether a tensor is made of nothing: a constant, moved or converted."""
+    """Whether a tensor depends on nothing: a constant, moved or converted."""
     for _ in range(MOST_STEPS):
         producer = graph.tensors[value].producer
         if producer == OUTSIDE:
@@ -277,7 +277,7 @@ def _is_constant(graph: Graph, value: int) -> bool:
 
 
 def find_repeated(graph: Graph, stages: Sequence[Stage]) -> int | None:
-    """The first question of equality that more than one loop asks."""
+    """The first equality test that more than one loop contains."""
     seen: set[int] = set()
     for stage in stages:
         asking = {position for position in stage.nodes if graph.nodes[position].asks()}

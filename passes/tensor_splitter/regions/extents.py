@@ -1,15 +1,15 @@
-"""How much longer than its own part each tile of a region is, where ops read more than their part. Analysis only.
+"""The extra length of each tile of a region, if ops read more than their own part. Analysis only.
 
-A tile of a chain of convolutions, [a, b) of the last one, needs rows [a - 1, b + 1) of the one before it, and [a - 2,
-b + 2) of the one before that. Those rows are computed twice, by two tiles; beyond the ends of the tensor they are no
-rows at all, and what reads them puts its padding in their place (`exla_opt/ops/overlaps.py`).
+A tile of a chain of convolutions, [a, b) of the last one, needs rows [a - 1, b + 1) of the one before it, and [a - 2, b
++ 2) of the one before that. Those rows are computed twice, by two tiles; beyond the ends of the tensor there are no
+rows, and their readers use their padding instead (`exla_opt/ops/overlaps.py`).
 
-What a loop brings out or adds up is its own part alone, so nothing is written or counted twice.
+A loop writes or sums its own part only, so nothing is written or counted twice.
 
-NOTE [Periods]: what an op reads over the ends of as of a ring, as a roll does, has to be that of the other end there.
-So has all that it is made of: rows [a - 1, b + 1) of two rolls are made of [a - 2, b + 2) of the tensor, of which those
-beyond an end are read at the other. An op that asks where it stands cannot be computed there, but as a shift, whose
-positions are counted in the ring as well.
+NOTE [Periods]: elements that an op reads beyond the ends of a circular tensor, as a roll does, must be those of the
+other end. So must all that they depend on: rows [a - 1, b + 1) of two rolls depend on [a - 2, b + 2) of the tensor, of
+which those beyond an end are read at the other. An op that depends on its position cannot be computed there, except as
+a shift, whose positions also wrap around.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .region import Producers, Region, Stage
 
 # By position of an op: the region's indices before and after its own that its tiles have.
 Extents = Mapping[int, tuple[int, int]]
-# By position of an op: after how many indices its operands are the same again (see NOTE [Periods]).
+# By position of an op: the number of indices after which its operands repeat (see NOTE [Periods]).
 Periods = Mapping[int, int]
 _NONE = (0, 0)
 
@@ -49,19 +49,19 @@ def find_extents(graph: Graph, region: Region, producers: Producers, stage: Stag
 
 
 def read_extent(tiled: TiledOp, index: int, extents: Extents) -> tuple[int, int]:
-    """The indices before and after its own that a tile reads of an operand; fewer than none where it reads less."""
+    """The indices before and after its own that a tile reads of an operand; negative if it reads fewer."""
     before, after = extents.get(tiled.node, _NONE)
     more, further = tiled.reach(index)
     return before + more, after + further
 
 
 def longer(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """What both need."""
+    """The extent that covers both."""
     return max(one[0], other[0]), max(one[1], other[1])
 
 
 def find_periods(graph: Graph, region: Region) -> Periods | Refusal:
-    """The periods of what the region's ops read, or which of them cannot read or make a tensor that has one."""
+    """The periods of the operands of the region's ops, or which of them cannot read or compute a periodic tensor."""
     if not any(tiled.factor.period for tiled in region.tiled.values()):
         return {}
     found: dict[int, int] = {}
@@ -90,7 +90,7 @@ def find_periods(graph: Graph, region: Region) -> Periods | Refusal:
 
 
 def _asks_where(node: Node, tiled: TiledOp, period: int) -> bool:
-    """Whether an op asks where it stands in more than one round."""
+    """Whether an op depends on its position in more than one period."""
     [made] = tiled.results if may_shift(node.name) and tiled.factor.reaches else (None,)
     if made is None or Trait.CUTS in node.traits or made.length <= period:
         return False
@@ -104,7 +104,7 @@ def _refuse_rings(position: int) -> Refusal:
 def refuse_extents(graph: Graph, region: Region, extents: Extents) -> Refusal | None:
     """Why the ops of a region cannot have longer tiles, if so: one of them cannot, or they are shifted or too short.
 
-    A tile of one that ends before the region does may reach beyond that end, whether it is longer or not.
+    A tile of an op that ends before the region does may reach beyond that end, whether it is longer or not.
     """
     if not region.reaches():
         return None
@@ -123,7 +123,7 @@ def refuse_extents(graph: Graph, region: Region, extents: Extents) -> Refusal | 
 
 
 def find_seams(region: Region, stage: Stage) -> list[int]:
-    """The indices at which something begins or ends that a stage brings out or adds up, where tiles overlap."""
+    """The indices at which something begins or ends that a stage writes or sums, if tiles overlap."""
     seams: set[int] = set()
     written = {(output.node, output.result) for output in stage.outputs}
     for position in stage.nodes:
@@ -138,20 +138,20 @@ def find_seams(region: Region, stage: Stage) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a stage reads of a tensor from outside: the indices beside its own part, and its period, if any is asked."""
+    """A stage's reads of an outer tensor: the extra indices besides its own part, and the required period, if any."""
 
     extent: tuple[int, int]
     period: int
 
 
-# By tensor that a stage reads from outside in slices, and how it is cut.
+# By outer tensor that a stage reads in slices, and how it is cut.
 Reads = Mapping[tuple[int, DimMapping], Read]
 
 
 def find_reads(
     graph: Graph, region: Region, producers: Producers, stage: Stage, extents: Extents, periods: Periods
 ) -> Reads | Refusal:
-    """What a stage reads from outside, all its readers together; or who wants a period that it does not have."""
+    """The reads of a stage from outside, of all readers together; or which op needs a period that a tensor lacks."""
     found: dict[tuple[int, DimMapping], Read] = {}
     members = set(stage.nodes)
     for position in stage.nodes:

@@ -51,7 +51,7 @@ class _Growth:
         self.hopeless = hopeless
         self.overlaps = overlaps
         self.queue = [region.seed]
-        self.seen: dict[int, DimMapping] = {}  # how shifts read, and are read
+        self.seen: dict[int, DimMapping] = {}  # of shifts' operands and results
 
     def run(self) -> None:
         while self.queue:
@@ -62,9 +62,9 @@ class _Growth:
                 return
             tensor = self.graph.tensors[value]
             if tensor.producer == OUTSIDE or not self.visit(self.graph.nodes[tensor.producer]):
-                continue  # a tensor made elsewhere is sliced; it does not connect its readers
+                continue  # a tensor from outside is sliced; it does not connect its readers
             if value != self.region.seed and is_free(self.graph, self.graph.nodes[tensor.producer], self.follow):
-                continue  # each region makes it for itself: a mask or a scale is shared by all layers
+                continue  # each region computes it for itself: all layers share a mask or a scale
             for user, index in tensor.users:
                 if index >= 0:
                     self.visit(self.graph.nodes[user])
@@ -76,7 +76,7 @@ class _Growth:
             return True
         if TILE_MARK in node.op.attributes or node.position == self.graph.terminator:
             return False
-        # What is made of other elements of what a loop carries is read ahead (`windows.py`).
+        # Functions of other elements of a loop's carry are read ahead (`windows.py`).
         ahead = self.shifts and (Trait.POINTWISE in node.traits or may_shift(node.name))
         if not ahead and updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
             reason = Reason("EX302", f"{node.name} updates a loop carry")
@@ -104,7 +104,7 @@ class _Growth:
                 self.queue.append(value)
 
     def extend(self, node: Node) -> None:
-        """Cut more of a loop or a barrier that is cut already: what the region has cut since, and the op does not."""
+        """Cut more of a loop or a barrier that is already cut: values that the region has cut since."""
         tiled = self.region.tiled[node.position]
         more = self.extended_by(node, tiled, self.region.mappings, self.region.mappings)
         if more is not tiled:
@@ -113,7 +113,7 @@ class _Growth:
     def extended_by(
         self, node: Node, tiled: TiledOp, reads: Mapping[int, DimMapping], makes: Mapping[int, DimMapping]
     ) -> TiledOp:
-        """A loop or a barrier with more of it cut, if that can be. reads, makes: what is wanted how, by tensor."""
+        """A loop or a barrier with more of it cut, if possible. reads, makes: the required mappings, by tensor."""
         if not isinstance(node.rule, (BarrierRule, ControlRule)):
             return tiled
         operands = {
@@ -135,7 +135,7 @@ class _Growth:
         return tiled
 
     def with_other_results(self, node: Node, tiled: TiledOp) -> TiledOp:
-        """A loop that is cut, with those of its big results cut as well of which every tile would compute all."""
+        """A cut loop with those of its big results cut as well that every tile would otherwise compute completely."""
         if not isinstance(node.rule, ControlRule):
             return tiled
         [own, *_] = filter(None, (*tiled.results, *tiled.operands))
@@ -154,7 +154,7 @@ class _Growth:
     def extended(
         self, node: Node, tiled: TiledOp, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
     ) -> TiledOp | None:
-        """A loop or a barrier that is cut, cut in more operands and results; None where it cannot be."""
+        """A cut loop or barrier, cut in more operands and results; None if that is impossible."""
         found = _extended(node, tiled.factor, _from_zero(operands), _from_zero(results))
         if found is None or not self.allowed(node, found):
             return None
@@ -162,7 +162,7 @@ class _Growth:
         return self.checked(node, lay_op(node, found, own, replace(own, low=-tiled.offset)))
 
     def hold_small(self) -> None:
-        """Cut also what barriers hold that is small, where all of the region's ops read it in the same slices."""
+        """Cut also small tensors of barriers if all of the region's ops read them in the same slices."""
         for position in sorted(self.region.tiled, reverse=True):
             node, tiled = self.graph.nodes[position], self.region.tiled[position]
             if not isinstance(node.rule, BarrierRule):
@@ -194,7 +194,7 @@ class _Growth:
         return None
 
     def shifted(self, node: Node) -> TiledOp | None:
-        """An op that moves parts along the dimension that is cut, laid as what it reads and makes lies already."""
+        """An op that shifts parts along the cut dimension, laid by the positions of its operands and result."""
         if not may_shift(node.name):
             return None
         result = self.laid(node.results[0])
@@ -203,9 +203,9 @@ class _Growth:
         return None if factor is None else TiledOp(node.position, factor, 1, 0, factor.operands, factor.results)
 
     def lay_moved(self, node: Node, result: DimMapping | None) -> None:
-        """Lay the slices that an op moves once more, as the two of a roll: where they lie the tensor says they are of.
+        """Align the slices that an op shifts, such as the two of a roll, with the tensor that they are slices of.
 
-        Where nothing is known of it yet it begins with the result, as tensors of about one length do.
+        If that has no mapping yet it begins with the result, as for tensors of about one length.
         """
         for value in node.operands:
             before = self.graph.tensors[value].producer
@@ -222,7 +222,7 @@ class _Growth:
                 self.visit(sliced)
 
     def laid(self, value: int) -> DimMapping | None:
-        """How a tensor is cut, be it too small to be followed or from outside, as far as is known."""
+        """How a tensor is cut, including small and outer ones, if known."""
         tensor = self.graph.tensors[value]
         if value not in self.region.mappings and tensor.producer in self.region.tiled:
             return self.region.tiled[tensor.producer].results[tensor.result_index]
@@ -239,12 +239,12 @@ class _Growth:
 
 
 def is_free(graph: Graph, node: Node, follow: Callable[[int], bool]) -> bool:
-    """Whether any number of loops may make the op's result: it only spreads small tensors out."""
+    """Whether any number of loops may compute the op's result: it only broadcasts small tensors."""
     return Trait.CHEAP in node.traits and not any(map(follow, node.operands))
 
 
 def is_seam(graph: Graph, value: int, follow: Callable[[int], bool], inside: Container[int]) -> bool:
-    """Whether a search that starts at the tensor connects more than others: free, with readers not in `inside`."""
+    """Whether a search from the tensor connects more than others: a free one with readers not in `inside`."""
     tensor = graph.tensors[value]
     if tensor.producer == OUTSIDE or not is_free(graph, graph.nodes[tensor.producer], follow):
         return False
@@ -264,9 +264,9 @@ def grow(
 ) -> Region:
     """The region of `seed` cut along `mapping`: everything that the factor reaches through tensors to `follow`.
 
-    allowed: whether an op may be cut along one of its factors. hopeless: where the search may end at once. overlaps:
-    whether the region goes on where an op reads more of an operand than its part, which is then made in longer tiles.
-    shifts: whether slices, pads and joins along what is cut are such ops.
+    allowed: whether an op may be cut along one of its factors. hopeless: where the search may stop at once. overlaps:
+    whether the region continues at ops that read more of an operand than their part, which is then in longer tiles.
+    shifts: whether slices, pads and joins along the cut dimension are such ops.
     """
     region = Region(seed, {seed: mapping})
     growth = _Growth(graph, region, follow, allowed, hopeless, overlaps, shifts)
@@ -281,7 +281,7 @@ def grow(
 def _extended(
     node: Node, factor: Factor, operands: Mapping[int, DimMapping], results: Mapping[int, DimMapping]
 ) -> Factor | None:
-    """The factor with which more of a loop or a barrier is cut, if there is one."""
+    """The factor that cuts more of a loop or a barrier, if there is one."""
     if isinstance(node.rule, BarrierRule):
         return node.rule.extended(factor, operands, results)
     if isinstance(node.rule, ControlRule) and isinstance(factor, ControlFactor):

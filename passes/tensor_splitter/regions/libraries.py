@@ -1,11 +1,11 @@
-"""Calls of a library at the end of a region, which are better made once: in its tiles they would copy a big operand.
+"""Library calls at the end of a region that are better made once: in its tiles they would copy a big operand.
 
     loop: x[:, i] = solve(l, l^T b[:, i])     ->     loop: y[:, i] = l^T b[:, i]     x = solve(l, y), over y
 
-A library reads a matrix in an order of its own. Where another op of the loop reads the same matrix, XLA keeps it in one
-of the two orders and copies all of it in every trip; and every trip reads all of it for a few columns. What the call
-makes is as big as what it is made from, lies in the same buffer and stays unsplit either way. Yet XLA may need one copy
-more, to turn what the loop writes into the library's order: a search for a memory limit tries both.
+A library reads a matrix in its own layout. If another op of the loop reads the same matrix, XLA keeps it in one of the
+two layouts and copies all of it in every trip; and every trip reads all of it for a few columns. The call's result is
+as big as its operand, uses the same buffer and stays unsplit either way. Yet XLA may need one more copy, to transpose
+the loop's result to the library's layout: a search for a memory limit tries both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def without_calls(
     allowed: Callable[[Node, Factor], bool],
     hopeless: Container[tuple[int, DimMapping]],
 ) -> Region:
-    """The region as far as it goes without such calls; itself where there are none. The others are those of `grow`."""
+    """The region without such calls; itself if there are none. The other parameters are those of `grow`."""
     calls = calls_at_end(graph, region, is_big)
     if not calls or region.seed in {value for call in calls for value in graph.nodes[call].results}:
         return region
@@ -47,7 +47,7 @@ def without_calls(
 
 
 def calls_at_end(graph: Graph, region: Region, is_big: Callable[[int], bool]) -> frozenset[int]:
-    """The positions of the region's calls that are better made behind its loops."""
+    """The positions of the region's calls that are better made after its loops."""
     return frozenset(
         position
         for position in region.tiled
@@ -58,7 +58,7 @@ def calls_at_end(graph: Graph, region: Region, is_big: Callable[[int], bool]) ->
 
 
 def _overwrites(graph: Graph, region: Region, node: Node, is_big: Callable[[int], bool]) -> bool:
-    """Whether the op alone reads a big tensor, and makes one of the same type that nobody reads in slices."""
+    """Whether only this op reads a big tensor, and its result has the same type and is not read in slices."""
     tensors, cut = graph.tensors, region.tiled[node.position].operands
     if len(node.results) != 1 or any(user in region.tiled for user, _ in tensors[node.results[0]].users):
         return False
@@ -73,7 +73,7 @@ def _overwrites(graph: Graph, region: Region, node: Node, is_big: Callable[[int]
 
 
 def _shares_matrix(graph: Graph, region: Region, node: Node, is_big: Callable[[int], bool]) -> bool:
-    """Whether every tile reads all of a big tensor, of which another op of the region reads all as well."""
+    """Whether every tile reads all of a big tensor, and another op of the region reads all of it as well."""
     cut = region.tiled[node.position].operands
     unsplit = [value for value, mapping in zip(node.operands, cut, strict=True) if mapping is None and is_big(value)]
     return any(

@@ -1,8 +1,8 @@
-"""The loops of a region, as far as they are legal: their stages, what each computes and stores, or why there are none.
+"""The loops of a region, as far as they are legal: the ops and outputs of their stages, or why there are none.
 
-What is reduced over the factor is complete only after its loop; whoever needs it waits for the next stage. Big tensors
-never cross a stage: they are recomputed in every loop that needs them. Nothing here depends on the size of a tile, nor
-on the tensor of the region that was asked for.
+A sum over the factor is complete only after its loop; ops that need it are moved to the next stage. Big tensors never
+cross a stage: they are recomputed in every loop that needs them. Nothing here depends on the size of a tile, nor on the
+tensor of the region that was requested.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .online import find_online
 from .region import Output, Producers, Region, Stage, Work, find_copies, find_producers
 from .talking import find_resent
 
-# Every loop computes big tensors again that others need too: all loops together at most so many times the work of once.
-# Eleven loops do that each of which computes all that is before it.
+# Every loop recomputes big tensors that others need too: all loops together may take this many times the work of one
+# pass. Eleven loops take that if each recomputes everything before it.
 _MOST_RECOMPUTED = 6.0
 TOO_MANY_LOOPS = "EX308"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a tensor cannot be split along one dim, and the op that stops it."""
+    """Why a tensor cannot be split along one dim, and the op that prevents it."""
 
     reason: Reason
     node: int | None = None
@@ -35,10 +35,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops that a region becomes, before anything is known of tiles and costs.
+    """The loops that a region becomes, before tiles and costs are known.
 
-    producers, copies: as found. vanished: the big tensors that no loop brings out. online: fewer stages, with a maximum
-    that is read while it is found, if there are any such.
+    producers, copies: from `find_producers` and `find_copies`. vanished: the big tensors that no loop writes. online:
+    fewer stages, with a maximum that is read while it is computed, if possible.
     """
 
     producers: Producers
@@ -56,7 +56,7 @@ class Loops:
 def find_loops(
     graph: Graph, region: Region, is_big: Callable[[int], bool], work: Mapping[int, float]
 ) -> Loops | Refusal:
-    """The loops of a region, or why it has none, whichever of its tensors is asked for.
+    """The loops of a region, or why it has none, whichever of its tensors is requested.
 
     is_big: whether a tensor is over the threshold. work: by position, the seconds of an op's arithmetic.
     """
@@ -100,7 +100,7 @@ def find_loops(
 def _vanished(
     graph: Graph, region: Region, copies: set[int], outputs: list[Output], is_big: Callable[[int], bool]
 ) -> set[int]:
-    """Big tensors of the region that nobody needs whole any more."""
+    """Big tensors of the region that nothing needs unsplit any more."""
     written = {graph.nodes[output.node].results[output.result] for output in outputs}
     gone = set()
     for position in region.tiled:
@@ -112,11 +112,11 @@ def _vanished(
 
 
 def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tuple[Callable[[int], bool], bool]]:
-    """What counts as too big to be kept between loops, and whether anything is kept: the first sound way is taken."""
+    """Size limits for tensors kept between loops, and whether any are kept: the first sound way is taken."""
     yield is_big, True
     yield is_big, False
 
-    # The answers to a question take a quarter of what it is about, or less, so big ones may be kept as well.
+    # The results of a test take a quarter of its operand, or less, so big ones may be kept as well.
     def is_big_and_no_answer(value: int) -> bool:
         return is_big(value) and not asks(graph.nodes[graph.tensors[value].producer].op)
 
@@ -129,12 +129,12 @@ def _unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int
 
 
 def refuse_returned(graph: Graph) -> Refusal:
-    """Why a tensor that the terminator reads cannot vanish."""
+    """The refusal for a tensor that the terminator reads, which cannot vanish."""
     return Refusal(Reason("EX103", "it is a result of this block"), graph.terminator)
 
 
 def _refuse_unread(graph: Graph, region: Region) -> Refusal:
-    """Why a region brings nothing out: whoever reads its cheap ops outside of it cannot be cut, or nobody does."""
+    """Why a region has no outputs: the outer readers of its cheap ops cannot be cut, or there are none."""
     users = (user for value in region.mappings for user, _ in graph.tensors[value].users)
     blocking = next((user for user in users if user in region.blocked), None)
     reason = Reason("EX107", "its uses lead to no result") if blocking is None else region.blocked[blocking]
@@ -151,7 +151,7 @@ def _used_whole(region: Region, node: Node) -> Reason:
 
 
 def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
-    """Why a tensor of a region that has loops exists unsplit all the same: some reader needs it complete."""
+    """Why a tensor of a region with loops still exists unsplit: some reader needs it complete."""
     for user, index in graph.tensors[value].users:
         node = graph.nodes[user]
         if user == graph.terminator:
@@ -168,11 +168,11 @@ def refuse_unsplit(graph: Graph, region: Region, value: int) -> Refusal:
 def _stage_numbers(
     graph: Graph, region: Region, producers: Producers, copies: set[int]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The earliest stage of every tiled op, and the stage before which every whole value is ready (0 left out).
+    """The earliest stage of every tiled op, and the stage before which every unsplit value is ready (0 left out).
 
-    One walk in program order.
+    One pass in program order.
     """
-    ready: dict[int, int] = {}  # what is not in it is there before the first loop
+    ready: dict[int, int] = {}  # all others are ready before the first loop
     stages: dict[int, int] = {}
     first, last = min(region.tiled), max(region.tiled)
     for node in graph.nodes[first : last + 1]:  # nothing before the first tiled op waits for one
@@ -217,10 +217,10 @@ def _own_outputs(graph: Graph, region: Region, producers: Producers, position: i
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is known of the loops of a region before their bodies are.
+    """The loops of a region before their bodies are determined.
 
-    numbers: the earliest stage of every tiled op. ready: the stage before which every unsplit value is, where that is
-    not the first. outputs: by stage, its outputs; a stage that is missing has no loop.
+    numbers: the earliest stage of every tiled op. ready: the stage before which every unsplit value is ready, if not
+    the first. outputs: by stage, its outputs; a missing stage has no loop.
     """
 
     numbers: dict[int, int]
@@ -229,12 +229,12 @@ class Outline:
 
 
 def find_outline(graph: Graph, region: Region, producers: Producers, copies: set[int]) -> Outline:
-    """How many loops a region takes, and for what. producers, copies: what `find_producers` and `find_copies` found."""
+    """The loops that a region needs, and their outputs. producers, copies: from `find_producers` and `find_copies`."""
     numbers, ready = _stage_numbers(graph, region, producers, copies)
     outputs: dict[int, dict[tuple[int, int], Output]] = {}
     for position, number in numbers.items():
         if position in copies:
-            continue  # the original stays where it is for whoever else reads it
+            continue  # the original stays for its other readers
         for output in _own_outputs(graph, region, producers, position):
             if graph.tensors[graph.nodes[position].results[output.result]].users:
                 outputs.setdefault(number, {})[position, output.result] = output
@@ -251,9 +251,9 @@ def find_stages(
     work: Work,
     keeps: bool = True,
 ) -> list[Stage] | None:
-    """The loops of a region, first to last; None if they would take more work than they may.
+    """The loops of a region, first to last; None if they would exceed the allowed work.
 
-    producers, copies, outline: what `find_producers`, `find_copies` and `find_outline` found.
+    producers, copies, outline: from `find_producers`, `find_copies` and `find_outline`.
     is_big: whether a tensor is too big to be kept between two loops. keeps: whether smaller ones are kept.
     """
     numbers, ready = outline.numbers, outline.ready

@@ -1,12 +1,12 @@
-"""Loops of which one waits for what the one before it finds, as one loop.
+"""Merges a loop with the one that waits for its result.
 
     m = max x; s = sum exp(x - m)     ->   in every tile: m' = max(m, x); s' = s exp(m - m') + sum exp(x - m')
     m = mean x; s = sum (x - m)^2     ->   in every tile: m' = mean so far; s' = s + count (m - m')^2 + sum (x - m')^2
     c = f(sum x); s = sum c y         ->   s' = s + sum y, and c s' behind the loop
 
-Legal where all that the second loop makes with what it waits for is sums to whose terms it brings exp(x - m) as a
-factor, once, or which are the squares and no more, and what all terms of a sum share, as what a softmax divides its row
-by: that is multiplied with the sum behind the loop, which need not wait for it. The tiles are computed once less.
+Legal if everything that the second loop computes from awaited values is sums in which exp(x - m) is a factor of each
+term, once, or in which the terms are exactly the squares, and common factors of a sum's terms, such as the divisor of a
+softmax: those multiply the sum after the loop, which need not wait for them. The tiles are then computed once less.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .region import Dims, Producers, Region, Running, Shift, Stage, Sum
 def find_online(
     graph: Graph, region: Region, producers: Producers, stages: Sequence[Stage], ready: Mapping[int, int]
 ) -> tuple[Stage, ...] | None:
-    """The stages with those joined that can be; None where none can.
+    """The stages with those merged that can be; None if none can.
 
-    ready: the stage before which what is awaited is there, unless a stage writes it in slices.
+    ready: the stage before which awaited values are ready, unless a stage writes them in slices.
     """
     joined = list(stages[:1])
     for stage in stages[1:]:
@@ -44,7 +44,7 @@ def find_online(
 def _join(
     graph: Graph, region: Region, producers: Producers, first: Stage, second: Stage, waited: Set[int]
 ) -> Stage | None:
-    """Both stages as one, if all that the second makes with what it waits for is sums of the right form."""
+    """Both stages as one, if everything that the second computes from awaited values is sums of the right form."""
     if any(graph.tensors[value].producer in region.tiled and _is_cut(graph, region, value) for value in waited):
         return None
     before = first.running or Running({}, {})
@@ -55,7 +55,7 @@ def _join(
     used = {each.shift for each in (*before.sums.values(), *sums.values())}
     ones = before.ones | (waited - used)
     if used & ones or any(value in used for each in sums.values() for value, _, _ in each.later):
-        return None  # what is subtracted is no 1 in the loop
+        return None  # a subtrahend cannot count as 1 in the loop
     return replace(
         first,
         nodes=tuple(sorted({*first.nodes, *second.nodes})),
@@ -73,7 +73,7 @@ def _is_cut(graph: Graph, region: Region, value: int) -> bool:
 
 
 def _find_shifts(graph: Graph, region: Region, stage: Stage, waited: Set[int]) -> dict[int, Shift]:
-    """Of what is waited for, what a maximum or a sum of the stage leads to by ops that can be repeated in the loop."""
+    """The awaited values that a maximum or a sum of the stage leads to, by ops that can be repeated in the loop."""
     return {value: shift for value in sorted(waited) for shift in _leading_to(graph, region, stage, value)}
 
 
@@ -92,7 +92,7 @@ def _leading_to(graph: Graph, region: Region, stage: Stage, value: int) -> Itera
 def _between(
     graph: Graph, region: Region, value: int, found: int, handed_on: Callable[[ir.Operation], int | None]
 ) -> tuple[int, ...] | None:
-    """The ops outside of the region that hand what was found on to a value, in program order; None for other values."""
+    """The ops outside of the region that lead from the result to a value, in program order; None for other values."""
     between: set[int] = set()
     while value != found:
         producer = graph.tensors[value].producer
@@ -117,7 +117,7 @@ def _sums(
     waited: Set[int],
     shifts: Mapping[int, Shift],
 ) -> dict[int, Sum] | None:
-    """By op, the sums of a stage that hang on what it waits for; None where something else does."""
+    """By op, the sums of a stage that depend on awaited values; None if something else does."""
     hanging = _hanging(graph, producers, stage, waited)
     made = {graph.tensors[value].value: position for position in hanging for value in graph.nodes[position].results}
     sums = {}
@@ -134,7 +134,7 @@ def _sums(
 
 
 def _hanging(graph: Graph, producers: Producers, stage: Stage, waited: Set[int]) -> set[int]:
-    """The ops of a stage that depend on what it waits for."""
+    """The ops of a stage that depend on awaited values."""
     found: set[int] = set()
     for position in stage.nodes:
         node = graph.nodes[position]
@@ -154,9 +154,9 @@ def _sum(
     shifts: Mapping[int, Shift],
     made: Mapping[ir.Value, int],
 ) -> Sum | None:
-    """One sum: what does not wait, what is taken from a shift at most once, and what all its terms share.
+    """One sum: its factors that do not wait, at most one difference to a shift, and the common factors of its terms.
 
-    made: what depends on what is waited for, by value.
+    made: by value, those that depend on awaited values.
     """
     leaves = {graph.tensors[value].value: value for value in waited}
     read = terms_of(graph.nodes[position].op, leaves)
@@ -169,7 +169,7 @@ def _sum(
         if factor.value in leaves:
             along = _along(factor.place, place)
             if along is None or factor.role != "number" or abs(power) != 1:
-                return None  # the squares of what was divided by a norm may be finite where its own are not
+                return None  # quotients by a norm may have finite squares where their numerators have not
             shared.append((leaves[factor.value], power, along))
         elif factor.value in made:
             taken = None if found.shift is not None else _taken(graph, region, position, read, factor, shifts, made)
@@ -177,7 +177,7 @@ def _sum(
                 return None
             found = taken
     if shared and any(factor.role != "number" for factor in formula.powers):
-        return None  # a sum of which all is masked is 0, and not 0 over what is 0 then
+        return None  # a completely masked sum is 0, and not 0 / 0 then
     return replace(found, later=tuple(shared))
 
 
@@ -212,7 +212,7 @@ def _taken(
 
 
 def _weight(graph: Graph, region: Region, position: int, squares: means.Squares, shift: Shift) -> float | None:
-    """What a sum of squares is if all are 1, if its tiles have the very elements of which the mean is one so far."""
+    """A sum of squares if all squares are 1, if its tiles have exactly the elements of the running mean."""
     cut, same = region.tiled[shift.op].operands[0], region.tiled[position].operands[0]
     if cut is None or same is None or replace(cut, dim=0) != replace(same, dim=0):
         return None
@@ -222,7 +222,7 @@ def _weight(graph: Graph, region: Region, position: int, squares: means.Squares,
 
 
 def _along(letters: Place, place: Place) -> Dims | None:
-    """For each dimension that of the sum; None where the sum has not all of them."""
+    """For each dimension that of the sum; None if the sum does not have all of them."""
     if any(letter is not None and letter not in place for letter in letters):
         return None
     return tuple(None if letter is None else place.index(letter) for letter in letters)

@@ -1,15 +1,15 @@
-"""Results that a loop writes over the very tensor that they are made from: a donated argument, or what a loop carries.
+"""Results that a loop writes over an operand: a donated argument, or a carry of a loop.
 
     %new = subtract %p, %step             while ... (%p' = %p) { write(%p', read(%p', i) - step(i), i) }
     %sum = add %carried, dot(%a, %b)      while ... (%s' = %carried) { write(%s', read(%s', i) + dot(i), i) }
 
-A loop that begins its output with zeros needs a second buffer of that size, for the tensor that it reads must live
-until it ends. One that begins with that tensor needs none: every tile reads its own slice, before that is written.
+A loop whose output starts from zeros needs a second buffer of that size, as its operand must live until the loop ends.
+One that starts from that operand needs none: every tile reads its own slice before that is overwritten.
 
-NOTE [Order of reads and writes]: XLA copies all of a carried tensor in every trip where a kernel that reads it does not
-have to come before the one that writes it. Fusion gives the slice to each of its elementwise readers, up to the op that
-writes a tensor or that does not fuse. So all of these must be the op that writes or lead to it; and who needs the new
-slice reads it back (`emit`), or it would be computed from the old one once more.
+NOTE [Order of reads and writes]: XLA copies all of a carried tensor in every trip unless all kernels that read it must
+run before the one that writes it. Fusion gives the slice to each of its elementwise readers, up to the op that writes a
+tensor or that does not fuse. So all of these must be the writing op or lead to it; and readers of the new slice read it
+back (`emit`), or it would be recomputed from the old one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Overwritten = Mapping[tuple[int, int], int]
 
 
 def find_overwritten(graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage) -> Overwritten:
-    """The outputs of one of the stages, by node and result, that may begin with the tensor over which they are written.
+    """The outputs of one of the stages, by node and result, that may start from the tensor that they overwrite.
 
-    Where somebody reads that tensor otherwise, later or unsplit, the loop would begin with a copy of it.
+    If that tensor has other readers, later or unsplit, the loop would start with a copy of it.
     """
     later = frozenset(node for other in stages if other.number > stage.number for node in other.nodes)
     found: dict[tuple[int, int], int] = {}
@@ -46,7 +46,7 @@ def find_overwritten(graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequenc
 
 
 def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, value: int, mapping: DimMapping) -> bool:
-    """Whether a stage reads a tensor, and in the slices of the mapping alone: none longer, into what is overwritten."""
+    """Whether a stage reads a tensor, and only in the slices of the mapping: no longer ones, that are overwritten."""
     inside = frozenset(stage.nodes)
     read = [(user, index) for user, index in graph.tensors[value].users if user in inside]
     return bool(read) and all(
@@ -56,7 +56,7 @@ def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, val
 
 
 def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overwritten: Collection[int]) -> bool:
-    """Whether every kernel that reads the old slice comes before the one that writes the new one, or is that one.
+    """Whether every kernel that reads the old slice runs before the one that writes the new one, or is that one.
 
     overwritten: the nodes whose outputs are written in place, and read back. See NOTE [Order of reads and writes].
     """
@@ -77,7 +77,7 @@ def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overw
 
 
 def _ancestors(graph: Graph, stage: Stage, position: int) -> frozenset[int]:
-    """The ops of a stage that lead to one of them, and that one."""
+    """The ops of a stage that one of them depends on, including that one."""
     found = {position}
     for node in reversed(stage.nodes):
         if any(user in found for value in graph.nodes[node].results for user, _ in graph.tensors[value].users):

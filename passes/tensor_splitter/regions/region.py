@@ -1,8 +1,8 @@
-"""Regions: the ops that one factor reaches from one dimension of one big tensor (design: regions).
+"""Regions: the ops that one factor reaches from one dimension of one big tensor.
 
-Analysis only. A region's index runs over [0, extent); every tiled op knows how its own factor lies on
-that index, so that a shifted slice, a pad or a merged dimension are read off in one place. At the end stand the words
-for the loops of a region: who makes whose tile, what one loop brings out, a stage.
+Analysis only. A region's index runs over [0, extent); every tiled op has its own factor laid on that index, so that a
+shifted slice, a pad or a merged dimension are handled in one place. The end of the file has the terms for the loops of
+a region: producers, outputs, stages.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..graph import Graph, TiledOp
 
 @dataclass(slots=True)
 class Region:
-    """What one factor reaches. `mappings` holds every tensor that is cut; `blocked` says where it ended, and why.
+    """The ops that one factor reaches. `mappings` has every tensor that is cut; `blocked` says where it ended, and why.
 
-    joined: where the search ended early, because what lies behind is known to be hopeless.
+    joined: where the search ended early, because the rest is known to be hopeless.
     """
 
     seed: int
@@ -33,22 +33,22 @@ class Region:
 
     @property
     def low(self) -> int:
-        """The smallest region index of any tensor that is cut or made."""
+        """The smallest region index of any tensor that is cut or computed."""
         return min(mapping.low for mapping in self._extents())
 
     @property
     def high(self) -> int:
-        """One past the largest region index of any tensor that is cut or made."""
+        """One past the largest region index of any tensor that is cut or computed."""
         return max(mapping.low + mapping.length for mapping in self._extents())
 
     def _extents(self) -> Iterator[DimMapping]:
-        """Of the tensors that the factor follows, and of what is made of them: a pad may reach beyond them."""
+        """Of the tensors that the factor follows, and of the tiled ops' results: a pad may reach beyond them."""
         yield from self.mappings.values()
         for tiled in self.tiled.values():
             yield from filter(None, tiled.results)
 
     def partly_cut(self, graph: Graph) -> int | None:
-        """The first loop or branch that has nothing in some of the region's slices: no tile of it can be empty."""
+        """The first loop or branch that is not in all of the region's slices: no tile of it can be empty."""
         low, high = self.low, self.high
         for position in sorted(self.tiled):
             tiled = self.tiled[position]
@@ -60,7 +60,7 @@ class Region:
         return None
 
     def reaches(self) -> bool:
-        """Whether some op reads more of what is made in tiles than its own part."""
+        """Whether some op reads more of an operand in tiles than its own part."""
         return any(tiled.factor.reaches for tiled in self.tiled.values())
 
 
@@ -76,7 +76,7 @@ class Work:
 
 
 def find_producers(graph: Graph, region: Region) -> Producers:
-    """For every tiled op and operand the position of the tiled op whose result it is, in that very tile."""
+    """For every tiled op and operand, the position of the tiled op that computes it in the same tile."""
     made: dict[int, tuple[int, DimMapping | None]] = {}
     for position, tiled in region.tiled.items():
         for index, (value, mapping) in enumerate(zip(graph.nodes[position].results, tiled.results, strict=True)):
@@ -94,13 +94,13 @@ def find_producers(graph: Graph, region: Region) -> Producers:
 
 
 def _begins_with(graph: Graph, tiled: TiledOp, index: int) -> bool:
-    """Whether the tiles are combined with an operand, which is so needed outside of their loop: the init of a sum."""
+    """Whether the tiles are combined with an operand, which is then needed outside of their loop: the init of a sum."""
     combined = tiled.factor.kind is not Kind.INDEPENDENT and tiled.operands[index] is None
     return combined or starts_anew(graph.nodes[tiled.node].op, tiled.factor, index)
 
 
 def find_copies(graph: Graph, producers: Producers) -> set[int]:
-    """The cheap ops that the loop only repeats: everything they read comes from outside the region."""
+    """The cheap ops that the loop only repeats: all their operands come from outside the region."""
     copies: set[int] = set()
     for position in sorted(producers):
         if Trait.CHEAP not in graph.nodes[position].traits:
@@ -112,7 +112,7 @@ def find_copies(graph: Graph, producers: Producers) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One result that a loop brings out: written slice by slice along `mapping`, or combined when it is None."""
+    """One result that a loop writes: slice by slice along `mapping`, or combined if it is None."""
 
     node: int
     result: int
@@ -125,11 +125,11 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum that a loop makes together with what its terms wait for.
+    """A sum that a loop computes together with a value that its terms wait for.
 
-    shift: what is subtracted in its terms, one of Running.shifts, and None where nothing is. dims: how that lies along
-    the sum. weight: of squares, what the sum is where each of them is 1. later: what is multiplied with the sum only
-    behind the loop: values, to which power, and how they lie along it.
+    shift: the subtrahend in its terms, one of Running.shifts, or None. dims: the subtrahend's dimensions in the sum.
+    weight: for squares, the sum if each of them is 1. later: the factors that multiply the sum only after the loop:
+    values, their powers, and their dimensions in it.
     """
 
     shift: int | None = None
@@ -140,10 +140,10 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A maximum or a mean of which a loop reads what it is so far.
+    """A maximum or a mean whose running value a loop reads.
 
-    op: the maximum, or the sum of which the mean comes. between: the ops that lead from it to what the loop reads, none
-    of them in the loop. mean: which of the two it is. guarded: whether what is read is finite whatever the maximum is.
+    op: the maximum, or the sum of the mean. between: the ops from it to the value that the loop reads, none of them in
+    the loop. mean: which of the two it is. guarded: whether the value read is finite whatever the maximum is.
     """
 
     op: int
@@ -154,10 +154,10 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a loop both finds and reads.
+    """The values that a loop both computes and reads.
 
-    shifts: by value, what its ops subtract. sums: by op, those that change with it, or wait for it. ones: what counts
-    as 1 in the loop, and is multiplied with sums behind it.
+    shifts: by value, the subtrahends of its ops. sums: by op, those that change with them, or wait for them. ones: the
+    factors that count as 1 in the loop, and multiply sums after it.
     """
 
     shifts: Mapping[int, Shift]
@@ -167,9 +167,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One loop: the ops of its body in program order, its outputs, and what it reads that earlier loops lead to.
+    """One loop: the ops of its body in program order, its outputs, and the results of earlier loops that it needs.
 
-    running: what it both finds and reads, if there is anything.
+    running: the values that it both computes and reads, if any.
     """
 
     number: int
@@ -179,5 +179,5 @@ class Stage:
     running: Running | None = None
 
     def is_own(self, value: int) -> bool:
-        """Whether the loop makes for itself what its ops read as if it came from outside."""
+        """Whether the loop itself computes a value that its ops read as if it came from outside."""
         return self.running is not None and (value in self.running.shifts or value in self.running.ones)

@@ -1,4 +1,4 @@
-"""Loops of the program that talk to other devices, and must not do so more often than they did."""
+"""Loops of the program that communicate with other devices, and must not do so more often than before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .region import Stage
 
 
 def find_resent(graph: Graph, stages: Sequence[Stage]) -> int | None:
-    """The first loop of the program that talks to other devices in more than one of the loops."""
+    """The first loop of the program that communicates with other devices in more than one of the loops."""
     seen: set[int] = set()
     for stage in stages:
         talking = {

@@ -1,15 +1,15 @@
-"""What a loop reads ahead of what it overwrites, where its tiles overlap.
+"""Reads ahead of an overwritten tensor, if a loop's tiles overlap.
 
     %new = step(%u)        ->      while ... (%u' = %u, %near = rows [-1, tile + 1) of %u) {
     return %new                      %u'' = write(%u', step(%near), i)
                                      return %u'', [last rows of %near, next rows of %u'']
 
-A tile of a stencil reads a few rows of those before and after its own. Written over what it reads, the next tile would
-find new rows where it wants old ones. So the loop carries the rows that a tile reads, and those that the next one reads
-besides are read from what the tile has been written to: they are all behind it, and still old. That way nothing reads
+A tile of a stencil reads a few rows before and after its own. If it overwrites its operand, the next tile would find
+new rows where it needs old ones. So the loop carries the rows that a tile reads; the further ones that the next tile
+reads come from the tensor that the tile was written to: they are all after it, and still old. That way nothing reads
 the overwritten tensor before it is written in a trip, so XLA has no reason to copy it.
 
-Around the ends, the first rows are kept from before the loop, for the last tile.
+For circular reads, the first rows are kept from before the loop, for the last tile.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .region import Stage
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What of an overwritten tensor a loop carries: a tile, and what is read before and after it.
+    """The part of an overwritten tensor that a loop carries: a tile, and the rows that are read before and after it.
 
-    node, result: the output that is written over it. mapping: how both are cut. period: as in `extents.Read`.
+    node, result: the output that overwrites it. mapping: how both are cut. period: as in `extents.Read`.
     """
 
     node: int
@@ -38,16 +38,16 @@ class Window:
     period: int
 
 
-# By tensor that is overwritten.
+# By overwritten tensor.
 Windows = Mapping[int, Window]
 
 
 def find_windows(
     graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage, reads: Reads
 ) -> Windows:
-    """The tensors that one of the stages may overwrite, each by the output that takes its place.
+    """The tensors that one of the stages may overwrite, each by the output that replaces it.
 
-    Nobody else may read such a tensor later, and all that the stage reads of it must be cut alike.
+    Such a tensor must have no later readers outside, and the stage must read all of it in the same cut.
     """
     inside = frozenset(stage.nodes)
     later = {node for other in stages if other.number > stage.number for node in other.nodes}
