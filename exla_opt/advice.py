@@ -1,6 +1,6 @@
-"""Changes to a user's program that a compiler has confirmed: each was compiled, and needs less.
+"""Changes to the user's program that a compiler has confirmed: each was compiled, and needs less memory.
 
-Nothing of this is done to the module that is written; it is for a person to decide.
+The written module contains none of them; the user decides.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SHOWN = 3
 
 
 def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) -> str:
-    """Which arguments to donate, with the peak that was compiled then; "" where that saves less than `worth` bytes.
+    """Return the arguments to donate, with the compiled peak; "" if donating saves fewer than `worth` bytes.
 
-    An argument may be written over by a result of its type; each result takes one, the largest first.
+    A result may overwrite an argument of its type; each result overwrites one, the largest first.
     """
     pairs = _pairs(module)
     if not pairs:
@@ -60,9 +60,9 @@ def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) 
 def checkpoint_advice(
     module: ir.Module, options: Options, measure: Measure, peak: int, worth: int, named: Callable[[str], str]
 ) -> str:
-    """Where `jax.checkpoint` helps, with the peak that was compiled with these tensors recomputed; "" as above.
+    """Return where `jax.checkpoint` helps, with the compiled peak when those tensors are recomputed; "" as above.
 
-    named: what turns places into the user's.
+    named: maps locations to the user's own.
     """
     copy = copy_of(module)
     least = replace(options, memory_limit=peak // 2)
@@ -87,7 +87,7 @@ def _places(places: Sequence[str]) -> str:
 
 
 def _pairs(module: ir.Module) -> list[tuple[int, int]]:
-    """Arguments and results of one type, neither of which is donated yet."""
+    """Pairs of an argument and a result of the same type, neither of which is donated yet."""
     function, types = main_function(module), Types()
     block = function.regions[0].blocks[0]
     taken = aliased_results(function)

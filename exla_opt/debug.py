@@ -1,6 +1,6 @@
-"""What choices are made of, for those who work on a pass or wonder at a choice: `exla-opt --debug-only=TOPIC`.
+"""Debug output on the choices of passes, for those who develop or question them: `exla-opt --debug-only=TOPIC`.
 
-A topic is a logger of Python's: what chooses writes to it, and knows of no command line.
+A topic is a Python logger: passes write to it and know nothing of the command line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 MEMORY_LIMIT, TENSOR_SPLITTER = "memory-limit", "tensor-splitter"
-# What can be asked about, and what is printed of it.
+# The topics, and what each prints.
 TOPICS = {
     MEMORY_LIMIT: "each pair of sizes that was tried, what it needs and how long it takes",
     TENSOR_SPLITTER: "for each big tensor the ways to cut it, their prices, and which is chosen",
@@ -19,13 +19,13 @@ TOPICS = {
 
 
 def log_of(topic: str) -> logging.Logger:
-    """The logger of a topic; it is enabled for DEBUG where somebody asks about it."""
+    """The logger of a topic; enabled for DEBUG if the topic is requested."""
     return logging.getLogger(f"exla_opt.{topic}")
 
 
 @contextmanager
 def printing(topics: Iterable[str], stream: TextIO) -> Iterator[None]:
-    """Print what is said of some topics meanwhile, each line behind the topic's name."""
+    """Print the messages of some topics while the context is open, each line after the topic's name."""
     handlers = {topic: logging.StreamHandler(stream) for topic in topics}
     for topic, handler in handlers.items():
         handler.setFormatter(logging.Formatter(f"{topic}: %(message)s"))

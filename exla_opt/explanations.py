@@ -1,4 +1,4 @@
-"""What every remark's code means, at length: printed by --explain, and the table of docs/remarks.md."""
+"""Long descriptions of all remark codes: printed by --explain, and the source of the table in docs/remarks.md."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """title: the remark in general terms. meaning: what it says of the program. helps: what can be done."""
+    """title: the remark in general terms. meaning: what it says about the program. helps: possible remedies."""
 
     title: str
     meaning: str
     helps: str = ""
 
 
-# The codes of tensors that take no memory, or one slice: nothing is missed by not splitting them.
+# Codes of tensors that take no memory, or one slice: splitting them would gain nothing.
 NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
 
 EXPLANATIONS: dict[str, Explanation] = {
@@ -312,7 +312,7 @@ EXPLANATIONS: dict[str, Explanation] = {
 
 
 def explain(code: str) -> str | None:
-    """The long text of a code; None for one that does not exist."""
+    """The long description of a code; None for an unknown code."""
     found = EXPLANATIONS.get(code.upper())
     if found is None:
         return None

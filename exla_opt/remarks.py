@@ -1,4 +1,4 @@
-"""What a pass has to say about the module: values, printed by the report."""
+"""The remarks of passes about the module, as values; `report` prints them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something stays as it is. code: as in EX201, which `explanations` describes at length. text: the sentence.
+    """Why something is left unchanged. code: as in EX201, which `explanations` describes. text: the sentence.
 
-    stopped_by, stopped_at: the op inside of control flow that stands in the way, and its location.
+    stopped_by, stopped_at: the op inside of control flow that prevents the change, and its location.
     """
 
     code: str
@@ -35,10 +35,10 @@ class Remark:
     pass_name: the command-line name of the pass.
     tensor: the tensor's type, as in `2x3xf32`.
     bytes: the tensor's size.
-    location: where the op stands, as in `model.py:12:3`, or the op's own name.
+    location: the location of the op, as in `model.py:12:3`, or the op's own name.
     message: the sentence.
-    stopped_by, stopped_at: the op that stands in the way and its location, where that is another op.
-    devices: how many have such a tensor, each a part of one of the program, where the module is spread over several.
+    stopped_by, stopped_at: the op that prevents the change and its location, if it is another op.
+    devices: how many devices hold a shard of this type, if the module is sharded over several.
     """
 
     kind: Kind
@@ -54,10 +54,10 @@ class Remark:
 
     @property
     def where(self) -> str:
-        """Which devices have the tensor; "" where there is one."""
+        """The devices that hold the tensor; "" if there is only one."""
         return f" on each of {self.devices} devices" if self.devices > 1 else ""
 
     @property
     def text(self) -> str:
-        """The sentence, with the op that stands in the way."""
+        """The sentence, with the op that prevents the change."""
         return f"{self.message} ({self.stopped_by} at {self.stopped_at})" if self.stopped_by else self.message

@@ -44,7 +44,7 @@ def format_size(count: int) -> str:
 
 
 def round_up(count: int) -> int:
-    """The next number of bytes, from `count` up, that `format_size` writes exactly: what may be given as a limit."""
+    """The next number of bytes, from `count` up, that `format_size` writes exactly, so that users can pass it back."""
     step: int = 10 ** max(len(str(count)) - 3, 0)
     return -(-count // step) * step
 
