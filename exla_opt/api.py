@@ -262,13 +262,14 @@ def _result(program: Any, found: Rewriting) -> Result[Any]:
 def summary_of(found: Rewriting) -> str:
     from rich.console import Console
 
-    from exla_opt.report.figures import nothing_gained, sides
+    from exla_opt.report.figures import held_at_peak, is_held_worth_a_line, nothing_gained, sides
     from exla_opt.report.table import print_summary
 
     console = Console(highlight=False, width=100, color_system=None)
     why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
+    held = held_at_peak(found.after[1], str) if is_held_worth_a_line(found.remarks, found.fitted) else ""
     with console.capture() as printed:
-        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, notes=(why, ""))
+        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, notes=(why, held))
     return printed.get()
 
 

@@ -286,10 +286,10 @@ class Job:
 
     def _held(self, remarks: Sequence[Remark]) -> str:
         """A clause on the tensors that cause the final peak; "" if nothing was big, or the limit's line names them."""
-        from exla_opt.report.figures import held_at_peak
+        from exla_opt.report.figures import held_at_peak, is_held_worth_a_line
 
-        says = bool(remarks) if self.fitted is None else self.fitted.fits
-        return held_at_peak(self.after[1], place_names(self.source)) if says else ""
+        is_worth = is_held_worth_a_line(remarks, self.fitted)
+        return held_at_peak(self.after[1], place_names(self.source)) if is_worth else ""
 
     def _nothing_gained(self, remarks: Sequence[Remark]) -> str:
         from exla_opt.report.figures import nothing_gained

@@ -80,6 +80,11 @@ def nothing_gained(
     return f"nothing was split: no tensor is over {format_size(threshold)}{rest}"
 
 
+def is_held_worth_a_line(remarks: Sequence[Remark], fitted: Fit | None) -> bool:
+    """Whether a run ends with what holds its peak: not if nothing was big, or the limit's own line names it."""
+    return bool(remarks) if fitted is None else fitted.fits
+
+
 def held_at_peak(timeline: Timeline, named: Callable[[str], str]) -> str:
     """A clause with the predicted peak and its largest tensors. named: maps locations to the user's own."""
     memory = timeline.memory

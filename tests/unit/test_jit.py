@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -199,4 +200,6 @@ def test_explain_prints_the_summary_and_returns_the_remarks(capsys: pytest.Captu
     specs = [jax.ShapeDtypeStruct((301, 8), jnp.float32)] * 3
     remarks = sliced(attention).explain(*specs)
     assert any(remark.tensor == "301x301xf32" for remark in remarks)
-    assert "Peak memory" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Peak memory" in printed
+    assert re.search(r"Peak .*, predicted, .* of it .*\.\n$", printed, re.DOTALL)
