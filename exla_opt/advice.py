@@ -54,7 +54,8 @@ def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) 
     shown = ", ".join(f"{each} ({_short(values[each].type)})" for each in numbers[:_SHOWN])
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     which = f"argument{'s' * (len(numbers) != 1)} {shown}{more}"
-    return f"donate {which}, if they are not used afterwards: peak {format_size(found)}, compiled"
+    used = "it is" if len(numbers) == 1 else "they are"
+    return f"donate {which}, if {used} not used afterwards: peak {format_size(found)}, compiled"
 
 
 def checkpoint_advice(

@@ -89,7 +89,7 @@ class Jitted(Protocol[P, R_co]):
         """As `jax.jit(f).clear_cache`."""
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> tuple[Remark, ...]:
-        """Print and return the remarks on the function for these arguments; nothing is run.
+        """Print the summary for these arguments, and return the remarks; nothing is run.
 
         Arguments may be abstract (jax.ShapeDtypeStruct).
         """

@@ -14,7 +14,7 @@ MEMORY_LIMIT, TENSOR_SPLITTER = "memory-limit", "tensor-splitter"
 # The topics, and what each prints.
 TOPICS = {
     MEMORY_LIMIT: "each pair of sizes that was tried, what it needs and how long it takes",
-    TENSOR_SPLITTER: "for each big tensor the ways to cut it, their prices, and which is chosen",
+    TENSOR_SPLITTER: "for each big tensor the ways to split it, their prices, and which is chosen",
 }
 
 

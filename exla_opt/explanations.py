@@ -31,13 +31,13 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX003": Explanation(
         "multiplied in another order",
-        "A product of several matrices is computed in an order that takes fewer operations, or makes no big tensor.",
+        "A product of several matrices is computed in an order that takes fewer operations, or needs no big tensor.",
     ),
     "EX004": Explanation(
         "added up from N elements, one by one",
         "A sum (or the largest or smallest) of few elements, each computed from tensors without the summed dimension: "
-        "as exact as before, and no tensor with that dimension is made for it. For a machine where float64 is slow, "
-        "also a gradient's sum for each of the few elements that a weight has.",
+        "as exact as before, and no tensor with that dimension is computed for it. For a machine where float64 is "
+        "slow, also a gradient's sum for each of the few elements that a weight has.",
     ),
     "EX005": Explanation(
         "recomputed by each step that reads it",
@@ -88,7 +88,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "recomputed before it is read again",
         "The tensor, such as an activation of a network, was computed early and read late, and took memory at the "
         "peak in between. With a memory limit it is computed a second time, from values that are kept, just before "
-        "its late readers: what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
+        "its late uses: what jax.checkpoint around some layers does, in a form that XLA:CPU does not undo.",
     ),
     "EX014": Explanation(
         "computed once for both halves, in N tiles: it is symmetric",
@@ -120,7 +120,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "It is a result, or the operand of an op that needs all of it. The ops that compute it were split.",
     ),
     "EX105": Explanation("it is empty", "There is nothing to split."),
-    "EX106": Explanation("it has no dimension to cut", "All its dimensions have size 1."),
+    "EX106": Explanation("it has no dimension to split", "All its dimensions have size 1."),
     "EX107": Explanation(
         "its uses lead to no result",
         "No result depends on the tensor.",
@@ -212,9 +212,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Leave the option out.",
     ),
     "EX311": Explanation(
-        "the module is for several devices, and there is no program for one of them",
-        "exla-opt rewrites the part of the program that one device runs, sharded as Shardy says. That is not possible "
-        "where Shardy refuses the module or an op of it has no form on a part of a tensor.",
+        "the module is for several devices, and there is no program of one device",
+        "exla-opt rewrites the program that one device runs on its shards, which Shardy determines. That is not "
+        "possible where Shardy refuses the module or an op of it has no form on a part of a tensor.",
         "Export with the Shardy partitioner (jax's default); write the op that stands in the way with jax.shard_map.",
     ),
     "EX312": Explanation(
@@ -270,8 +270,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX602": Explanation(
         "not recomputed: the steps are not known",
-        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant by ones, or the "
-        "index does not depend on the counter alone.",
+        "The loop that writes it, or the one that reads it, has no counter that goes up to a constant in steps of one, "
+        "or the index does not depend on the counter alone.",
         "Use lax.scan, or fori_loop with constant bounds.",
     ),
     "EX603": Explanation(

@@ -105,7 +105,8 @@ def _conclude(name: str, comparisons: Sequence[Comparison], how: str, quiet: boo
         raise InputError(f"{what}{more} (checked {how})", file=name, help=_HELP)
     nan = [str(number) for number, one in enumerate(comparisons) if one.all_nan]
     if nan:
-        _warn(name, f"the check is inconclusive for result {', '.join(nan)}: it is NaN throughout on random inputs")
+        which = f"result{'s' * (len(nan) != 1)} {', '.join(nan)}: {'it is' if len(nan) == 1 else 'they are'}"
+        _warn(name, f"the check is inconclusive for {which} NaN throughout on random inputs")
     if not quiet:
         count = len(comparisons)
         click.echo(f"{name}: checked {how}: {count} result{'s' * (count != 1)} equal", err=True)

@@ -203,7 +203,7 @@ def options_of(flags: dict[str, Any]) -> Options:
     if split is not None and split > threshold:
         raise click.UsageError(
             f"--split-size ({format_size(split)}) is above --size-threshold ({format_size(threshold)}): "
-            "a slice would be as large as what is to be split"
+            "a slice would be as large as the tensors to split"
         )
     return Options(
         size_threshold=threshold,

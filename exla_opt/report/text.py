@@ -147,7 +147,7 @@ def _slices(options: Options) -> str:
 
 def least_of_all(bound: Bound, reached: int) -> str:
     """A clause for what every program with the same results needs, and how far the bytes that were reached are."""
-    times = f"{reached / bound.bytes + 0.005:.2f} times" if bound.bytes else ""
+    times = f"{round_up(reached) / bound.bytes + 0.005:.2f} times" if bound.bytes else ""
     gap = f"; the smallest limit that was reached is at most {times} that" if times else ""
     return f"no split needs less than {format_size(bound.bytes)}: {bound.reason}{gap}"
 

@@ -35,7 +35,7 @@ def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ShardyFailed("Shardy does not terminate on it") from None
+        raise ShardyFailed("Shardy did not finish on it in time") from None
     if found.returncode < 0:
         raise ShardyFailed(f"Shardy crashed on it ({signal.Signals(-found.returncode).name})")
     if found.returncode:

@@ -181,7 +181,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
             ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
         for value, sharding in zip(returned, results, strict=True):
             if localiser.shardings[value] != sharding:
-                raise NoLocalForm("a result is sharded differently than the value that it returns")
+                raise NoLocalForm("a result is sharded differently from the value that is returned for it")
     top.erase()
     sum_behind_loops(made)
     merge_equal_collectives(made)

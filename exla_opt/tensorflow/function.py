@@ -36,8 +36,8 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
 
     wishes: see `exla_opt.optimize`; without any, tensors above 1 GB are sliced. Variables that `fn` reads and assigns,
     GradientTape inside and around, Keras layers, SavedModel: all work as with tf.function. There is one program for
-    each signature of tensors and each value of the other arguments. `function(fn).explain(*args)` prints and returns
-    the remarks.
+    each signature of tensors and each value of the other arguments. `function(fn).explain(*args)` prints the summary
+    and returns the remarks.
 
     on_dynamic: what to do when a size is unknown during tracing: "raise" raises ValueError, "warn" warns and calls the
     original `fn`; Keras infers shapes in this way. Raises ValueError for sizes that contradict each other; when called,

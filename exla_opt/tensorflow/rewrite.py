@@ -34,7 +34,7 @@ class Rewriter:
         return as_module(found.module)
 
     def explain(self, module: bytes) -> tuple[Remark, ...]:
-        """Print and return the remarks on the module."""
+        """Print the summary of the module, and return the remarks on the module."""
         found = self._rewritten(module)
         print(summary_of(found))
         return found.remarks

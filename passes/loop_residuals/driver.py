@@ -73,7 +73,7 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
     if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
     _restore(module, original)
-    reason = Reason("EX604", "all recomputations together would not lower the memory that the program needs")
+    reason = Reason("EX604", "all recomputations together would not save memory")
     return [_as_missed(remark, reason) if remark in done else remark for remark in remarks]
 
 

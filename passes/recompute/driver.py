@@ -184,7 +184,8 @@ def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[R
         largest = max(values, key=lambda value: types.of(value).bytes)
         kind = types.of(largest)
         total = sum(types.of(value).bytes for value in values)
-        others = f" with {len(values) - 1} others, {format_size(total)} in all" if len(values) > 1 else ""
+        more = len(values) - 1
+        others = f" with {more} other{'s' * (more != 1)}, {format_size(total)} in all" if more else ""
         message = f"recomputed before it is read again{others}"
         op = defining_op(largest)
         assert op is not None

@@ -149,7 +149,7 @@ def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tupl
 
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:
     """The remarks on a module that is left unchanged, on the tensors that the splits were requested for."""
-    reason = Reason("EX305", "all splits together would not lower the memory that the program needs")
+    reason = Reason("EX305", "all splits together would not save memory")
     known = {(each.tensor, each.location): each for each in _all_missed(module, options, reason)}
     tried = [known[key] for each in done if (key := (each.tensor, each.location)) in known]
     kept = [each for each in missed if (each.tensor, each.location) in known and each.code != "EX104"]

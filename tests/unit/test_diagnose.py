@@ -43,7 +43,7 @@ def measured(text: str) -> tuple[str, int]:
 def test_what_to_donate_is_confirmed_by_a_compile() -> None:
     advice, peak = measured(STEP.format(more=""))
     assert peak == 12 * 10**6
-    assert advice == "donate argument 0 (1000x1000xf32), if they are not used afterwards: peak 8MB, compiled"
+    assert advice == "donate argument 0 (1000x1000xf32), if it is not used afterwards: peak 8MB, compiled"
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class _Chooser:
                 ),
                 None,
             )
-        return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to cut"), None)
+        return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to split"), None)
 
     def order(self, plan: Plan) -> tuple[int, int, float]:
         """The order among the plans of a tensor: a stencil's tiles recompute some elements, so must be faster."""
