@@ -10,32 +10,42 @@ from exla_opt.cli.common import naming, read_source
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.request import Request
 from exla_opt.cli.search import showing
+from exla_opt.cli.supervise import doing
 
 
 def print_choices(request: Request) -> int:
     """Print the programs that a limit may choose from, and return the exit status; no module is written.
 
-    Raises InputError if the input or a target is at fault, and whatever a pass raises.
+    A module for several devices is described by the program of one of them. Raises InputError if there is no such
+    program and if the input or a target is at fault, and whatever a pass raises.
     """
     from exla_opt.budget.pareto import pareto
     from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.report.text import choice_lines
+    from exla_opt.sharding.partition import CannotPartition, is_partitioned, partition
 
     source = read_source(request.source)
-    devices = devices_of(source.module)
-    if devices > 1:
-        with naming(source):
-            raise InputError(f"it is for {devices} devices, which --pareto does not support: give a --memory-limit")
-    judge = judge_of(request.target, source.name)
+    one = source.module
+    found = None
+    if is_partitioned(one):
+        doing("asking Shardy", source.name)
+        try:
+            found = partition(one)
+        except CannotPartition as error:
+            with naming(source):
+                raise InputError(f"it is for {devices_of(one)} devices, and {error}") from None
+        one = found.local_copy()
+    judge = judge_of(request.target, source.name, found)
     with naming(source), showing(sys.stderr) as tried:
         choices = pareto(
-            source.module,
+            one,
             request.passes,
             request.options,
             judge.measure,
             verify_each=request.verify_each,
             tried=tried,
         )
-    click.echo("\n".join(choice_lines(choices, judge.name)))
+    each = f", each of {devices_of(source.module)} devices" if found is not None else ""
+    click.echo("\n".join(choice_lines(choices, f"{judge.name}{each}")))
     return 0

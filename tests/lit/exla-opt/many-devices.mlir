@@ -1,6 +1,7 @@
 // RUN: %exla-opt %s --size-threshold=64KB --split-size=32KB --remarks=passed 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.err
 // RUN: %exla-opt %s --size-threshold=2MB --split-size=2MB | filecheck %s --check-prefix=KEPT
+// RUN: %exla-opt %s --pareto | filecheck %s --check-prefix=PARETO
 
 // Each of four devices has 256 rows of the product, and makes them in slices; the signature stays.
 
@@ -12,6 +13,10 @@
 // CHECK: sdy.return
 
 // REMARK: remark: 256x1024xf32 (1.05MB) on each of 4 devices split over dimension
+
+// PARETO: --memory-limit  peak
+// PARETO-NEXT: compiled
+// PARETO: time: predicted for this machine's CPU, each of 4 devices, as multiples
 
 // KEPT-NOT: sdy.manual_computation
 // KEPT: tensor<1024x1024xf32>
