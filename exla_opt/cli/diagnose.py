@@ -14,6 +14,7 @@ import click
 
 from exla_opt.cli.common import naming, read_source
 from exla_opt.cli.judge import judge_of
+from exla_opt.cli.partitioned import program_of_one
 from exla_opt.cli.places import place_names
 from exla_opt.cli.search import showing
 from exla_opt.sizes import format_size, round_up
@@ -37,33 +38,34 @@ _WORTH = 0.01
 def print_diagnosis(request: Request) -> int:
     """Print the diagnosis of a module on standard output, and return the exit status.
 
-    Raises InputError if the input or a target is at fault, and whatever a pass raises.
+    Of a module for several devices, the program of one of them is diagnosed. Raises InputError if there is no such
+    program and if the input or a target is at fault, and whatever a pass raises.
     """
+    from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.memory.timeline import read_larger_timeline
     from exla_opt.pipeline import run_pipeline
-    from exla_opt.sharding.partition import is_partitioned
 
     source = read_source(request.source)
-    if is_partitioned(source.module):
-        raise click.UsageError("--diagnose is for modules of one device; exla-run prints the memory of each of several")
+    one, partition = program_of_one(source)
     named = place_names(source)
-    judge = judge_of(request.target, source.name)
+    judge = judge_of(request.target, source.name, partition)
+    each = "" if partition is None else f" on each of {devices_of(source.module)} devices"
     with naming(source):
-        peak, who = _peak(source.module, judge)
-        inlined = copy_of(source.module)
+        peak, who = _peak(one, judge)
+        inlined = copy_of(one)
         run_pipeline(inlined, ("normalise",), request.options)
         timeline = read_larger_timeline(inlined, request.options.machine)
         memory = timeline.memory
         click.echo(
-            f"{source.name}: peak {format_size(peak or memory.peak)}, {who}; "
+            f"{source.name}: peak {format_size(peak or memory.peak)}{each}, {who}; "
             f"arguments {format_size(memory.arguments)}, results {format_size(memory.results)}"
         )
         for line in alive_lines(timeline, named):
             click.echo(line)
-        _print_rewrite(request, source.module, judge, peak or memory.peak, source.name, named)
+        _print_rewrite(request, one, judge, peak or memory.peak, source.name, named)
         if peak is not None and judge.measure is not None:
-            for advice in _advice(request, source.module, judge.measure, peak, named):
+            for advice in _advice(request, one, judge.measure, peak, named):
                 click.echo(f"{source.name}: advice: {advice}")
     return 0
 

@@ -8,9 +8,9 @@ import click
 
 from exla_opt.cli.common import naming, read_source
 from exla_opt.cli.judge import judge_of
+from exla_opt.cli.partitioned import program_of_one
 from exla_opt.cli.request import Request
 from exla_opt.cli.search import showing
-from exla_opt.cli.supervise import doing
 
 
 def print_choices(request: Request) -> int:
@@ -21,22 +21,11 @@ def print_choices(request: Request) -> int:
     """
     from exla_opt.budget.pareto import pareto
     from exla_opt.ir.attributes import devices_of
-    from exla_opt.ir.diagnostics import InputError
     from exla_opt.report.text import choice_lines
-    from exla_opt.sharding.partition import CannotPartition, is_partitioned, partition
 
     source = read_source(request.source)
-    one = source.module
-    found = None
-    if is_partitioned(one):
-        doing("asking Shardy", source.name)
-        try:
-            found = partition(one)
-        except CannotPartition as error:
-            with naming(source):
-                raise InputError(f"it is for {devices_of(one)} devices, and {error}") from None
-        one = found.local_copy()
-    judge = judge_of(request.target, source.name, found)
+    one, partition = program_of_one(source)
+    judge = judge_of(request.target, source.name, partition)
     with naming(source), showing(sys.stderr) as tried:
         choices = pareto(
             one,
@@ -46,6 +35,6 @@ def print_choices(request: Request) -> int:
             verify_each=request.verify_each,
             tried=tried,
         )
-    each = f", each of {devices_of(source.module)} devices" if found is not None else ""
+    each = f", each of {devices_of(source.module)} devices" if partition is not None else ""
     click.echo("\n".join(choice_lines(choices, f"{judge.name}{each}")))
     return 0

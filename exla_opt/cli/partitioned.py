@@ -1,4 +1,4 @@
-"""exla-opt for a module for several devices: the module to write, and its remarks."""
+"""exla-opt for a module for several devices: the program of one of them, the module to write, and its remarks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,25 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.runtime.memory import Memory
     from exla_opt.runtime.traffic import Traffic
     from exla_opt.sharding.partition import Partition
+
+
+def program_of_one(source: Source) -> tuple[ir.Module, Partition | None]:
+    """Return the local program of one device and its partition; the module itself and None if it is for one device.
+
+    Raises InputError if there is no such program.
+    """
+    from exla_opt.ir.attributes import devices_of
+    from exla_opt.ir.diagnostics import InputError
+    from exla_opt.sharding.partition import CannotPartition, is_partitioned, partition
+
+    if not is_partitioned(source.module):
+        return source.module, None
+    doing("asking Shardy", source.name)
+    try:
+        found = partition(source.module)
+    except CannotPartition as error:
+        raise InputError(f"it is for {devices_of(source.module)} devices, and {error}", file=source.name) from None
+    return found.local_copy(), found
 
 
 def joined(

@@ -2,6 +2,7 @@
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.err
 // RUN: %exla-opt %s --size-threshold=2MB --split-size=2MB | filecheck %s --check-prefix=KEPT
 // RUN: %exla-opt %s --pareto | filecheck %s --check-prefix=PARETO
+// RUN: %exla-opt %s --diagnose | filecheck %s --check-prefix=DIAGNOSE
 
 // Each of four devices has 256 rows of the product, and makes them in slices; the signature stays.
 
@@ -17,6 +18,10 @@
 // PARETO: --memory-limit  peak
 // PARETO-NEXT: compiled
 // PARETO: time: predicted for this machine's CPU, each of 4 devices, as multiples
+
+// DIAGNOSE: peak {{[0-9.]+}}MB on each of 4 devices, as XLA compiles it
+// DIAGNOSE: 1.05MB  256x1024xf32
+// DIAGNOSE: 256x1024xf32 (1.05MB) split over dimension
 
 // KEPT-NOT: sdy.manual_computation
 // KEPT: tensor<1024x1024xf32>
