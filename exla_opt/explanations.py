@@ -181,7 +181,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX305": Explanation(
         "splitting it would not save memory",
         "A tensor that it is computed from, or that is computed from it, is as big and stays; or all splits of the "
-        "module together save nothing, and the module is left as it came.",
+        "module together save nothing, and the module is left unchanged.",
     ),
     "EX306": Explanation(
         "a value computed from it is needed complete between two loops",

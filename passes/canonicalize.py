@@ -1,4 +1,4 @@
-"""canonicalize: MLIR's own: dead ops go, equal constants become one, constants of bodies move to the function.
+"""canonicalize: MLIR's own pass: removes dead ops, merges equal constants, and moves them out of loop bodies.
 
 It folds no op of StableHLO; `normalise` does that. For pipelines that are compared with those of mlir-opt.
 """

@@ -1,4 +1,4 @@
-"""cse: MLIR's own: of equal ops without effects one is left, and dead ones go.
+"""cse: MLIR's own pass: merges equal ops without effects, and removes dead ones.
 
 `rce` finds more: equal up to the order of operands. For pipelines that are compared with those of mlir-opt.
 """

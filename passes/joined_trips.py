@@ -1,4 +1,4 @@
-"""joined-trips: several slices in one trip of a loop, where what a trip costs counts.
+"""joined-trips: several slices in one trip of a loop, if the fixed cost of a trip matters.
 
 before:  while %i < 16 { %o' = dynamic_update_slice %o, f(dynamic_slice %x, %i), %i;  %i + 1 }
 after:   while %i < 16 { %a, %b = f(dynamic_slice %x, %i), f(dynamic_slice %x, %i + 1)

@@ -1,4 +1,4 @@
-"""narrow-slices: slices of narrow floats in loops on a CPU, read before all of the tensor is widened.
+"""narrow-slices: slices of narrow floats in loops on a CPU, read before the entire tensor is widened.
 
 before:  while { %s = dynamic_slice %table, %i ... }
 after:   while { %t, %j = optimization_barrier %table, %i;  %s = dynamic_slice %t, %j ... }

@@ -1,4 +1,4 @@
-"""pooling-gradients: the gradient of max pooling on a CPU, as comparisons of shifted slices in the place of a scatter.
+"""pooling-gradients: the gradient of max pooling on a CPU, as comparisons of shifted slices instead of a scatter.
 
 before:  %dx = select_and_scatter %x, %dy, windows of 2, strides of 2 : (64xf32, 32xf32) -> 64xf32
 after:   %0, %1 = slice %x [0:63:2], slice %x [1:64:2]

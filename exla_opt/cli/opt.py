@@ -36,7 +36,7 @@ Examples:
 \b
 Exit status: 0 done, 1 the module cannot be read or written, 2 wrong usage,
 3 the program does not fit into --memory-limit (with --strict), 130 Ctrl-C.
-If nothing can be split, the module is written as it came, with the reasons
+If nothing can be split, the module is written unchanged, with the reasons
 on standard error."""
 
 

@@ -157,12 +157,12 @@ def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
     rows = [("--memory-limit", "peak", "time", "")]
     for choice in choices:
         who = "compiled" if choice.compiled else "predicted"
-        how = "as it came" if choice.slice_bytes is None else f"in slices of {format_size(choice.slice_bytes)}"
+        how = "unsplit" if choice.slice_bytes is None else f"in slices of {format_size(choice.slice_bytes)}"
         peak = f"{format_size(choice.peak)}, {who}"
         rows.append((format_size(round_up(choice.peak)), peak, f"{choice.time:.2g} x", how))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]:{widths[2]}}  {row[3]}".rstrip() for row in rows]
-    return [*lines, f"time: predicted for {machine}, as multiples of that of the program as it came"]
+    return [*lines, f"time: predicted for {machine}, as multiples of the original program's"]
 
 
 def much_faster(other: Figures, seconds: float) -> str:

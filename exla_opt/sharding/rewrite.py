@@ -46,7 +46,7 @@ def joined_if_gained(
 
 def too_much_sent(remarks: Sequence[Remark], before: float, after: float) -> list[Remark]:
     """The remarks on a module that goes out as it came because its devices would send more. before, after: bytes."""
-    why = f"left as it came: each device would send {after:,.0f} bytes instead of {before:,.0f}"
+    why = f"left unchanged: each device would send {after:,.0f} bytes instead of {before:,.0f}"
     return _left(remarks, _MORE_SENT, why)
 
 
@@ -55,7 +55,7 @@ def more_needed(remarks: Sequence[Remark], before: float, after: float) -> list[
 
     The partitioner that compiles a module need not shard it as Shardy does.
     """
-    why = f"left as it came: each device would need {after:,.0f} bytes instead of {before:,.0f}"
+    why = f"left unchanged: each device would need {after:,.0f} bytes instead of {before:,.0f}"
     return _left(remarks, _NOTHING_GAINED, why)
 
 

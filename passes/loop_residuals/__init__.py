@@ -1,4 +1,4 @@
-"""loop-residuals: what a loop stores of each step for another to read -> computed in the other, from less.
+"""loop-residuals: tensors that a loop stores step by step for another loop -> recomputed there, from less.
 
     while i: %c = f(%c); stack[i] = g(%c)          while i: carries[i] = %c; %c = f(%c)
     while j: use(stack[n - 1 - j])            ->   while j: use(g(carries[n - 1 - j]))

@@ -1,4 +1,4 @@
-"""order-statistics: sorts of which few elements are read, medians and quantiles -> found by counting, without a sort.
+"""order-statistics: sorts with few elements read, medians and quantiles -> found by counting, without a sort.
 
     sort(x)[k]   ->   while: how many elements of x are below each of 15 numbers; 4 more bits of the k-th are known
 

@@ -1,4 +1,4 @@
-"""rce: redundant reshapes, transposes, broadcasts, converts and the like -> nothing, or one op in the place of two.
+"""rce: redundant reshapes, transposes, broadcasts, converts and the like -> nothing, or one op instead of two.
 
     reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
     broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)

@@ -1,4 +1,4 @@
-"""recompute: tensors that wait long for their readers, computed once more before them.
+"""recompute: tensors that wait long for their late uses, recomputed just before them.
 
 before:  %h = tanh(dot(%x, %w)) ... forward, loss, backward ... use(%h)
 after:   %h = tanh(dot(%x, %w)) ... forward, loss, backward ... %h' = tanh(dot(%x, %w)) use(%h')

@@ -1,4 +1,4 @@
-"""reused-products: a sum over a product of matrices, of which another one holds a part -> a sum over that one.
+"""reused-products: a sum over a product of matrices, part of which another product holds -> a sum over that one.
 
     sum_j P[i,j] (A B')[i,j]   ->   sum_k A[i,k] O[i,k],   where O = P B is there
 

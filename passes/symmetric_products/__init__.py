@@ -1,4 +1,4 @@
-"""symmetric-products: products of a big symmetric matrix with few columns -> of the tiles of its one half.
+"""symmetric-products: products of a big symmetric matrix with few columns -> products of the tiles of one half.
 
 before:  %y = dot_general %k, %v,  where k[i,j] = k[j,i] = f(x[i], x[j])
 after:   while: %tile of k;  y[rows] += tile @ v[columns];  y[columns] += v[rows] @ tile

@@ -3,13 +3,13 @@
 // RUN: not %exla-opt %s --pareto --memory-limit=1GB 2>&1 | filecheck %s --check-prefix=LIMIT
 // RUN: not %exla-opt %s --pareto --report=%t.json 2>&1 | filecheck %s --check-prefix=REPORT
 
-// What memory costs in time: each line needs less than the one before and takes longer. The program as it came needs more
+// Memory against time: each line needs less than the one before and takes longer. The program as it came needs more
 // than the first and is no faster.
 
 // CHECK: --memory-limit  peak
 // CHECK-NEXT: MB, compiled   {{[0-9.]+}} x  in slices of 4MB
 // CHECK: in slices of 250KB
-// CHECK: time: predicted for this machine's CPU, as multiples of that of the program as it came
+// CHECK: time: predicted for this machine's CPU, as multiples of the original program's
 // OUTPUT: --pareto writes no module and chooses no program: leave out --output
 // LIMIT: leave out --memory-limit
 // REPORT: leave out --report
