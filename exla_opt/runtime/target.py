@@ -32,8 +32,8 @@ from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, c
 from exla_opt.runtime.traffic import Traffic, traffic_of
 from exla_opt.sharding.gspmd import is_gspmd
 
-# With a GPU, XLA times the candidates for each matrix product and takes the fastest. Without one it obeys a flag: all by
-# Triton or all by cuBLAS; the GPU's own choice should lie between the two.
+# With a GPU, XLA times the candidates for each matrix product and takes the fastest. Without one it obeys a flag: all
+# by Triton or all by cuBLAS; the GPU's own choice should lie between the two.
 _GEMMS = {"Triton": True, "cuBLAS": False}
 
 # Without some of these XLA divides by zero and crashes the process, without the others it does not compile.
