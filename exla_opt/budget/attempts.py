@@ -6,6 +6,7 @@ plus a margin decides.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -107,8 +108,8 @@ class Attempt:
 class Search:
     """The attempts so far, and the compiler's findings.
 
-    has_calls: whether the module calls a library. ratios: compiled over predicted temporary memory of each split
-    program, with library calls in loops kept separate. refusal: why no compiler is available any more, "" while one is.
+    has_calls: whether the module calls a library. ratios: compiled over predicted temporary memory of each
+    program, by kind. refusal: why no compiler is available any more, "" while one is.
     compiles_left: how many compiles are left; an attempt not compiled by then does not count as fitting.
     """
 
@@ -131,7 +132,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
-        self.ratios: dict[bool, list[float]] = {False: [], True: []}
+        self.ratios: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
         self.refusal = ""
         self.compiles_left = compiles
 
@@ -201,12 +202,12 @@ class Search:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        above = _ABOVE[min(len(self.ratios[found.options.calls_in_loops]), len(_ABOVE) - 1)]
+        above = _ABOVE[min(len(self.ratios[_kind(found)]), len(_ABOVE) - 1)]
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def ratio_of(self, found: Attempt) -> float:
         """Compiled over predicted temporary memory of the last program of this kind."""
-        return next(reversed(self.ratios[found.options.calls_in_loops]), 1.0)
+        return next(reversed(self.ratios[_kind(found)]), 1.0)
 
     def seems_to_fit(self, found: Attempt) -> bool:
         """Whether it is probably within the limit, judged without another compile."""
@@ -235,8 +236,8 @@ class Search:
             return
         found.measured, found.estimated = known.peak, known.seconds
         temp = found.measured - found.predicted.peak + found.predicted.temp
-        if found.options.split_size is not None and found.predicted.temp and found.measured < _NEVER:
-            self.ratios[found.options.calls_in_loops].append(temp / found.predicted.temp)
+        if found.predicted.temp and found.measured < _NEVER:
+            self.ratios[_kind(found)].append(temp / found.predicted.temp)
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler accepts the unsplit program: then the refused one is at fault."""
@@ -261,6 +262,11 @@ class Search:
             self.compiles_left -= 1
             self.known[digest] = self.measure(data)
         return self.known[digest]
+
+
+def _kind(found: Attempt) -> tuple[bool, bool]:
+    """The programs on which predictions err alike: split or not, with library calls in loops or not."""
+    return found.options.split_size is not None, found.options.calls_in_loops
 
 
 def _digest(data: bytes) -> bytes:

@@ -33,7 +33,7 @@ class Run:
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int] = ()):
         if machine.breadth_first:
-            block = with_hoisted(block)
+            block = with_hoisted(block.copied())  # the other compile runs the same block
             block = with_copies(block, frozenset(block.donated.values() if held is not None else block.arguments))
         self.block = block
         self.machine = machine

@@ -9,7 +9,7 @@ from .block import Block
 from .gpu.parts import with_padding, with_parts
 from .lending import lend
 from .live_ranges import Run
-from .machine import Machine
+from .machine import Machine, compiles_of
 from .packing import packed
 
 
@@ -28,6 +28,11 @@ def run_block(
         run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run
     return _finished(block, machine, held, outside)
+
+
+def run_larger(block: Block, machine: Machine) -> Run:
+    """The finished run of a function's block in the one of the machine's compiles that needs the most memory."""
+    return max((run_block(block, each, held=block.returned) for each in compiles_of(machine)), key=lambda run: run.peak)
 
 
 def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from exla_opt.memory.peak import Memory
@@ -16,11 +17,17 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
 
     For a CPU it is compiled twice, with XLA's YNN fusions and without, and the larger peak is reported. With them, as
     every user has it, no statistic counts scratch memory; without them, XLA keeps some tensors out of memory that these
-    fusions write. Raises InputError when there is no such device and when XLA refuses the module.
+    fusions write. Both compiles run at once. Raises InputError when there is no such device and when XLA refuses the
+    module.
     """
-    ways = (True, False) if device == "cpu" else (False,)
-    programs = [compile_program(module, device, count_all_memory=way, optimise=False) for way in ways]
-    return max((memory_of(program.executable) for program in programs), key=lambda memory: memory.peak)
+
+    def compiled(count_all: bool) -> Memory:
+        return memory_of(compile_program(module, device, count_all_memory=count_all, optimise=False).executable)
+
+    if device != "cpu":
+        return compiled(False)
+    with ThreadPoolExecutor(2) as pool:
+        return max(pool.map(compiled, (True, False)), key=lambda memory: memory.peak)
 
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:

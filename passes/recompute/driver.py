@@ -14,7 +14,6 @@ from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function, operations_of
-from exla_opt.memory.machine import compiles_of
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -96,15 +95,13 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
 def _read(module: ir.Module, options: Options) -> list[_Place]:
     """The blocks that run at the peak, from the function's own inwards, in the compile that needs the most."""
     function, types = main_function(module), Types()
-    machines = compiles_of(options.machine)
-    found = [read_schedule(function, Types(), each) for each in machines]
-    most = max(range(len(found)), key=lambda number: found[number].memory.temp)
-    places = [_Place((), found[most])]
+    schedule, machine = read_schedule(function, types, options.machine)
+    places = [_Place((), schedule)]
     block = function.regions[0].blocks[0]
     while (loop := _loop_at_peak(places[-1].schedule)[1]) is not None:
         path = (*places[-1].path, operations_of(block).index(loop))
         block = loop.regions[1].blocks[0]
-        places.append(_Place(path, read_body(block, types, machines[most], found[most].memory)))
+        places.append(_Place(path, read_body(block, types, machine, schedule.memory)))
     return places
 
 

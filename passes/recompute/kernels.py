@@ -17,7 +17,7 @@ from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
-from exla_opt.memory.schedule import run_block
+from exla_opt.memory.schedule import run_block, run_larger
 from exla_opt.memory.seconds import seconds_of_kernels
 from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import CUSTOM_CALL, has_order
@@ -93,12 +93,12 @@ class Schedule:
             stack += [*op.operands, *(types.captured(op) if len(op.regions) else ())]
 
 
-def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> Schedule:
-    """The memory model's schedule of a function's block."""
+def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> tuple[Schedule, Machine]:
+    """The memory model's schedule of a function's block in the compile that needs the most, and the machine of it."""
     block = function.regions[0].blocks[0]
     read, number = read_numbered(block, types, machine)
-    run = run_block(read, machine, held=read.returned)
-    return _schedule(block, run, number, memory_of(function, run, types))
+    run = run_larger(read, machine)
+    return _schedule(block, run, number, memory_of(function, run, types)), run.machine
 
 
 def read_body(block: ir.Block, types: Types, machine: Machine, memory: Memory) -> Schedule:

@@ -164,7 +164,7 @@ def test_the_model_is_asked_once_about_each_plan(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(driver, name, counted(calls, name, getattr(driver, name)))
     before, module, remarks = rewritten(layers(), 0.1)
     assert remarks and calls["build_plan"] > 1
-    assert calls["read_schedule"] == 2 * (1 + calls["build_plan"])  # a CPU has two compiles
+    assert calls["read_schedule"] == 1 + calls["build_plan"]
     assert_equal_results(before, module)
 
 
