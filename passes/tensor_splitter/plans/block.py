@@ -90,7 +90,8 @@ def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:
     results = {graph.nodes[output.node].results[output.result] for output in loop.stage.outputs}
     inside = {value for position in loop.stage.nodes for value in graph.nodes[position].results}
     reads = {value for position in loop.stage.nodes for value in graph.nodes[position].operands}
-    outside = {value for value in reads - inside if not loop.stage.is_own(value)}
+    # What an earlier loop stored is read even if this one computes slices of it again.
+    outside = {value for value in reads - inside | loop.stage.awaited if not loop.stage.is_own(value)}
     operands, numbers = (tuple(planned.of(value) for value in sorted(some)) for some in (outside, results))
     planned.ops.append(Operation("loop", Trait.CONTROL_FLOW, operands, numbers, scratch=loop.scratch))
 

@@ -52,13 +52,18 @@ def body_of(
     planned = PlannedBlock(graph, machine)
     inside = set(stage.nodes)
     cut: dict[tuple[int, DimMapping, int], int] = {}
+    complete: dict[int, int] = {}
     for position in stage.nodes:
         node, tiled = graph.nodes[position], region.tiled[position]
         replaced: dict[int, int] = {}
         for index, mapping in enumerate(tiled.operands):
-            if mapping is None:
-                continue
             value, producer = node.operands[index], producers[position][index]
+            if mapping is None:
+                if value in stage.awaited:  # the loop may compute slices of it as well
+                    if value not in complete:
+                        complete[value] = planned.fresh(graph.tensors[value].type)
+                    replaced[index] = complete[value]
+                continue
             longer = sum(extents.get(position, (0, 0))) + sum(tiled.reach(index))
             if producer is None or producer not in inside:
                 key = (value, mapping, longer)

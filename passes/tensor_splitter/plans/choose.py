@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from operator import is_
 
-from exla_opt.ops.rules import DimMapping, Factor
-from exla_opt.ops.tiling import reassociates
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
-from ..graph import OUTSIDE, TILE_MARK, Graph, Node, becomes_result, updates_carry
-from ..regions.growth import grow, is_seam
-from ..regions.libraries import without_calls
-from ..regions.loops import TOO_MANY_LOOPS, Loops, Refusal, find_loops, refuse_returned, refuse_unsplit
+from ..graph import OUTSIDE, TILE_MARK, Graph, updates_carry
+from ..regions.growth import grow
+from ..regions.loops import Refusal, find_loops
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
-from .body import MOST_SLICES_ALIVE, WorkOf, written_tensors
+from .body import MOST_SLICES_ALIVE, WorkOf, work_of, written_tensors
 from .candidates import log_candidates
+from .early import is_start, refuse_early
 from .overlapping import OverlappingPlans
-from .plan import Plan, make_plan
+from .plan import Plan
+from .search import Plans
 from .selection import Selection, candidate_mappings, join_plans
 from .slices import slice_bytes_of
 from .twins import find_twins
@@ -34,6 +32,10 @@ _LEAST_GAIN = 1.1
 # A large extent must beat the small ones by this factor; it is tried from this many of the plans' tensors.
 _WIDE_GAIN = 1.5
 _WIDE_SEEDS = 3
+# Regions may end at tensors that are smaller than the largest by this factor.
+_ANCHORED = 2
+# Recomputing this part of a block's arithmetic is worth a search for plans that store more.
+_DEAR = 0.1
 # The required speed-up of tiles that overlap for slices and pads over tiles that do not, if both are possible.
 _SHIFTED_GAIN = 1.25
 
@@ -46,15 +48,15 @@ class Choice:
     refusals: dict[int, Refusal] = field(default_factory=dict)
 
 
-def _may_cut(options: Options) -> Callable[[Node, Factor], bool]:
-    def allowed(node: Node, factor: Factor) -> bool:
-        return options.reassociate or not reassociates(node.op, factor)
-
-    return allowed
-
-
 class _Chooser:
-    def __init__(self, graph: Graph, options: Options, allowance: Allowance, shifts: bool):
+    def __init__(
+        self,
+        graph: Graph,
+        options: Options,
+        allowance: Allowance,
+        shifts: bool,
+        anchors: Collection[int] = (),
+    ):
         self.graph = graph
         self.shifts = shifts
         self.allowance = allowance
@@ -63,19 +65,17 @@ class _Chooser:
         if graph.tile:  # tensors that are still too large are cut again
             self.slice_bytes = slice_bytes_of(graph, range(len(graph.nodes)), options)
         self.threshold = self.slice_bytes if graph.tile else options.size_threshold
-        self.allowed = _may_cut(options)
-        self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
-        self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
         self.work = WorkOf(graph, options.machine)
+        self.plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors)
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
 
     @cached_property
     def overlapping(self) -> OverlappingPlans:
         """The plans whose tiles overlap."""
-        return OverlappingPlans(self.graph, self.options, self.is_big, self.allowed, self.work, self.shifts)
+        return OverlappingPlans(self.graph, self.options, self.is_big, self.plans.allowed, self.work, self.shifts)
 
     def is_over(self, value: int) -> bool:
         """Whether a tensor is over the threshold."""
@@ -85,71 +85,10 @@ class _Chooser:
         """Whether a tensor is over the threshold, or has the numbers of one that is in another type."""
         return self.is_over(value) or value in self.twins
 
-    def plan_for(self, value: int, mapping: DimMapping) -> Plan | Refusal:
-        """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
-        key = (value, mapping)
-        if key not in self.known:
-            self.search(value, mapping)
-        return self.known[key]
-
-    def search(self, value: int, mapping: DimMapping) -> None:
-        """Search from a new seed, and record the result for all seeds of the same region: it is grown once."""
-        region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless)
-        if region.joined is not None:
-            self.give_up(region, self.hopeless[region.joined])
-            return
-        if not self.options.calls_in_loops:
-            region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless)
-        loops = find_loops(self.graph, region, self.is_big, self.work)
-        if isinstance(loops, Refusal):
-            self.share(region, dict.fromkeys(region.mappings, loops))
-            if loops.reason.code == TOO_MANY_LOOPS:
-                self.give_up(region, loops.reason)
-            return
-        unsplit = {
-            other: refuse_unsplit(self.graph, region, other) for other in region.mappings.keys() - loops.vanished
-        }
-        self.share(region, unsplit)
-        if loops.vanished:
-            found = self.planned(region, loops)
-            self.share(region, dict.fromkeys(loops.vanished, found))
-
-    def planned(self, region: Region, loops: Loops) -> Plan | Refusal:
-        """The plan for the loops, or for fewer of them with a running maximum: whichever is better."""
-        ways = [loops] if loops.online is None else [loops, replace(loops, stages=loops.online)]
-        found = [self.make_plan(region, way) for way in ways]
-        plans = [plan for plan in found if isinstance(plan, Plan)]
-        return min(plans, key=lambda plan: plan.rank(self.slice_bytes)) if plans else found[0]
-
-    def make_plan(self, region: Region, loops: Loops) -> Plan | Refusal:
-        """The plan for the loops of a region, in slices of its own size."""
-        size = slice_bytes_of(self.graph, region.tiled, self.options)
-        return make_plan(self.graph, region, loops, size, self.is_big, self.options.machine)
-
-    def give_up(self, region: Region, reason: Reason) -> None:
-        """Record that the region takes too many loops, from whatever tensor it is reached."""
-        self.share(region, dict.fromkeys(region.mappings, Refusal(reason)))
-        self.hopeless.update(
-            ((other, mapping), reason) for other, mapping in region.mappings.items() if mapping.low == 0
-        )
-
-    def share(self, region: Region, found: Mapping[int, Plan | Refusal]) -> None:
-        """Record results for tensors of a region whose own search would lead to the same region."""
-        seed = region.seed
-        planned = isinstance(found.get(seed), Plan)
-        mutual = not is_seam(self.graph, seed, self.is_big, ())
-        for value, mapping in region.mappings.items():
-            if value not in found or mapping.low or (value, mapping) in self.known:
-                continue
-            inside = self.graph.tensors[value].producer in region.tiled
-            same = mutual and inside and not is_seam(self.graph, value, self.is_big, region.tiled)
-            if value == seed or same or (planned and found[value] is found[seed]):
-                self.known[value, mapping] = found[value]
-
     def best_for(self, value: int) -> Plan | Refusal:
         """The best plan for a tensor among its candidates, or why there is none."""
         mappings = candidate_mappings(self.graph, value)
-        found = {mapping: self.plan_for(value, mapping) for mapping in mappings}
+        found = {mapping: self.plans.of(value, mapping) for mapping in mappings}
         plans = [
             plan if plan.seed in plan.vanished else replace(plan, seed=value, mapping=mapping)
             for mapping, plan in found.items()
@@ -216,8 +155,7 @@ class _Chooser:
 
     def choose(self) -> Choice:
         graph = self.graph
-        big = [value for value in range(len(graph.tensors)) if self.is_over(value)]
-        made = [value for value in big if self.is_made(value)]
+        made = self.big_made()
         if not made:
             return Choice()
         written = written_tensors(graph, self.options.machine)
@@ -225,9 +163,9 @@ class _Chooser:
         covered: set[int] = set()
         selected = self.selected
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
-            if value in covered or self.is_start(value):
+            if value in covered or value in self.plans.anchors or is_start(graph, value):
                 continue
-            found = self.refuse_early(value, written) or self.best_for(value)
+            found = refuse_early(graph, value, written) or self.best_for(value)
             if isinstance(found, Refusal):
                 if self.is_worth_reporting(value, written):
                     choice.refusals[value] = found
@@ -237,7 +175,7 @@ class _Chooser:
         for plan in self.in_place():
             if selected.add(plan):
                 covered |= plan.vanished
-        known = [plan for plan in self.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
+        known = [plan for plan in self.plans.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
         choice.plans = join_plans(graph, list(selected.plans.values()), known, self.slice_bytes)
         self.widen(choice)
         for plan in choice.plans:
@@ -256,6 +194,10 @@ class _Chooser:
                 if allowed:
                     yield min(allowed, key=self.order)
 
+    def big_made(self) -> list[int]:
+        """The tensors over the threshold that may be split."""
+        return [value for value in range(len(self.graph.tensors)) if self.is_over(value) and self.is_made(value)]
+
     def is_made(self, value: int) -> bool:
         """Whether an op computes the tensor, and something reads it: a loop reads its carries."""
         tensor = self.graph.tensors[value]
@@ -264,33 +206,64 @@ class _Chooser:
         node = self.graph.nodes[tensor.producer]
         return bool(tensor.users) or (Trait.CONTROL_FLOW in node.traits and TILE_MARK not in node.op.attributes)
 
+    @property
+    def goal(self) -> int:
+        """The bytes that a loop's own body takes: a block that needs no more between its loops is good enough."""
+        return max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)
+
+    def is_enough(self, choice: Choice) -> bool:
+        """Whether the block takes no more than its goal with the plans of a choice."""
+        return self.run(choice.plans).peak <= self.goal
+
+    def anchors(self) -> frozenset[int]:
+        """The tensors at which regions may end (`search.py`): stored by some loop, and much smaller than the largest.
+
+        The largest tensor should vanish, whatever region stores it.
+        """
+        sizes = [tensor.type.bytes for tensor in self.graph.tensors]
+        largest = max((sizes[value] for value in self.big_made()), default=0)
+        return frozenset(value for value in self.plans.stored if sizes[value] * _ANCHORED <= largest)
+
+    def is_better(self, choice: Choice, other: Choice) -> bool:
+        """Whether a choice takes clearly less memory than another, or no more with clearly less arithmetic."""
+        peak, most = self.run(choice.plans).peak, self.run(other.plans).peak
+        return peak * _LEAST_GAIN < most or (peak <= max(most, self.goal) and self.is_dear(other, choice))
+
+    def is_dear(self, choice: Choice, other: Choice | None = None) -> bool:
+        """Whether a choice adds clearly more arithmetic to the block than another, or than none."""
+        added, least = (sum(plan.added for plan in each.plans) if each else 0.0 for each in (choice, other))
+        return added - least > _DEAR * sum(work_of(self.graph, self.options.machine, any_shape=True).values())
+
     def widen(self, choice: Choice) -> None:
         """Replace all plans by one with a large extent if that saves clearly more of the block's peak."""
         graph = self.graph
-        if not choice.plans or graph.tile:
+        if not choice.plans or graph.tile or self.is_enough(choice):
             return
         peak = self.run(choice.plans).peak
-        goal = max(self.threshold, MOST_SLICES_ALIVE * self.slice_bytes)  # the memory of a loop's own body
-        if peak <= goal:
-            return
         best: tuple[int, float, Plan] | None = None
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
+
+        def is_tensor(value: int) -> bool:
+            return graph.tensors[value].type.shape != ()
+
         for value in seeds:
             for mapping in candidate_mappings(graph, value):
                 if any(region.mappings.get(value) == mapping for region in tried):
                     continue
-                region = grow(graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.allowed)
+                region = grow(
+                    graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.plans.allowed
+                )
                 tried.append(region)
                 loops = find_loops(graph, region, self.is_big, self.work)
                 if isinstance(loops, Refusal) or value not in loops.vanished:
                     continue
-                plan = self.make_plan(region, loops)
+                plan = self.plans.make_plan(region, loops)
                 if isinstance(plan, Refusal):
                     continue
                 wide_peak = self.run([plan]).peak
                 # Of those that take no more than the goal, the fastest is best.
-                rank = (max(wide_peak, goal), plan.seconds)
+                rank = (max(wide_peak, self.goal), plan.seconds)
                 if wide_peak * _WIDE_GAIN < peak and (best is None or rank < best[:2]):
                     best = (*rank, plan)
         if best is not None:
@@ -304,40 +277,16 @@ class _Chooser:
         over = tensor.type.bytes > self.options.size_threshold
         return over and value in written and not updates_carry(graph, graph.nodes[tensor.producer])
 
-    def is_start(self, value: int) -> bool:
-        """Whether a tensor is never in memory: a constant, or a number that a loop starts from."""
-        graph, tensor = self.graph, self.graph.tensors[value]
-        node = graph.nodes[tensor.producer]
-        if Trait.FREE not in node.traits or Trait.MOVES in node.traits and not node.operands:
-            return False
-        if not node.operands:
-            return True
-        loops = Trait.CONTROL_FLOW | Trait.IN_PLACE
-        one_number = not graph.tensors[node.operands[0]].type.shape
-        return one_number and all(loops in graph.nodes[user].traits for user, _ in tensor.users)
-
-    def refuse_early(self, value: int, written: set[int]) -> Refusal | None:
-        """Why a tensor need not or cannot be split, if so."""
-        graph, tensor = self.graph, self.graph.tensors[value]
-        node = graph.nodes[tensor.producer]
-        if TILE_MARK in node.op.attributes:
-            return Refusal(
-                Reason("EX104", "it is needed complete, and the loop writes it slice by slice"), tensor.users[0][0]
-            )
-        if value not in written:
-            return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
-        if prod(tensor.type.shape) == 0:
-            return Refusal(Reason("EX105", "it is empty"), tensor.producer)
-        if updates_carry(graph, node):
-            return Refusal(Reason("EX302", f"{node.name} updates a loop carry"), tensor.producer)
-        if becomes_result(graph, value):
-            return refuse_returned(graph)  # whatever its region is, it must exist at the end
-        return None
-
 
 def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = True) -> Choice:
     """The plans for one block: largest tensors first, each with the best of its candidates.
 
     Plans that cannot be built together with the first ones are left for the next round. shifts: as in `Choices`.
     """
-    return _Chooser(graph, options, allowance, shifts).choose()
+    chooser = _Chooser(graph, options, allowance, shifts)
+    choice = chooser.choose()
+    anchors = chooser.anchors() if not graph.tile else frozenset()
+    if not anchors or (chooser.is_enough(choice) and not chooser.is_dear(choice)):
+        return choice
+    other = _Chooser(graph, options, allowance, shifts, anchors).choose()
+    return other if other.plans and chooser.is_better(other, choice) else choice

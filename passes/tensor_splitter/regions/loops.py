@@ -7,7 +7,7 @@ tensor of the region that was requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exla_opt.ops.comparisons import asks
@@ -31,6 +31,10 @@ class Refusal:
 
     reason: Reason
     node: int | None = None
+    outputs: tuple[Output, ...] = ()
+
+    def stored(self, graph: Graph) -> set[int]:
+        return _stored(graph, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class Loops:
     def outputs(self) -> list[Output]:
         """The outputs of the loops, first to last."""
         return [output for stage in self.stages for output in stage.outputs]
+
+    def stored(self, graph: Graph) -> set[int]:
+        """The tensors that a loop writes slice by slice, because something needs them complete."""
+        return _stored(graph, self.outputs)
+
+
+def _stored(graph: Graph, outputs: Iterable[Output]) -> set[int]:
+    return {graph.nodes[output.node].results[output.result] for output in outputs if output.mapping is not None}
 
 
 def find_loops(
@@ -77,7 +89,8 @@ def find_loops(
         stages = find_stages(graph, region, producers, copies, outline, big, Work(work, most), keeps)
         if stages is None:
             text = f"it would take {len(outline.outputs)} consecutive loops, which recompute most of it"
-            refused = Refusal(Reason(TOO_MANY_LOOPS, text))
+            outputs = tuple(output for stage in outline.outputs.values() for output in stage.values())
+            refused = Refusal(Reason(TOO_MANY_LOOPS, text), outputs=outputs)
             continue
         if (resent := find_resent(graph, stages)) is not None:
             refused = Refusal(
