@@ -265,6 +265,19 @@ def unet_loss(levels: int, width: int) -> Loss:
     return loss
 
 
+def tokens_loss(layers: int, width: int) -> Loss:
+    """Attention of one head and a perceptron a layer, of the tokens of one text: no dimension is a batch."""
+
+    def loss(new: Weights, x: Array) -> Array:
+        for _ in range(layers):
+            query, key, value = (x @ new(width, width) for _ in range(3))
+            x = x + jax.nn.softmax(query @ key.T / width**0.5) @ value
+            x = x + jax.nn.gelu(x @ new(width, 4 * width)) @ new(4 * width, width)
+        return (x**2).mean()
+
+    return loss
+
+
 def images(batch: int, size: int) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
     """Square images and their labels."""
     return f32(batch, size, size, 3), i32(batch)
@@ -278,6 +291,7 @@ STEPS = {
     "resnet18": Step(resnet_loss((2, 2, 2, 2), False), images(16, 128), images(64, 224)),
     "resnet50": Step(resnet_loss((3, 4, 6, 3), True), images(8, 128), images(64, 224)),
     "unet": Step(unet_loss(3, 32), (f32(4, 96, 96, 3),) * 2, (f32(64, 256, 256, 3),) * 2),
+    "tokens": Step(tokens_loss(3, 128), (f32(4096, 128),), (f32(16384, 128),)),
     "long_gpt": Step(gpt_loss(12, 256, 4, 2048), (i32(1, 2049),), (i32(1, 16385),)),
 }
 

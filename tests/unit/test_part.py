@@ -1,0 +1,36 @@
+"""Parts of the tests: each runs every test function, and together they run every case."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+_TESTS = """
+import pytest
+
+@pytest.mark.parametrize("case", range(10))
+def test_many(case): pass
+
+def test_one(): pass
+"""
+
+
+def cases(pytester: pytest.Pytester, part: str) -> set[str]:
+    pytester.makepyfile(_TESTS)
+    passed, skipped, failed = pytester.inline_run("-p", "tests.part", f"--part={part}").listoutcomes()
+    assert not skipped and not failed
+    return {report.nodeid.rpartition("::")[2] for report in passed}
+
+
+def test_parts_have_every_function_and_together_every_case(pytester: pytest.Pytester) -> None:
+    every = cases(pytester, "1/1")
+    parts = [cases(pytester, f"{number}/3") for number in (1, 2, 3)]
+    assert len(every) == 11 and set().union(*parts) == every
+    assert all({"test_one", "test_many[0]"} <= part and len(part) <= 6 for part in parts)
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3"])
+def test_a_part_that_is_none_is_a_usage_error(pytester: pytest.Pytester, part: str) -> None:
+    pytester.makepyfile(_TESTS)
+    assert pytester.inline_run("-p", "tests.part", f"--part={part}").ret == pytest.ExitCode.USAGE_ERROR
