@@ -225,14 +225,18 @@ class _Chooser:
         return frozenset(value for value in self.plans.stored if sizes[value] * _ANCHORED <= largest)
 
     def is_better(self, choice: Choice, other: Choice) -> bool:
-        """Whether a choice takes clearly less memory than another, or no more with clearly less arithmetic."""
-        peak, most = self.run(choice.plans).peak, self.run(other.plans).peak
-        return peak * _LEAST_GAIN < most or (peak <= max(most, self.goal) and self.is_dear(other, choice))
+        """Whether a choice takes clearly less memory than another, or no more with clearly less arithmetic.
 
-    def is_dear(self, choice: Choice, other: Choice | None = None) -> bool:
-        """Whether a choice adds clearly more arithmetic to the block than another, or than none."""
-        added, least = (sum(plan.added for plan in each.plans) if each else 0.0 for each in (choice, other))
-        return added - least > _DEAR * sum(work_of(self.graph, self.options.machine, any_shape=True).values())
+        The factor of memory must be above that of the arithmetic which it costs.
+        """
+        peak, most = self.run(choice.plans).peak, self.run(other.plans).peak
+        more = self.added(choice) - self.added(other)
+        return peak * max(_LEAST_GAIN, 1 + more) < most or (peak <= max(most, self.goal) and -more > _DEAR)
+
+    def added(self, choice: Choice) -> float:
+        """The arithmetic that a choice adds to the block, as a part of all that the block does."""
+        work = sum(work_of(self.graph, self.options.machine, any_shape=True).values())
+        return sum(plan.added for plan in choice.plans) / max(work, 1e-12)
 
     def widen(self, choice: Choice) -> None:
         """Replace all plans by one with a large extent if that saves clearly more of the block's peak."""
@@ -286,7 +290,7 @@ def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = 
     chooser = _Chooser(graph, options, allowance, shifts)
     choice = chooser.choose()
     anchors = chooser.anchors() if not graph.tile else frozenset()
-    if not anchors or (chooser.is_enough(choice) and not chooser.is_dear(choice)):
+    if not anchors or (chooser.is_enough(choice) and chooser.added(choice) <= _DEAR):
         return choice
     other = _Chooser(graph, options, allowance, shifts, anchors).choose()
     return other if other.plans and chooser.is_better(other, choice) else choice
