@@ -38,8 +38,6 @@ _SMALL, _OPS_OF_ALL = 150, 6_000
 _ABOUT_AS_FAST = 1.25
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
-# Where slices make a program of so many ops this many times as slow, smaller ones are not tried.
-_TOO_SLOW = 3.0
 # The minimum number of ways.
 _LEAST_WAYS = 3
 
@@ -206,8 +204,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
-    Slices smaller than some that seem to fit wait until these turn out not to: they take longest to plan and to run. A
-    very large module is not tried in smaller slices than those with which it is several times as slow.
+    Slices smaller than some that seem to fit wait until these turn out not to: they take longest to plan and to run.
     """
     ops = _ops_of(search.module)
     first = search.attempts[0]
@@ -220,8 +217,6 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         sizes = coarse_first(sizes, search.room, most - 1)
     later: list[Options] = []
     for way in sizes[:most]:
-        if until_one_fits and ops > _VERY_LARGE and _has_coarser_that_is_slow(search, way):
-            continue
         if until_one_fits and not is_ordered and ops > _SMALL and _has_coarser_that_seems_to_fit(search, way):
             later.append(way)
             continue
@@ -241,13 +236,6 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):
             yield search.attempt(placed)
-
-
-def _has_coarser_that_is_slow(search: Search, way: Options) -> bool:
-    """Whether larger slices than those of `way` make the program several times as slow: smaller ones take longest."""
-    most = _TOO_SLOW * search.attempts[0].seconds
-    slow = [found for found in search.attempts if found.options.split_size is not None and found.seconds > most]
-    return any(found.options.slice_bytes > way.slice_bytes for found in slow)
 
 
 def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:

@@ -137,26 +137,3 @@ def test_small_slices_wait_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> N
 
     first = least_slice(1.0)
     assert least_slice(1.9) < first  # which the compiler says do not fit
-
-
-def test_a_very_large_module_is_not_tried_in_smaller_slices_once_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exla_opt.budget.fit._VERY_LARGE", 0)
-    monkeypatch.setattr("exla_opt.budget.fit.try_refined", lambda search, until_one_fits: iter(()))
-    limit = read_larger_timeline(parsed(text_of("attention")), CPU).memory.peak // 100
-
-    def slices(slow: float) -> list[int]:
-        monkeypatch.setattr("exla_opt.budget.fit._TOO_SLOW", slow)
-        tried: list[int] = []
-        options, spy = Options(machine=CPU), Spy(CPU, (1.0,))
-        fit(
-            parsed(text_of("attention")),
-            DEFAULT_PASSES,
-            options,
-            limit,
-            spy,
-            tried=lambda sizes, _: tried.append(sizes.slice_bytes) if sizes.split_size else None,
-        )
-        return tried
-
-    every, few = slices(float("inf")), slices(0.0)
-    assert min(every) < few[0] and few == [size for size in every if size >= few[0]][: len(few)]
