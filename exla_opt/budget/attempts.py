@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from typing import Literal
 
 from jaxlib.mlir import ir
 
@@ -45,6 +46,10 @@ RECOMPUTE = "recompute"
 MOST_COMPILES = 6
 # More than any program needs: stands for a program that XLA refuses although it compiled others.
 _NEVER = 2**62
+
+
+# Predictions err alike on programs of one kind.
+Kind = Literal["original", "recomputed", "split", "calls in loops"]
 
 
 class CannotCompile(Exception):
@@ -132,7 +137,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
-        self.ratios: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
+        self.ratios: defaultdict[Kind, list[float]] = defaultdict(list)
         self.refusal = ""
         self.compiles_left = compiles
 
@@ -264,9 +269,10 @@ class Search:
         return self.known[digest]
 
 
-def _kind(found: Attempt) -> tuple[bool, bool]:
-    """The programs on which predictions err alike: split or not, with library calls in loops or not."""
-    return found.options.split_size is not None, found.options.calls_in_loops
+def _kind(found: Attempt) -> Kind:
+    if found.options.split_size is None:
+        return "recomputed" if found.recomputes else "original"
+    return "calls in loops" if found.options.calls_in_loops else "split"
 
 
 def _digest(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -174,17 +175,26 @@ def _parse_portable(data: bytes, version: tuple[int, ...], context: ir.Context) 
     )
 
 
+# The descriptor belongs to the process: of two threads, one would restore the other's file.
+_STANDARD_ERROR = Lock()
+
+
 @contextmanager
 def _captured_stderr() -> Iterator[list[str]]:
     """Capture C++ output on file descriptor 2: the deserialiser prints its errors instead of raising them."""
     printed: list[str] = []
-    try:
-        saved = os.dup(2)
-    except OSError:  # standard error is closed: nothing to keep clean
-        yield printed
-        return
-    if sys.stderr is not None:
-        sys.stderr.flush()
+    with _STANDARD_ERROR:
+        try:
+            saved = os.dup(2)
+        except OSError:  # standard error is closed: nothing to keep clean
+            yield printed
+            return
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        yield from _captured(saved, printed)
+
+
+def _captured(saved: int, printed: list[str]) -> Iterator[list[str]]:
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:

@@ -32,8 +32,10 @@ class Run:
     """
 
     def __init__(self, block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int] = ()):
+        if held is None and block.arguments:
+            block = block.copied()  # copies of the carry are added to it, and others run the same block
         if machine.breadth_first:
-            block = with_hoisted(block.copied())  # the other compile runs the same block
+            block = with_hoisted(block)
             block = with_copies(block, frozenset(block.donated.values() if held is not None else block.arguments))
         self.block = block
         self.machine = machine

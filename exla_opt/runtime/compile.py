@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -93,6 +94,24 @@ def compile_program(
     spread = read_spread(module)
     check_device(device, spread.partitions)
     flags = [*(_WITHOUT_YNN if count_all_memory else ()), *(() if optimise else _UNOPTIMISED)]
+    return _compile(module, device, spread, flags)
+
+
+def compile_to_measure(module: str | bytes, device: Device) -> list[Program]:
+    """Compile a module without LLVM's optimisations, for a CPU with YNN fusions and without them, both at once.
+
+    Raises what `compile_program` raises; then too, both compiles have ended.
+    """
+    spread = read_spread(module)
+    check_device(device, spread.partitions)
+    if device != "cpu":
+        return [_compile(module, device, spread, ())]
+    with ThreadPoolExecutor(2) as pool:
+        ways = [[*_WITHOUT_YNN, *_UNOPTIMISED], _UNOPTIMISED]
+        return list(pool.map(lambda flags: _compile(module, device, spread, flags), ways))
+
+
+def _compile(module: str | bytes, device: Device, spread: Spread, flags: pjrt.Flags) -> Program:
     try:
         compiled, devices = pjrt.compile_here(
             device, module, flags if device == "cpu" else (), spread.partitions, by_shardy=spread.by_shardy

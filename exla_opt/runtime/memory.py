@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from exla_opt.memory.peak import Memory
 from exla_opt.runtime import pjrt
-from exla_opt.runtime.compile import Device, compile_program
+from exla_opt.runtime.compile import Device, compile_to_measure
 
 __all__ = ["Memory", "measure_memory", "memory_of"]
 
@@ -20,14 +19,8 @@ def measure_memory(module: str | bytes, device: Device = "cpu") -> Memory:
     fusions write. Both compiles run at once. Raises InputError when there is no such device and when XLA refuses the
     module.
     """
-
-    def compiled(count_all: bool) -> Memory:
-        return memory_of(compile_program(module, device, count_all_memory=count_all, optimise=False).executable)
-
-    if device != "cpu":
-        return compiled(False)
-    with ThreadPoolExecutor(2) as pool:
-        return max(pool.map(compiled, (True, False)), key=lambda memory: memory.peak)
+    programs = compile_to_measure(module, device)
+    return max((memory_of(program.executable) for program in programs), key=lambda memory: memory.peak)
 
 
 def memory_of(executable: Any, gemm: str = "") -> Memory:

@@ -111,7 +111,7 @@ def test_predictions_are_believed_once_compiles_confirm_them() -> None:
     search.limit = int(found.predicted.peak / 1.05)
     worth_a_compile = []
     for times in (0, 1, 2):
-        search.ratios[True, False] = [1.0] * times
+        search.ratios["split"] = [1.0] * times
         worth_a_compile.append(search.may_fit(found))
     assert worth_a_compile == [True, True, False]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from jaxlib.mlir import ir
 import exla_opt
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import Emit, serialise
 from exla_opt.runtime.compile import check_device, compile_program, run_program, time_programs
 from exla_opt.runtime.inputs import Signature, load_inputs, random_inputs, read_signature
@@ -251,3 +254,21 @@ def test_no_import_in_a_function_hides_a_circle() -> None:
             if isinstance(node, ast.FunctionDef):
                 inner = [each for each in ast.walk(node) if isinstance(each, ast.ImportFrom)]
                 assert not [each for each in inner if (each.module or "").startswith("exla_opt.cli")], path
+
+
+def long_chain() -> str:
+    ops = "".join(f"  %{number + 1} = stablehlo.sine %{number} : tensor<8xf32>\n" for number in range(2000))
+    return (
+        "module attributes {mhlo.num_partitions = 1 : i32} {\n"
+        "func.func @main(%0: tensor<8xf32>) -> tensor<8xf32> {\n" + ops + "  return %2000 : tensor<8xf32>\n}\n}"
+    )
+
+
+def test_standard_error_stays_where_it_was() -> None:
+    # Reading captures what C++ prints, on the descriptor of the whole process, and compiles run in threads.
+    before, text = os.fstat(2), long_chain()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: parse_module("m.mlir", text.encode(), new_context()), range(12)))
+    assert measure_memory(text).peak == 64
+    after = os.fstat(2)
+    assert (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino)

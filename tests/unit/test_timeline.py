@@ -9,7 +9,12 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import main_function
+from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import Memory, predict
+from exla_opt.memory.reading import read_block
+from exla_opt.memory.schedule import run_block
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
@@ -225,3 +230,31 @@ def test_an_op_without_results_reads_what_it_is_given() -> None:
   return %x : {SQUARE}
 }}""")
     assert found.memory.temp >= SQUARE_BYTES
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=lambda machine: machine.kind)
+def test_a_run_leaves_the_block_as_it_is(machine: Machine) -> None:
+    # The body of a loop that swaps its carries gets copies in a run; a second run starts from the same block.
+    text = """
+    func.func @main(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor<64x64xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %ten = stablehlo.constant dense<10> : tensor<i32>
+      %0:3 = stablehlo.while(%i = %zero, %x = %a, %y = %b) : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
+        cond {
+          %1 = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %1 : tensor<i1>
+        } do {
+          %1 = stablehlo.add %i, %one : tensor<i32>
+          %2 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+          stablehlo.return %1, %y, %2 : tensor<i32>, tensor<64x64xf32>, tensor<64x64xf32>
+        }
+      return %0#2 : tensor<64x64xf32>
+    }
+    """  # noqa: E501
+    module = parse_module("m.mlir", text.encode(), new_context()).module
+    block = read_block(main_function(module).regions[0].blocks[0], Types(), machine)
+    [body] = next(op.bodies for op in block.ops if op.bodies)
+    ops = list(body.ops)
+    first, second = run_block(body, machine), run_block(body, machine)
+    assert body.ops == ops and first.peak == second.peak

@@ -227,11 +227,11 @@ class _Chooser:
     def is_better(self, choice: Choice, other: Choice) -> bool:
         """Whether a choice takes clearly less memory than another, or no more with clearly less arithmetic.
 
-        The factor of memory must be above that of the arithmetic which it costs.
+        The factor of memory must be above that of the arithmetic which it costs. What is below the goal counts as it.
         """
-        peak, most = self.run(choice.plans).peak, self.run(other.plans).peak
+        peak, most = (max(self.run(each.plans).peak, self.goal) for each in (choice, other))
         more = self.added(choice) - self.added(other)
-        return peak * max(_LEAST_GAIN, 1 + more) < most or (peak <= max(most, self.goal) and -more > _DEAR)
+        return peak * max(_LEAST_GAIN, 1 + more) < most or (peak <= most and -more > _DEAR)
 
     def added(self, choice: Choice) -> float:
         """The arithmetic that a choice adds to the block, as a part of all that the block does."""

@@ -64,10 +64,6 @@ class Plans:
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
 
-    def follows(self, value: int) -> bool:
-        """Whether a region continues at a tensor: it is big, and no anchor."""
-        return value not in self.anchors and self.is_big(value)
-
     def of(self, value: int, mapping: DimMapping) -> Plan | Refusal:
         """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
         key = (value, mapping)
@@ -77,12 +73,12 @@ class Plans:
 
     def search(self, value: int, mapping: DimMapping) -> None:
         """Search from a new seed, and record the result for all seeds of the same region: it is grown once."""
-        region = grow(self.graph, value, mapping, self.follows, self.allowed, self.hopeless)
+        region = grow(self.graph, value, mapping, self.is_big, self.allowed, self.hopeless, anchors=self.anchors)
         if region.joined is not None:
             self.give_up(region, self.hopeless[region.joined])
             return
         if not self.options.calls_in_loops:
-            region = without_calls(self.graph, region, self.follows, self.allowed, self.hopeless)
+            region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless, self.anchors)
         loops = find_loops(self.graph, region, self.is_big, self.work)
         self.stored.update(filter(self.is_big, loops.stored(self.graph)))
         if isinstance(loops, Refusal):
@@ -121,11 +117,11 @@ class Plans:
         """Record results for tensors of a region whose own search would lead to the same region."""
         seed = region.seed
         planned = isinstance(found.get(seed), Plan)
-        mutual = not is_seam(self.graph, seed, self.follows, ())
+        mutual = not is_seam(self.graph, seed, self.is_big, ())
         for value, mapping in region.mappings.items():
             if value not in found or mapping.low or (value, mapping) in self.known:
                 continue
             inside = self.graph.tensors[value].producer in region.tiled
-            same = mutual and inside and not is_seam(self.graph, value, self.follows, region.tiled)
+            same = mutual and inside and not is_seam(self.graph, value, self.is_big, region.tiled)
             if value == seed or same or (planned and found[value] is found[seed]):
                 self.known[value, mapping] = found[value]

@@ -42,8 +42,10 @@ class _Growth:
         hopeless: Container[tuple[int, DimMapping]],
         overlaps: bool,
         shifts: bool,
+        anchors: Container[int],
     ):
         self.shifts = shifts
+        self.anchors = anchors
         self.graph = graph
         self.region = region
         self.follow = follow
@@ -99,7 +101,9 @@ class _Growth:
             pairs = zip(node.operands, tiled.operands, strict=True)
             self.seen.update((value, mapping) for value, mapping in pairs if mapping is not None)
         for value, mapping in zip((*node.operands, *node.results), (*tiled.operands, *tiled.results), strict=True):
-            if mapping is not None and value not in self.region.mappings and self.follow(value):
+            if value in self.anchors or mapping is None or value in self.region.mappings:
+                continue
+            if self.follow(value):
                 self.region.mappings[value] = mapping
                 self.queue.append(value)
 
@@ -261,15 +265,17 @@ def grow(
     hopeless: Container[tuple[int, DimMapping]] = (),
     overlaps: bool = False,
     shifts: bool = False,
+    anchors: Container[int] = (),
 ) -> Region:
     """The region of `seed` cut along `mapping`: everything that the factor reaches through tensors to `follow`.
 
     allowed: whether an op may be cut along one of its factors. hopeless: where the search may stop at once. overlaps:
     whether the region continues at ops that read more of an operand than their part, which is then in longer tiles.
-    shifts: whether slices, pads and joins along the cut dimension are such ops.
+    shifts: whether slices, pads and joins along the cut dimension are such ops. anchors: tensors at which the region
+    ends, even if they are to follow (`plans/search.py`).
     """
     region = Region(seed, {seed: mapping})
-    growth = _Growth(graph, region, follow, allowed, hopeless, overlaps, shifts)
+    growth = _Growth(graph, region, follow, allowed, hopeless, overlaps, shifts, anchors)
     growth.run()
     growth.hold_small()
     if region.tiled and region.joined is None:

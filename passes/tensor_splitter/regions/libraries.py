@@ -27,6 +27,7 @@ def without_calls(
     is_big: Callable[[int], bool],
     allowed: Callable[[Node, Factor], bool],
     hopeless: Container[tuple[int, DimMapping]],
+    anchors: Container[int],
 ) -> Region:
     """The region without such calls; itself if there are none. The other parameters are those of `grow`."""
     calls = calls_at_end(graph, region, is_big)
@@ -39,6 +40,7 @@ def without_calls(
         is_big,
         lambda node, factor: node.position not in calls and allowed(node, factor),
         hopeless,
+        anchors=anchors,
     )
     for call in calls:
         reason = f"it is needed complete: {graph.nodes[call].name} would take longer in slices"

@@ -27,13 +27,17 @@ TOO_MANY_LOOPS = "EX308"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a tensor cannot be split along one dim, and the op that prevents it."""
+    """Why a tensor cannot be split along one dim, and the op that prevents it.
+
+    outputs: of the loops that it would take, if these are too many.
+    """
 
     reason: Reason
     node: int | None = None
     outputs: tuple[Output, ...] = ()
 
     def stored(self, graph: Graph) -> set[int]:
+        """The tensors that one of these loops would write slice by slice."""
         return _stored(graph, self.outputs)
 
 
