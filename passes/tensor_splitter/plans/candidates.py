@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from exla_opt.debug import TENSOR_SPLITTER, log_of
 from exla_opt.ir.locations import describe
@@ -15,6 +15,18 @@ from ..regions.loops import Refusal
 from .plan import Plan
 
 _LOG = log_of(TENSOR_SPLITTER)
+
+
+def log_anchors(graph: Graph, anchors: Collection[int]) -> None:
+    """Log that the candidates which follow end at some tensors, if the topic is enabled."""
+    if _LOG.isEnabledFor(logging.DEBUG):
+        kinds = ", ".join(dict.fromkeys(str(graph.tensors[value].type) for value in sorted(anchors)))
+        _LOG.debug(f"again, with regions that end at {len(anchors)} tensors that are needed complete: {kinds}")
+
+
+def log_choice(is_second: bool) -> None:
+    """Log which of the two searches is used."""
+    _LOG.debug(f"the {'second' if is_second else 'first'} search is used")
 
 
 def log_candidates(

@@ -18,7 +18,7 @@ from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
 from .body import MOST_SLICES_ALIVE, WorkOf, work_of, written_tensors
-from .candidates import log_candidates
+from .candidates import log_anchors, log_candidates, log_choice
 from .early import is_start, refuse_early
 from .overlapping import OverlappingPlans
 from .plan import Plan
@@ -292,5 +292,8 @@ def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = 
     anchors = chooser.anchors() if not graph.tile else frozenset()
     if not anchors or (chooser.is_enough(choice) and chooser.added(choice) <= _DEAR):
         return choice
+    log_anchors(graph, anchors)
     other = _Chooser(graph, options, allowance, shifts, anchors).choose()
-    return other if other.plans and chooser.is_better(other, choice) else choice
+    is_better = bool(other.plans) and chooser.is_better(other, choice)
+    log_choice(is_better)
+    return other if is_better else choice
