@@ -216,7 +216,7 @@ class _Chooser:
         return self.run(choice.plans).peak <= self.goal
 
     def anchors(self) -> frozenset[int]:
-        """The tensors at which regions may end (`search.py`): stored by some loop, and much smaller than the largest.
+        """The tensors at which regions may end (`search.py`): stored by some loop, and at most half of the largest.
 
         The largest tensor should vanish, whatever region stores it.
         """
