@@ -33,6 +33,8 @@ _ACCURACY = 1.25
 _ABOVE = (_ACCURACY, 1.1, 1.0)
 # The same for library calls in loops, where XLA's copies are hard to predict.
 _ACCURACY_WITH_CALLS = 1.5
+# A threshold that is larger by this factor may show that smaller ones gain nothing. A little smaller one shows little.
+_MUCH_LARGER = 4
 # A tensor of this many slices that stays unsplit also stays unsplit with smaller slices.
 _MANY_SLICES = 16
 # A peak that falls by less does not count as falling.
@@ -186,14 +188,14 @@ class Search:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
 
     def is_stuck_above(self, sizes: Options) -> bool:
-        """Whether the next larger threshold gained nothing, as the peak consists of tensors that it leaves unsplit.
+        """Whether a much larger threshold gained nothing, as the peak consists of tensors that it leaves unsplit.
 
         Attempts with other placements of library calls do not count, as they split another program. Nor do smaller
         slices of larger tensors: they may be slower.
         """
         alike = [found for found in self.attempts if found.options.calls_in_loops == sizes.calls_in_loops]
         alike = [found for found in alike if found.options.slice_bytes >= sizes.slice_bytes]
-        above = [found for found in alike if found.options.size_threshold > sizes.size_threshold]
+        above = [found for found in alike if found.options.size_threshold >= _MUCH_LARGER * sizes.size_threshold]
         if len(above) < 2:
             return False
         before, last = sorted(above, key=lambda found: -found.options.size_threshold)[-2:]

@@ -1,7 +1,8 @@
 """The search for the sizes with which a module fits into a memory limit, by trying the pipeline.
 
-The fastest attempt that fits is taken. A small module is tried with all sizes; a large one, for which each takes
-seconds, in the order of usual speed, until one fits that is about as fast as the unsplit program.
+The fastest attempt that fits is taken. A small module is tried with smaller and with larger slices as long as these
+are faster; a large one, for which each attempt takes seconds, in the order of usual speed, until one fits that is about
+as fast as the unsplit program.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.needless import has_coarser_that_seems_to_fit, is_past_the_fastest
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
-from exla_opt.budget.ways import coarse_first, ways
+from exla_opt.budget.ways import coarse_first, step_by_step, ways
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
@@ -32,8 +34,8 @@ _SPLITTER = "tensor-splitter"
 _NEVER_IN_MEMORY = "EX101"
 # Larger than any tensor.
 _NOTHING_IS_BIG = 2**62
-# A module of up to this many ops is tried with all sizes, a larger one until it fits at about the speed of the unsplit
-# program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
+# A module of up to this many ops is tried with all sizes that may be the fastest, a larger one until it fits at about
+# the speed of the unsplit program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
 _SMALL, _OPS_OF_ALL = 150, 6_000
 _ABOUT_AS_FAST = 1.25
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
@@ -204,20 +206,23 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
-    Slices smaller than some that seem to fit wait until these turn out not to: they take longest to plan and to run.
+    Ways that need not be tried while an attempt seems to fit wait until it turns out not to.
     """
     ops = _ops_of(search.module)
     first = search.attempts[0]
     is_ordered = first.options.machine.kind != "cpu"
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)
     is_large = until_one_fits and not is_ordered and len(sizes) > most
+    is_needless = is_past_the_fastest if ops <= _SMALL else has_coarser_that_seems_to_fit
     if until_one_fits:
         sizes = sorted(sizes, key=lambda way: way.slice_bytes > search.room)
+    if until_one_fits and not is_ordered and ops <= _SMALL:
+        sizes = step_by_step(sizes)
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
     later: list[Options] = []
     for way in sizes[:most]:
-        if until_one_fits and not is_ordered and ops > _SMALL and _has_coarser_that_seems_to_fit(search, way):
+        if until_one_fits and not is_ordered and is_needless(search, way):
             later.append(way)
             continue
         for found in _placed(search, way):
@@ -226,7 +231,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             if until_one_fits and is_fast and search.fits(found):
                 return
     for way in later:
-        if fastest_that_fits(search) is None or not _has_coarser_that_seems_to_fit(search, way):
+        if fastest_that_fits(search) is None or not is_needless(search, way):
             yield from _placed(search, way)
 
 
@@ -236,21 +241,6 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):
             yield search.attempt(placed)
-
-
-def _has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:
-    """Whether larger slices than those of `way` are probably within the limit: smaller ones are slower.
-
-    Larger slices that need recomputing or library calls in loops do not count, as smaller ones may be faster.
-    """
-    return any(
-        found.options.split_size is not None
-        and found.options.slice_bytes > way.slice_bytes
-        and not found.options.calls_in_loops
-        and not found.recomputes
-        and search.seems_to_fit(found)
-        for found in search.attempts
-    )
 
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:

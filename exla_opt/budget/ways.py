@@ -59,6 +59,19 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
     return first + [way for way in sizes if way not in first]
 
 
+def step_by_step(sizes: Sequence[Options]) -> list[Options]:
+    """The ways whose slices shrink from one to the next, before those whose slices grow: the first way, coarse ones.
+
+    So that the search can stop where smaller slices are no faster than the ones before.
+    """
+    first = sizes[0].slice_bytes if sizes else 0
+    smaller = [way for way in sizes if way.slice_bytes < first and not is_coarse(way)]
+    at = min((place for place, way in enumerate(sizes) if way in smaller), default=len(sizes))
+    others = [way for way in sizes if way not in smaller]
+    falling = sorted(smaller, key=lambda way: -way.slice_bytes)
+    return others[:at] + falling + others[at:]
+
+
 def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:
     """Thresholds and slices for a CPU, in bytes."""
     first = min(cached, max(temp // 2, SMALLEST_SLICE))

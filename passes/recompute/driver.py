@@ -30,6 +30,9 @@ _MOST_ROUNDS = 6
 _MOST_TRIES = 4
 # Recomputing must lower the temporary memory to this fraction.
 _WORTHWHILE = 0.98
+# The part of the room for temporary memory to leave free if anything is recomputed: predictions are a little off, and a
+# compile of a program just above the limit is lost.
+_MARGIN = 1 / 16
 # Another peak is processed if the last one was lowered to this fraction.
 _NEXT_ROUND = 0.98
 
@@ -80,9 +83,10 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         memory = places[0].schedule.memory
         if memory.peak <= limit:
             break
+        aim = limit - int(_MARGIN * max(limit - (memory.peak - memory.temp), 0))
         found: list[Remark] = []
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
-            places, found = _round(module, places, number, options, limit)
+            places, found = _round(module, places, number, options, aim)
             # Segments that only delay arguments make no remark.
             if found or places[0].schedule.memory.temp < memory.temp:
                 break
@@ -116,15 +120,15 @@ def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
 
 
 def _round(
-    module: ir.Module, places: list[_Place], number: int, options: Options, limit: int
+    module: ir.Module, places: list[_Place], number: int, options: Options, aim: int
 ) -> tuple[list[_Place], list[Remark]]:
     """Lower one peak in one place; return the module's places then, and the segments, empty if not worthwhile.
 
-    Takes the fastest plan with which the built module is within the limit; if there is none, the one that needs the
-    least. The plans do not depend on the limit, so a larger one takes no slower plan.
+    aim: the peak to reach, in bytes. Takes the fastest plan with which the built module reaches it; if there is none,
+    the one that needs the least. The plans do not depend on the limit, so a larger one takes no slower plan.
     """
     before = places[0].schedule.memory
-    room = limit - (before.peak - before.temp)
+    room = aim - (before.peak - before.temp)
     around = before.temp - max(places[number].schedule.alive, default=0)  # of others, for a loop's body
     problem, plans = _plans(module, places[number], options)
     least, best, said, off = int(_WORTHWHILE * before.temp), None, [], 1.0
