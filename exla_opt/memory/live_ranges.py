@@ -28,6 +28,7 @@ class Run:
     inner: the runs of the bodies of control flow, by step.
     updated: the tensors that must reuse the buffer of another, and that one.
     placed: the first tensor of each chain of updates in the buffer of a loop's carry while that is free.
+    lent: the tensors in the buffer of a result that is not yet written.
     peak: the most bytes alive at once, without those given to the block.
     """
 
@@ -52,6 +53,7 @@ class Run:
         self.elsewhere: set[int] = self.buffers.with_updated(resident if held is None else held)
         self.mine: set[int] = set()
         self.placed: set[int] = set()
+        self.lent: frozenset[int] = frozenset()
         self.live = self.peak = 0
         self.lives: list[int] = []
         self.scratches: list[int] = []
@@ -187,7 +189,8 @@ class Run:
     def without(self, lent: Mapping[Run, Collection[int]]) -> None:
         """Stop counting these tensors of this run and of the runs inside it."""
         change = [0] * (len(self.order) + 1)
-        for value in lent.get(self, ()):
+        self.lent = frozenset(lent.get(self, ()))
+        for value in self.lent:
             change[self.born.pop(value)] -= self.block.sizes[value]
             change[self.died.pop(value, len(self.order) - 1) + 1] += self.block.sizes[value]
         for step, (moved, inners) in enumerate(zip(accumulate(change), self.inner.values(), strict=False)):

@@ -11,6 +11,7 @@ and whose trip count no compiler can know:
     %i, %again = while %i = 0, %start < %trips { barrier, then the segment }
 
 The initial carries are computed from %trips, as ops without operands would run at the start of the program, and wait.
+%trips also depends on the segment's inputs: if a later round recomputes one of these, the carries wait for that too.
 The barrier holds the segment's inputs and %i: so nothing merges the copy with its original, or moves it out of the
 loop. A branch would need a second one, which computes tensors of the same types.
 """
@@ -77,7 +78,11 @@ def _recompute(
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
             return _held_back(made, always(trigger))
-        return _once(chain, inputs, made, always(trigger))
+        ready = always(trigger)
+        for value in inputs:
+            if _is_computed(value):
+                ready = stablehlo.and_(ready, always(value))
+        return _once(chain, inputs, made, ready)
 
 
 def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:

@@ -210,11 +210,10 @@ class _Memory:
         for segment in chosen:
             for value in segment.inputs:
                 until[value] = max(until.get(value, -1), segment.before - 1)
+        copied: dict[int, int] = {}  # a copy of several tensors waits for the last of them
         for value, segment in again.items():
             for copy in self.problem.copies.get(value, ()):
-                if schedule.producer[copy] < segment.before:
-                    change[schedule.producer[copy]] -= schedule.sizes[copy]
-                    change[segment.before] += schedule.sizes[copy]
+                copied[copy] = max(copied.get(copy, 0), segment.before)
             if value in self.problem.turned:
                 continue
             last = max((step for step in schedule.readers[value] if step <= self.problem.peak), default=-1)
@@ -225,6 +224,10 @@ class _Memory:
             if last >= segment.before:  # another segment still reads the original
                 change[segment.before] += schedule.sizes[value]
                 change[last + 1] -= schedule.sizes[value]
+        for copy, before in copied.items():
+            if schedule.producer[copy] < before:
+                change[schedule.producer[copy]] -= schedule.sizes[copy]
+                change[before] += schedule.sizes[copy]
         for value, step in until.items():
             if value in schedule.held or value in again:
                 continue

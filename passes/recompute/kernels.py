@@ -50,8 +50,9 @@ class Schedule:
     alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
     values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
     captures of a body. producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
-    steps that depend on it. held: the tensors in memory of others, such as a function's results. memory: of the
-    function, whichever block of it this is.
+    steps that depend on it. held: the tensors in memory of others, such as a function's results; not those in the
+    buffer of a result that is not yet written, which others can use without them. memory: of the function, whichever
+    block of it this is.
     """
 
     kernels: tuple[Kernel, ...]
@@ -137,7 +138,7 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
             used.setdefault(source, []).append(step)
         kernels.append(Kernel(inputs, tuple(sources), tuple(op.results), time, scratch, repeats))
     alive = tuple(live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True))
-    held = frozenset(value for value in producer if value not in run.born)
+    held = frozenset(value for value in producer if value not in run.born and value not in run.lent)
     written = frozenset(values.values())
     sizes = run.block.sizes
     given = {number[value]: value for value in _given_to(block) if value in number}

@@ -13,11 +13,15 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import main_function
 from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_larger_timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.passes.recompute import driver
+from exla_opt.passes.recompute.choose import find_problem
+from exla_opt.passes.recompute.kernels import read_schedule
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.runtime.memory import measure_memory
@@ -269,6 +273,26 @@ def test_what_hangs_together_with_nothing_else_has_its_own_time() -> None:
     assert len(loops) > 6
     assert predict(module).temp <= 0.5 * predict(before).temp
     assert_equal_results(before, module)
+
+
+def test_a_tensor_in_the_buffer_of_a_later_result_is_not_free() -> None:
+    """If it were, each plan would read it late, when the result has been written."""
+
+    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in weights:
+            y = convolved(x, w)
+            y = y - y.mean((0, 1, 2))
+            x = jax.nn.relu(x + y * jax.lax.rsqrt((y**2).mean((0, 1, 2)) + 1e-5))
+        return (x**2).sum()
+
+    kernel, image = jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32), jax.ShapeDtypeStruct((4, 8, 8, 64), jnp.float32)
+    module = ir.Module.parse(exported(loss, [kernel] * 8, image))
+    run_pipeline(module, ("normalise",), Options())
+    function, types = main_function(module), Types()
+    schedule, _ = read_schedule(function, types, CPU)
+    problem = find_problem(schedule, function.regions[0].blocks[0], types, Options())
+    assert problem is not None
+    assert all(schedule.producer[value] > problem.peak for value in schedule.held)
 
 
 def test_what_the_compiler_makes_of_weights_is_held_back() -> None:
