@@ -33,7 +33,7 @@ _ACCURACY = 1.25
 _ABOVE = (_ACCURACY, 1.1, 1.0)
 # The same for library calls in loops, where XLA's copies are hard to predict.
 _ACCURACY_WITH_CALLS = 1.5
-# A threshold that is larger by this factor may show that smaller ones gain nothing. A little smaller one shows little.
+# Only thresholds that differ by this factor show whether smaller ones gain anything.
 _MUCH_LARGER = 4
 # A tensor of this many slices that stays unsplit also stays unsplit with smaller slices.
 _MANY_SLICES = 16
@@ -195,10 +195,10 @@ class Search:
         """
         alike = [found for found in self.attempts if found.options.calls_in_loops == sizes.calls_in_loops]
         alike = [found for found in alike if found.options.slice_bytes >= sizes.slice_bytes]
-        above = [found for found in alike if found.options.size_threshold >= _MUCH_LARGER * sizes.size_threshold]
-        if len(above) < 2:
+        last = _next_above(alike, sizes)
+        before = None if last is None else _next_above(alike, last.options)
+        if last is None or before is None:
             return False
-        before, last = sorted(above, key=lambda found: -found.options.size_threshold)[-2:]
         gained = before.split.peak > _GAIN * last.split.peak
         return not gained and _ACCURACY * last.split.large > last.split.peak
 
@@ -269,6 +269,12 @@ class Search:
             self.compiles_left -= 1
             self.known[digest] = self.measure(data)
         return self.known[digest]
+
+
+def _next_above(attempts: Sequence[Attempt], sizes: Options) -> Attempt | None:
+    """The attempt with the smallest threshold that is much larger than that of `sizes`, if there is one."""
+    above = [found for found in attempts if found.options.size_threshold >= _MUCH_LARGER * sizes.size_threshold]
+    return min(above, key=lambda found: found.options.size_threshold, default=None)
 
 
 def _kind(found: Attempt) -> Kind:

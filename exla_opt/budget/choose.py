@@ -1,7 +1,7 @@
 """Chooses one of several attempts: the fastest that fits, or the best of those that do not.
 
 Predicted seconds order programs; those within a tenth of each other count as equally fast, and the first of them in the
-order of `ways.py` is taken.
+order of the attempts is taken.
 """
 
 from __future__ import annotations

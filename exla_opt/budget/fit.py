@@ -1,8 +1,8 @@
 """The search for the sizes with which a module fits into a memory limit, by trying the pipeline.
 
-The fastest attempt that fits is taken. A small module is tried with smaller and with larger slices as long as these
-are faster; a large one, for which each attempt takes seconds, in the order of usual speed, until one fits that is about
-as fast as the unsplit program.
+The fastest attempt that fits is taken. A small module is tried with smaller slices as long as these get faster, and
+with larger ones until they are slower; a large one, for which each attempt takes seconds, in the order of usual speed,
+until one fits that is about as fast as the unsplit program.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
 
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:
-    """Try each placement of library calls, unless a larger threshold shows that it gains nothing."""
+    """Try each placement of library calls, unless a much larger threshold shows that it gains nothing."""
     for calls_in_loops in (False, True) if search.has_calls else (False,):
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):

@@ -60,9 +60,9 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
 
 
 def step_by_step(sizes: Sequence[Options]) -> list[Options]:
-    """The ways whose slices shrink from one to the next, before those whose slices grow: the first way, coarse ones.
+    """The ways with slices smaller than the first one's by falling size, where the first of them stood.
 
-    So that the search can stop where smaller slices are no faster than the ones before.
+    So the search can stop where smaller slices are no faster than the ones before. The others keep their order.
     """
     first = sizes[0].slice_bytes if sizes else 0
     smaller = [way for way in sizes if way.slice_bytes < first and not is_coarse(way)]

@@ -6,6 +6,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.values import splat_value
 
 
 def bits_of(value: ir.Value) -> int:
@@ -20,6 +21,24 @@ def bits_of(value: ir.Value) -> int:
     if isinstance(element, ir.F32Type):
         return 32
     return 16 if isinstance(element, (ir.F16Type, ir.BF16Type)) else 0
+
+
+def is_part_of_always(op: ir.Operation) -> bool:
+    """Whether an op only reads the bits of a number for `always`, whose answer does not depend on them."""
+    some = _only_user(op)
+    if op.name != "stablehlo.bitcast_convert" or some is None or some.name != "stablehlo.or":
+        return False
+    compare = _only_user(some)
+    if compare is None or compare.name != "stablehlo.compare":
+        return False
+    is_some = splat_value(some.operands[1]) == 1 and splat_value(compare.operands[1]) == 0
+    return is_some and "NE" in str(compare.attributes["comparison_direction"])
+
+
+def _only_user(op: ir.Operation) -> ir.Operation | None:
+    """The op that reads the results of another one, if exactly one does, once."""
+    users = [use.owner.operation for result in op.results for use in result.uses]
+    return users[0] if len(users) == 1 else None
 
 
 def always(value: ir.Value) -> ir.Value:

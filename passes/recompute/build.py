@@ -7,7 +7,7 @@ and a number of the backward pass keeps the copy separate, and late. XLA:CPU dro
 kernels: there the copy would run early, and be kept. So it is put into a loop of one trip, which waits for the number,
 and whose trip count no compiler can know:
 
-    %trips = convert((bitcast(%number) | 1) != 0)
+    %trips = convert((bitcast(%number) | 1) != 0, and the same of each input)
     %i, %again = while %i = 0, %start < %trips { barrier, then the segment }
 
 The initial carries are computed from %trips, as ops without operands would run at the start of the program, and wait.
@@ -80,7 +80,8 @@ def _recompute(
             return _held_back(made, always(trigger))
         ready = always(trigger)
         for value in inputs:
-            if _is_computed(value):
+            op = defining_op(value)
+            if value != trigger and op is not None and op.block == block and _is_computed(value):
                 ready = stablehlo.and_(ready, always(value))
         return _once(chain, inputs, made, ready)
 

@@ -31,7 +31,7 @@ _MOST_TRIES = 4
 # Recomputing must lower the temporary memory to this fraction.
 _WORTHWHILE = 0.98
 # The part of the room for temporary memory to leave free if anything is recomputed: predictions are a little off, and a
-# compile of a program just above the limit is lost.
+# compile of a program just above the limit is wasted.
 _MARGIN = 1 / 16
 # Another peak is processed if the last one was lowered to this fraction.
 _NEXT_ROUND = 0.98
@@ -83,10 +83,9 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         memory = places[0].schedule.memory
         if memory.peak <= limit:
             break
-        aim = limit - int(_MARGIN * max(limit - (memory.peak - memory.temp), 0))
         found: list[Remark] = []
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
-            places, found = _round(module, places, number, options, aim)
+            places, found = _round(module, places, number, options, limit)
             # Segments that only delay arguments make no remark.
             if found or places[0].schedule.memory.temp < memory.temp:
                 break
@@ -120,24 +119,26 @@ def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
 
 
 def _round(
-    module: ir.Module, places: list[_Place], number: int, options: Options, aim: int
+    module: ir.Module, places: list[_Place], number: int, options: Options, limit: int
 ) -> tuple[list[_Place], list[Remark]]:
     """Lower one peak in one place; return the module's places then, and the segments, empty if not worthwhile.
 
-    aim: the peak to reach, in bytes. Takes the fastest plan with which the built module reaches it; if there is none,
-    the one that needs the least. The plans do not depend on the limit, so a larger one takes no slower plan.
+    Takes the fastest plan with which the built module is a margin below the limit; if there is none, the first built
+    one within the limit, or else the one that needs the least. The plans do not depend on the limit, so a larger one
+    takes no slower plan.
     """
     before = places[0].schedule.memory
-    room = aim - (before.peak - before.temp)
+    room = limit - (before.peak - before.temp)
+    aim = room - int(_MARGIN * max(room, 0))
     around = before.temp - max(places[number].schedule.alive, default=0)  # of others, for a loop's body
     problem, plans = _plans(module, places[number], options)
     least, best, said, off = int(_WORTHWHILE * before.temp), None, [], 1.0
     for tries in range(_MOST_TRIES, 0, -1):
         if problem is None or not plans:
             break
-        # The last one shows whether any is within the limit.
-        fits = next((plan for plan in plans if off * plan.peak + around <= room), plans[-1])
-        plan = fits if tries > 1 else plans[-1]
+        # The last one shows whether any reaches the aim.
+        reaches = next((plan for plan in plans if off * plan.peak + around <= aim), plans[-1])
+        plan = reaches if tries > 1 else plans[-1]
         plans = plans[plans.index(plan) + 1 :]
         types, block = Types(), _block(module, places[number].path)
         problem = replace(problem, schedule=places[number].schedule)
@@ -149,10 +150,10 @@ def _round(
             continue
         made = _read(module, options)
         temp = made[0].schedule.memory.temp
-        if temp <= least:
+        if temp <= aim and temp <= least:
+            return made, _remarks(built, problem, types)
+        if temp <= least and (best is None or least > room):
             said = _remarks(built, problem, types)
-            if temp <= room:
-                return made, said
             least, best = temp, _Snapshot(module, made)
         places = original.restore(module)
         off = max(off, (temp - around) / plan.peak)

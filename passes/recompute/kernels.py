@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.opaque import is_part_of_always
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
@@ -50,8 +51,8 @@ class Schedule:
     alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
     values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
     captures of a body. producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
-    steps that depend on it. held: the tensors in memory of others, such as a function's results; not those in the
-    buffer of a result that is not yet written, which others can use without them. memory: of the function, whichever
+    steps that depend on it. held: the tensors in memory of others, such as a function's results; not those lent such a
+    buffer before the result is written: others can use it if these are recomputed. memory: of the function, whichever
     block of it this is.
     """
 
@@ -210,7 +211,7 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
     found: set[int] = set()
     for view in block.operations:
         op = view.operation
-        if not asks_inside(op):
+        if not asks_inside(op) or is_part_of_always(op):
             continue
         for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
             found.update(schedule.written_behind(value, types))

@@ -326,7 +326,7 @@ def test_smaller_sizes_are_left_out_where_the_peak_is_of_what_they_do_not_split(
     found = fit(module.module, DEFAULT_PASSES, Options(), 10**7, tried=lambda sizes, _: tried.append(sizes.slice_bytes))
     assert not found.fits and found.peak > 64_000_000
     known = {way.slice_bytes for way in ways(predict(module.module), 10**9, Options())}
-    assert min(known) < min(tried) == 250_000
+    assert min(known) < min(tried) == 125_000
     assert len(tried) <= 9
 
 

@@ -13,8 +13,9 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.opaque import is_part_of_always
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import main_function
+from exla_opt.ir.walk import main_function, walk_functions
 from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_larger_timeline, read_timeline
@@ -292,7 +293,7 @@ def test_a_tensor_in_the_buffer_of_a_later_result_is_not_free() -> None:
     schedule, _ = read_schedule(function, types, CPU)
     problem = find_problem(schedule, function.regions[0].blocks[0], types, Options())
     assert problem is not None
-    assert all(schedule.producer[value] > problem.peak for value in schedule.held)
+    assert schedule.held and all(schedule.producer[value] > problem.peak for value in schedule.held)
 
 
 def test_what_the_compiler_makes_of_weights_is_held_back() -> None:
@@ -307,3 +308,30 @@ def test_what_the_compiler_makes_of_weights_is_held_back() -> None:
     compiled = [measure_memory(str(each)).temp for each in (before, module)]
     assert compiled[1] <= 0.5 * compiled[0]
     assert_equal_results(before, module)
+
+
+def test_what_recomputes_leaves_a_margin_for_predictions() -> None:
+    text = layers()
+    least = predict(ir.Module.parse(text))
+    held = least.peak - least.temp
+    for part in (0.9, 0.8, 0.7):
+        _, module, remarks = rewritten(text, part)
+        room = int(part * least.temp)
+        assert remarks and predict(module).peak <= held + room - room // 16
+
+
+@pytest.mark.parametrize(
+    ("bits", "direction", "is_always"), [("1", "NE", True), ("1", "LT", False), ("1", "EQ", False), ("2", "NE", False)]
+)
+def test_what_a_segment_waits_for_asks_about_no_number(bits: str, direction: str, is_always: bool) -> None:
+    module = ir.Module.parse(f"""
+      func.func @main(%x: tensor<f32>) -> tensor<i1> {{
+        %one = stablehlo.constant dense<{bits}> : tensor<i32>
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        %bits = stablehlo.bitcast_convert %x : (tensor<f32>) -> tensor<i32>
+        %some = stablehlo.or %bits, %one : tensor<i32>
+        %always = stablehlo.compare {direction}, %some, %zero, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        return %always : tensor<i1>
+      }}""")
+    [read] = [op for op in walk_functions(module.operation) if op.name == "stablehlo.bitcast_convert"]
+    assert is_part_of_always(read) is is_always

@@ -1,0 +1,86 @@
+"""Which sizes the search leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from exla_opt.budget.attempts import Attempt, Search, Split
+from exla_opt.budget.needless import is_past_the_fastest
+from exla_opt.budget.ways import is_coarse, step_by_step, ways
+from exla_opt.memory.machine import CPU
+from exla_opt.memory.peak import Memory
+from exla_opt.options import Options
+from exla_opt.pipeline import Outcome
+
+MB = 1_000_000
+SIZES = ways(Memory(0, 0, 0, 256 * MB), 128 * MB, Options(machine=CPU))
+CACHE = SIZES[0].slice_bytes
+
+
+def attempted(way: Options, seconds: float, peak: int) -> Attempt:
+    memory = Memory(0, 0, 0, peak)
+    split = Split(peak, peak, ())
+    return Attempt(cast(object, None), Outcome((), ()), way, memory, 0, lambda: split, seconds)  # type: ignore[arg-type]
+
+
+class Tried:
+    """A search with given outcomes."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.attempts: list[Attempt] = []
+
+    def seems_to_fit(self, found: Attempt) -> bool:
+        return found.predicted.peak <= self.limit
+
+
+def searched(seconds: Sequence[float], limit: int) -> list[float]:
+    """The sizes tried, as parts of the cache, when each half takes the next of `seconds`, and 1 MB for each of size."""
+    search = Tried(limit)
+    times = {CACHE >> place: time for place, time in enumerate(seconds)}
+    for way in step_by_step(SIZES):
+        if is_coarse(way) or is_past_the_fastest(cast(Search, search), way):
+            continue
+        search.attempts.append(attempted(way, times.get(way.slice_bytes, 1.0), way.slice_bytes))
+    return [found.options.slice_bytes / CACHE for found in search.attempts]
+
+
+def test_smaller_slices_are_tried_as_long_as_they_get_faster() -> None:
+    assert min(searched([1.0, 1.2, 1.5], 2 * CACHE)) == 1 / 4
+    assert min(searched([1.0, 0.8, 0.6, 0.8, 1.0], 2 * CACHE)) == 1 / 16
+    assert min(searched([1.0, 0.99, 0.9, 0.8, 0.7, 0.6], 2 * CACHE)) == 1 / 64
+
+
+def test_where_smaller_slices_end_depends_on_no_limit_above_them() -> None:
+    times = [1.0, 0.96, 0.9, 0.8, 0.72, 0.9, 1.0]
+    assert {min(searched(times, int(part * CACHE))) for part in (1 / 4, 1 / 2, 1.0, 8.0)} == {
+        min(searched(times, CACHE))
+    }
+
+
+def test_nothing_is_left_out_before_something_fits() -> None:
+    tried = searched([1.0] * 7, 0)
+    assert sorted(tried) == sorted(way.slice_bytes / CACHE for way in SIZES if not is_coarse(way))
+
+
+@pytest.mark.parametrize(("slower", "most"), [(1.0, 16), (1.5, 4)])
+def test_larger_slices_end_where_they_are_slower(slower: float, most: int) -> None:
+    search = Tried(1000 * MB)
+    for way in step_by_step(SIZES):
+        if not is_coarse(way) and not is_past_the_fastest(cast(Search, search), way):
+            search.attempts.append(attempted(way, slower if way.slice_bytes > CACHE else 1.0, way.slice_bytes))
+    assert max(found.options.slice_bytes for found in search.attempts) == most * CACHE
+
+
+def test_sizes_below_the_first_fall_and_the_others_stay_in_order() -> None:
+    order = step_by_step(SIZES)
+    assert sorted(map(repr, order)) == sorted(map(repr, SIZES))
+    smaller = [way.slice_bytes for way in order if way.slice_bytes < CACHE]
+    assert smaller == sorted(smaller, reverse=True)
+    others = [way for way in order if way.slice_bytes >= CACHE]
+    assert others == [way for way in SIZES if way.slice_bytes >= CACHE]
+    assert order[0] == SIZES[0] and replace(order[0]) == SIZES[0]
