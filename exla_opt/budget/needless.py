@@ -29,7 +29,7 @@ def is_past_the_fastest(search: Search, way: Options) -> bool:
     fit = [found for found in tried if not found.recomputes and search.seems_to_fit(found)]
     if way.slice_bytes < first:
         larger = [found for found in tried if found.options.slice_bytes > way.slice_bytes]
-        return any(found in larger for found in fit) and _got_no_faster(larger)
+        return any(found.options.slice_bytes > way.slice_bytes for found in fit) and _got_no_faster(larger)
     between = [found for found in tried if first < found.options.slice_bytes < way.slice_bytes]
     return any(
         other.options.slice_bytes < found.options.slice_bytes and steps(other.seconds) < steps(found.seconds)

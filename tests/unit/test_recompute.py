@@ -237,19 +237,20 @@ def test_what_a_library_adds_up_is_written_and_waits() -> None:
     assert 0.9 * compiled <= read_larger_timeline(module).memory.temp <= 1.15 * compiled
 
 
-def test_layers_that_read_each_other_are_put_in_order() -> None:
-    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
-        for w in weights:
-            y = convolved(x, w)
-            y = y - y.mean((0, 1, 2))
-            x = jax.nn.relu(x + y * jax.lax.rsqrt((y**2).mean((0, 1, 2)) + 1e-5))
-        return (x**2).sum()
+def residual(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+    for w in weights:
+        y = convolved(x, w)
+        y = y - y.mean((0, 1, 2))
+        x = jax.nn.relu(x + y * jax.lax.rsqrt((y**2).mean((0, 1, 2)) + 1e-5))
+    return (x**2).sum()
 
+
+def test_layers_that_read_each_other_are_put_in_order() -> None:
     kernel, image = (
         jax.ShapeDtypeStruct((3, 3, 16, 16), jnp.float32),
         jax.ShapeDtypeStruct((4, 32, 32, 16), jnp.float32),
     )
-    before, module, remarks = rewritten(exported(loss, [kernel] * 8, image), 0.6)
+    before, module, remarks = rewritten(exported(residual, [kernel] * 8, image), 0.6)
     assert remarks
     compiled = [measure_memory(str(each)).temp for each in (before, module)]
     assert compiled[1] <= 0.95 * compiled[0]
@@ -278,16 +279,8 @@ def test_what_hangs_together_with_nothing_else_has_its_own_time() -> None:
 
 def test_a_tensor_in_the_buffer_of_a_later_result_is_not_free() -> None:
     """If it were, each plan would read it late, when the result has been written."""
-
-    def loss(weights: list[jax.Array], x: jax.Array) -> jax.Array:
-        for w in weights:
-            y = convolved(x, w)
-            y = y - y.mean((0, 1, 2))
-            x = jax.nn.relu(x + y * jax.lax.rsqrt((y**2).mean((0, 1, 2)) + 1e-5))
-        return (x**2).sum()
-
     kernel, image = jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32), jax.ShapeDtypeStruct((4, 8, 8, 64), jnp.float32)
-    module = ir.Module.parse(exported(loss, [kernel] * 8, image))
+    module = ir.Module.parse(exported(residual, [kernel] * 8, image))
     run_pipeline(module, ("normalise",), Options())
     function, types = main_function(module), Types()
     schedule, _ = read_schedule(function, types, CPU)
