@@ -34,7 +34,9 @@ from exla_opt.ops.traits import Trait, traits_of
 _ADD, _LOOP = "stablehlo.add", "stablehlo.while"
 # Ops without a buffer of their own: they are computed where they are read.
 _MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
-# Ops between a sum and the addition: moving or rounding a total is moving or rounding each sum.
+# An op between a sum and the addition: its name, its attributes and the type of its result.
+_Between = tuple[str, tuple[tuple[str, ir.Attribute], ...], ir.Type]
+# Such ops: moving or rounding a total is moving or rounding each sum.
 _BETWEEN = frozenset({"stablehlo.transpose", "stablehlo.reshape", "stablehlo.convert"})
 
 
@@ -50,11 +52,11 @@ class _Sum:
     carry: int
     additions: tuple[ir.Operation, ...]
     leaf: ir.Value
-    between: tuple[tuple[str, str], ...]
+    between: tuple[_Between, ...]
     reader: ir.Operation
 
     @property
-    def kind(self) -> tuple[ir.Type, tuple[tuple[str, str], ...]]:
+    def kind(self) -> tuple[ir.Type, tuple[_Between, ...]]:
         """The properties that merged sums must share."""
         return self.loop.results[self.carry].type, self.between
 
@@ -127,7 +129,8 @@ def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
         return None
     leaf, between = loop.results[carry], []
     while (reader := _only_reader(leaf)) is not None and reader.name in _BETWEEN:
-        between.append((reader.name, str(reader.attributes) + str(reader.results[0].type)))
+        named = [reader.attributes[place] for place in range(len(reader.attributes))]
+        between.append((reader.name, tuple((each.name, each.attr) for each in named), reader.results[0].type))
         leaf = reader.results[0]
     if reader is None or reader.name != _ADD or reader.block != loop.block:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
+from exla_opt.passes.algebra.merged_sums import merge_sums
 from exla_opt.passes.tensor_splitter import driver
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.memory import measure_memory
@@ -80,13 +82,13 @@ def split(text: str) -> str:
         return serialise(module, "text").decode()
 
 
-def sums_carried(text: str) -> list[int]:
-    """For each outer loop, how many tensors of the weights' sizes it carries."""
+def sums_carried(text: str, *kinds: tuple[int, ...]) -> list[int]:
+    """For each outer loop, how many tensors of some sizes it carries: of the weights', if not given."""
     with new_context() as context:
         module = parse_module("<program>", text.encode(), context).module
         main = module.body.operations[0].operation.regions[0].blocks[0]
         loops = [view.operation for view in main.operations if view.operation.name == "stablehlo.while"]
-        kinds = {WEIGHTS, WEIGHTS[::-1]}
+        kinds = kinds or (WEIGHTS, WEIGHTS[::-1])
         return [sum(tuple(build.shape_of(result)) in kinds for result in loop.results) for loop in loops]
 
 
@@ -105,4 +107,43 @@ def test_a_sum_that_is_read_alone_stays() -> None:
     before = exported(also_read_alone)
     after = split(before)
     assert max(sums_carried(after)) == 2
+    assert_equal_results(before, after)
+
+
+TRANSPOSED = """
+func.func @main(%x: tensor<4x4x4xf32>, %y: tensor<4x4x4xf32>) -> tensor<4x4x4xf32> {{
+  %start = stablehlo.constant dense<0> : tensor<i32>
+  %zeros = stablehlo.constant dense<0.0> : tensor<4x4x4xf32>
+  %loop:3 = stablehlo.while(%i = %start, %a = %zeros, %b = %zeros) : tensor<i32>, tensor<4x4x4xf32>, tensor<4x4x4xf32>
+    attributes {{tile}}
+    cond {{
+      %end = stablehlo.constant dense<3> : tensor<i32>
+      %go = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %go : tensor<i1>
+    }} do {{
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %a_next = stablehlo.add %a, %x : tensor<4x4x4xf32>
+      %b_next = stablehlo.add %b, %y : tensor<4x4x4xf32>
+      stablehlo.return %next, %a_next, %b_next : tensor<i32>, tensor<4x4x4xf32>, tensor<4x4x4xf32>
+    }}
+  %left = stablehlo.transpose %loop#1, dims = [1, 0, 2] : (tensor<4x4x4xf32>) -> tensor<4x4x4xf32>
+  %right = stablehlo.transpose %loop#2, dims = {} : (tensor<4x4x4xf32>) -> tensor<4x4x4xf32>
+  %sum = stablehlo.add %left, %right : tensor<4x4x4xf32>
+  return %sum : tensor<4x4x4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("dims", list(permutations(range(3))))
+def test_only_sums_that_are_transposed_alike_are_merged(dims: tuple[int, ...]) -> None:
+    before = TRANSPOSED.format(list(dims))
+    for length in range(20):  # the answer must not depend on where objects are in memory
+        held = [object() for _ in range(length)]
+        with new_context() as context:
+            module = parse_module("<program>", before.encode(), context).module
+            block = module.body.operations[0].operation.regions[0].blocks[0]
+            assert merge_sums(block, "tile", lambda value: True) == (dims == (1, 0, 2)), len(held)
+            after = serialise(module, "text").decode()
+    assert sums_carried(after, (4, 4, 4)) == [1 if dims == (1, 0, 2) else 2]
     assert_equal_results(before, after)
