@@ -110,27 +110,30 @@ def _split(module: ir.Module, options: Options) -> Remarks:
     if not any(may_shift(op.name) for op in walk_functions(module.operation)):
         return _split_until_done(module, options, shifts=False)[0]
     plain = copy_of(module)
+    choices = None
     try:
-        made, shifted = _split_until_done(module, options, shifts=True)
-        if not shifted:
+        made, choices = _split_until_done(module, options, shifts=True)
+        if not choices.shifted:
             return made
         peak = predict(module, options.machine).peak
     except CannotOrder:
         made, peak = ([], []), None
-    found, _ = _split_until_done(plain, options, shifts=False)
+    found, _ = _split_until_done(plain, options, shifts=False, before=choices)
     if peak is not None and peak * _LEAST_GAIN < predict(plain, options.machine).peak:
         return made
     restore(module, plain)
     return found
 
 
-def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tuple[Remarks, bool]:
-    """Split until nothing changes; return the remarks, and whether tiles overlap for shifts."""
+def _split_until_done(
+    module: ir.Module, options: Options, shifts: bool, before: Choices | None = None
+) -> tuple[Remarks, Choices]:
+    """Split until nothing changes; return the remarks and the choices. shifts, before: as in `Choices`."""
     done: list[Remark] = []
     missed: list[Remark] = []
     rounds = iter(range(_MOST_ROUNDS))
     graphs = _read(module, options, options.size_threshold)
-    choices = Choices(options, Allowance(graphs, options.machine), shifts)
+    choices = Choices(options, Allowance(graphs, options.machine), shifts, before)
     for attempt in range(_MOST_ROUNDS):
         if rematerialise_captures(module, graphs, choices):
             graphs = _read(module, options, options.size_threshold)
@@ -144,7 +147,7 @@ def _split_until_done(module: ir.Module, options: Options, shifts: bool) -> tupl
         done += made
         normalise.run(module, options)  # ops that became equal or dead may allow a plan that a second run would find
         graphs = _read(module, options, options.size_threshold)
-    return (done, missed), choices.shifted
+    return (done, missed), choices
 
 
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:

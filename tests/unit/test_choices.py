@@ -142,3 +142,42 @@ def test_other_captures_are_a_reason_to_look_again(module: ir.Module) -> None:
     addition.operands[0] = outer.arguments[0]
     quick = choices.of(_graphs(module), thorough=False)
     assert quick[places[outer]] is not before[places[outer]]
+
+
+# Differences of the rows of a product, which is also added up: only tiles that overlap remove it.
+_DIFFERENCES = """
+          %rows = stablehlo.reshape %x : (tensor<30000xf32>) -> tensor<30000x1xf32>
+          %first = stablehlo.slice %rows [0:1, 0:1] : (tensor<30000x1xf32>) -> tensor<1x1xf32>
+          %big = stablehlo.dot_general %rows, %first, contracting_dims = [1] x [1] : (tensor<30000x1xf32>, tensor<1x1xf32>) -> tensor<30000x1xf32>
+          %above = stablehlo.slice %big [1:30000, 0:1] : (tensor<30000x1xf32>) -> tensor<29999x1xf32>
+          %below = stablehlo.slice %big [0:29999, 0:1] : (tensor<30000x1xf32>) -> tensor<29999x1xf32>
+          %less = stablehlo.subtract %above, %below : tensor<29999x1xf32>
+          %bend = stablehlo.tanh %less : tensor<29999x1xf32>
+          %all = stablehlo.reduce(%bend init: %none) applies stablehlo.add across dimensions = [0, 1] : (tensor<29999x1xf32>, tensor<f32>) -> tensor<f32>
+          %sum = stablehlo.add %all, %b : tensor<f32>
+"""
+
+
+def test_a_search_without_shifts_keeps_what_does_not_depend_on_them(module: ir.Module) -> None:
+    with_shifts = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
+    before = with_shifts.of(_graphs(module))
+    without = Choices(_OPTIONS, Allowance(_graphs(module), CPU), shifts=False, before=with_shifts)
+    assert all(one is other for one, other in zip(before, without.of(_graphs(module)), strict=True))
+
+
+def test_a_search_without_shifts_finds_again_what_depends_on_them() -> None:
+    text = _TEXT.replace("%x: tensor<300xf32>", "%x: tensor<30000xf32>")
+    start, end = text.index("          %rows"), text.index("          %next = stablehlo.add %j")
+    with new_context() as context:
+        module = ir.Module.parse(text[:start] + _DIFFERENCES + text[end:], context)
+        _, inner = _bodies(module)
+        place = [graph.block for graph in _graphs(module)].index(inner)
+        with_shifts = Choices(_OPTIONS, Allowance(_graphs(module), CPU))
+        before = with_shifts.of(_graphs(module))[place]
+        assert any(plan.shifts for plan in before.plans) and before.shifts
+        found = [
+            Choices(_OPTIONS, Allowance(_graphs(module), CPU), shifts=False, before=known).of(_graphs(module))[place]
+            for known in (with_shifts, None)
+        ]
+    assert not any(plan.shifts for choice in found for plan in choice.plans)
+    assert found[0].refusals == found[1].refusals and len(found[0].plans) == len(found[1].plans)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from jaxlib.mlir import ir
 
@@ -26,16 +27,21 @@ class Choices:
     that cut loops of the program name these by value, and are recomputed. If there was nothing to do, a change inside
     of a block's loops is ignored, unless the search is thorough.
 
-    shifts: whether tiles may overlap for slices, pads and joins. shifted: whether those of some plan do.
+    shifts: whether tiles may overlap for slices, pads and joins. shifted: whether those of some plan do. before: the
+    choices of an earlier search in the same module, made with shifts; those that do not depend on these are kept.
     """
 
-    def __init__(self, options: Options, allowance: Allowance, shifts: bool = True):
+    def __init__(
+        self, options: Options, allowance: Allowance, shifts: bool = True, before: Choices | None = None
+    ) -> None:
         self.options = options
         self.allowance = allowance
         self.shifts = shifts
         self.shifted = False
-        self.known: dict[tuple[bool, int], Choice] = {}
-        self.texts: dict[Hashable, int] = {}
+        known = {} if before is None else before.known
+        self.known: dict[tuple[bool, int], Choice] = {key: each for key, each in known.items() if not each.shifts}
+        self.idle: dict[tuple[bool, int], Choice] = {}
+        self.texts: dict[Hashable, int] = {} if before is None else before.texts
 
     def of(self, graphs: Sequence[Graph], thorough: bool = True) -> list[Choice]:
         """The choice for each of these blocks of a module, the outer ones first."""
@@ -52,18 +58,19 @@ class Choices:
         if len(kept) == len(choice.plans):
             return choice
         seeds = {plan.seed for plan in choice.plans} - {plan.seed for plan in kept}
-        return Choice(kept, choice.refusals | dict.fromkeys(seeds, refuse_dear()))
+        return replace(choice, plans=kept, refusals=choice.refusals | dict.fromkeys(seeds, refuse_dear()))
 
     def choice(self, graph: Graph, texts: Mapping[ir.Block, tuple[int, int]], thorough: bool) -> Choice:
         if graph.block not in texts:
             return choose(graph, self.options, self.allowance, self.shifts)
         text, outline = texts[graph.block]
-        for known in (text, outline)[: 1 if thorough else 2]:
-            if (graph.tile, known) in self.known:
-                return self.known[graph.tile, known]
+        if (graph.tile, text) in self.known:
+            return self.known[graph.tile, text]
+        if not thorough and (graph.tile, outline) in self.idle:
+            return self.idle[graph.tile, outline]
         found = choose(graph, self.options, self.allowance, self.shifts)
         if not found.plans:
-            self.known[graph.tile, outline] = found
+            self.idle[graph.tile, outline] = found
         if not any(isinstance(tiled.factor, ControlFactor) for plan in found.plans for tiled in plan.tiled.values()):
             self.known[graph.tile, text] = found
         return found

@@ -42,10 +42,14 @@ _SHIFTED_GAIN = 1.25
 
 @dataclass(slots=True)
 class Choice:
-    """The plans to build now, and why the other big tensors stay."""
+    """The plans to build now, and why the other big tensors stay.
+
+    shifts: whether it might be another one if tiles must not overlap for slices, pads and joins.
+    """
 
     plans: list[Plan] = field(default_factory=list)
     refusals: dict[int, Refusal] = field(default_factory=dict)
+    shifts: bool = False
 
 
 class _Chooser:
@@ -59,6 +63,7 @@ class _Chooser:
     ):
         self.graph = graph
         self.shifts = shifts
+        self.shifted = False
         self.allowance = allowance
         self.options = options
         self.slice_bytes = options.slice_bytes
@@ -97,7 +102,10 @@ class _Chooser:
         plans += self.overlapping.of(value, mappings)
         plans.sort(key=self.order)
         refused = [(mapping, each) for mapping, each in found.items() if isinstance(each, Refusal)]
-        best = self.best_of(plans, [each for _, each in refused])
+        refusals = [each for _, each in refused]
+        best = self.best_of(plans, refusals)
+        if any(plan.shifts for plan in plans):
+            self.shifted |= self.best_of([plan for plan in plans if not plan.shifts], refusals) != best
         log_candidates(self.graph, value, refused, plans, best, self.slice_bytes)
         return best
 
@@ -173,6 +181,7 @@ class _Chooser:
             if selected.add(found):
                 covered |= found.vanished
         for plan in self.in_place():
+            self.shifted = True
             if selected.add(plan):
                 covered |= plan.vanished
         known = [plan for plan in self.plans.known.values() if isinstance(plan, Plan) and not plan.cuts_loops]
@@ -181,6 +190,7 @@ class _Chooser:
         for plan in choice.plans:
             for value in plan.vanished:
                 choice.refusals.pop(value, None)
+        choice.shifts = self.shifted or self.overlapping.hidden
         return choice
 
     def in_place(self) -> Iterator[Plan]:
@@ -296,4 +306,4 @@ def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = 
     other = _Chooser(graph, options, allowance, shifts, anchors).choose()
     is_better = bool(other.plans) and chooser.is_better(other, choice)
     log_choice(is_better)
-    return other if is_better else choice
+    return replace(other if is_better else choice, shifts=choice.shifts or other.shifts)

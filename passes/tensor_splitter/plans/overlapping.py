@@ -9,7 +9,7 @@ from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.shifts import may_shift
 from exla_opt.options import Options
 
-from ..graph import Graph, Node
+from ..graph import Graph, Node, updates_carry, updates_in_place
 from ..regions.growth import grow, is_seam
 from ..regions.loops import Refusal, find_loops
 from ..regions.region import Region
@@ -23,7 +23,8 @@ _MOST_DOUBLED = 6
 class OverlappingPlans:
     """The plans of one block whose tiles overlap; each region is grown and planned once.
 
-    is_big, allowed, shifts: as in `grow`.
+    is_big, allowed, shifts: as in `grow`. hidden: whether some region overlaps for shifts and for other ops too, or
+    overwrites a carry: without shifts there might be another plan.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class OverlappingPlans:
         shifts: bool,
     ):
         self.shifts = shifts
+        self.hidden = False
         self.graph = graph
         self.options = options
         self.is_big = is_big
@@ -84,12 +86,22 @@ class OverlappingPlans:
         if key not in self.regions:
             region = grow(self.graph, value, mapping, self.is_big, self.allowed, overlaps=True, shifts=self.shifts)
             self.regions[key] = region
+            self.hidden |= self.shifts and self.hides_another(region)
             mutual = not is_seam(self.graph, value, self.is_big, ())
             for other, its in region.mappings.items() if mutual else ():
                 inside = self.graph.tensors[other].producer in region.tiled
                 if inside and not is_seam(self.graph, other, self.is_big, region.tiled):
                     self.regions.setdefault((other, its), region)
         return self.regions[key]
+
+    def hides_another(self, region: Region) -> bool:
+        """Whether the region without shifts might have a plan as well."""
+        graph = self.graph
+        reaching = {may_shift(graph.nodes[place].name) for place, tiled in region.tiled.items() if tiled.factor.reaches}
+        nodes = (graph.nodes[place] for place in region.tiled)
+        return len(reaching) > 1 or any(
+            updates_carry(graph, node) and not updates_in_place(graph, node) for node in nodes
+        )
 
     def plan_of(self, region: Region) -> Plan | None:
         """The plan of a region, if there is one; the tensors that it removes share the region."""
