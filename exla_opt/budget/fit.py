@@ -17,10 +17,10 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
-from exla_opt.budget.needless import has_coarser_that_seems_to_fit, is_past_the_fastest
+from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
-from exla_opt.budget.ways import coarse_first, step_by_step, ways
+from exla_opt.budget.ways import coarse_first, quick_first, step_by_step, ways
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
@@ -213,16 +213,22 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     is_ordered = first.options.machine.kind != "cpu"
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)
     is_large = until_one_fits and not is_ordered and len(sizes) > most
-    is_needless = is_past_the_fastest if ops <= _SMALL else has_coarser_that_seems_to_fit
+    leaves_out = until_one_fits and not is_ordered
+    is_needless = is_past_the_fastest if ops <= _SMALL else is_needless_in_large
     if until_one_fits:
         sizes = sorted(sizes, key=lambda way: way.slice_bytes > search.room)
-    if until_one_fits and not is_ordered and ops <= _SMALL:
-        sizes = step_by_step(sizes)
+    start = sizes[0].slice_bytes if sizes else 0
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
+    elif leaves_out:
+        sizes = step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room)
     later: list[Options] = []
     for way in sizes[:most]:
-        if until_one_fits and not is_ordered and is_needless(search, way):
+        if leaves_out and is_between_equals(search, way):
+            continue
+        if leaves_out and ops > _SMALL and way.slice_bytes < start:
+            fastest_that_fits(search)  # asks the compiler, before the slices that take longest to plan
+        if leaves_out and is_needless(search, way, start):
             later.append(way)
             continue
         for found in _placed(search, way):
@@ -231,7 +237,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             if until_one_fits and is_fast and search.fits(found):
                 return
     for way in later:
-        if fastest_that_fits(search) is None or not is_needless(search, way):
+        if fastest_that_fits(search) is None or not is_needless(search, way, start):
             yield from _placed(search, way)
 
 

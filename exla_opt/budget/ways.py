@@ -60,16 +60,24 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
 
 
 def step_by_step(sizes: Sequence[Options]) -> list[Options]:
-    """The ways with slices smaller than the first one's by falling size, where the first of them stood.
+    """The ways with slices smaller than the first one's last, by falling size; the others in their order.
 
-    So the search can stop where smaller slices are no faster than the ones before. The others keep their order.
+    They take longest to plan, and are not needed where they only get slower.
     """
     first = sizes[0].slice_bytes if sizes else 0
     smaller = [way for way in sizes if way.slice_bytes < first and not is_coarse(way)]
-    at = min((place for place, way in enumerate(sizes) if way in smaller), default=len(sizes))
-    others = [way for way in sizes if way not in smaller]
-    falling = sorted(smaller, key=lambda way: -way.slice_bytes)
-    return others[:at] + falling + others[at:]
+    return [way for way in sizes if way not in smaller] + sorted(smaller, key=lambda way: -way.slice_bytes)
+
+
+def quick_first(sizes: Sequence[Options], room: int) -> list[Options]:
+    """The ways by the time that they take to plan: coarse ones, then larger slices than the first one's, then smaller.
+
+    Slices larger than the room come last. room: as in `coarse_first`.
+    """
+    first = sizes[0].slice_bytes if sizes else 0
+    others = step_by_step(sizes)
+    larger = [way for way in others if first < way.slice_bytes <= room]
+    return coarse_first(larger + [way for way in others if way not in larger], room, len(sizes))
 
 
 def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:

@@ -9,15 +9,15 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search, Split
-from exla_opt.budget.needless import is_past_the_fastest
-from exla_opt.budget.ways import is_coarse, step_by_step, ways
+from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest
+from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
 
 MB = 1_000_000
-SIZES = ways(Memory(0, 0, 0, 256 * MB), 128 * MB, Options(machine=CPU))
+SIZES = ways(Memory(0, 0, 0, 1024 * MB), 512 * MB, Options(machine=CPU))
 CACHE = SIZES[0].slice_bytes
 
 
@@ -43,7 +43,7 @@ def searched(seconds: Sequence[float], limit: int) -> list[float]:
     search = Tried(limit)
     times = {CACHE >> place: time for place, time in enumerate(seconds)}
     for way in step_by_step(SIZES):
-        if is_coarse(way) or is_past_the_fastest(cast(Search, search), way):
+        if is_coarse(way) or is_past_the_fastest(cast(Search, search), way, CACHE):
             continue
         search.attempts.append(attempted(way, times.get(way.slice_bytes, 1.0), way.slice_bytes))
     return [found.options.slice_bytes / CACHE for found in search.attempts]
@@ -62,6 +62,14 @@ def test_where_smaller_slices_end_depends_on_no_limit_above_them() -> None:
     }
 
 
+def test_smaller_slices_are_not_tried_where_larger_ones_are_faster() -> None:
+    search = Tried(1000 * MB)
+    for way in step_by_step(SIZES):
+        if not is_coarse(way) and not is_past_the_fastest(cast(Search, search), way, CACHE):
+            search.attempts.append(attempted(way, CACHE / way.slice_bytes, way.slice_bytes))
+    assert min(found.options.slice_bytes for found in search.attempts) == CACHE
+
+
 def test_nothing_is_left_out_before_something_fits() -> None:
     tried = searched([1.0] * 7, 0)
     assert sorted(tried) == sorted(way.slice_bytes / CACHE for way in SIZES if not is_coarse(way))
@@ -71,16 +79,58 @@ def test_nothing_is_left_out_before_something_fits() -> None:
 def test_larger_slices_end_where_they_are_slower(slower: float, most: int) -> None:
     search = Tried(1000 * MB)
     for way in step_by_step(SIZES):
-        if not is_coarse(way) and not is_past_the_fastest(cast(Search, search), way):
+        if not is_coarse(way) and not is_past_the_fastest(cast(Search, search), way, CACHE):
             search.attempts.append(attempted(way, slower if way.slice_bytes > CACHE else 1.0, way.slice_bytes))
     assert max(found.options.slice_bytes for found in search.attempts) == most * CACHE
 
 
-def test_sizes_below_the_first_fall_and_the_others_stay_in_order() -> None:
+def test_sizes_below_the_first_come_last_and_fall() -> None:
     order = step_by_step(SIZES)
     assert sorted(map(repr, order)) == sorted(map(repr, SIZES))
-    smaller = [way.slice_bytes for way in order if way.slice_bytes < CACHE]
-    assert smaller == sorted(smaller, reverse=True)
-    others = [way for way in order if way.slice_bytes >= CACHE]
-    assert others == [way for way in SIZES if way.slice_bytes >= CACHE]
-    assert order[0] == SIZES[0]
+    smaller = [way for way in order if way.slice_bytes < CACHE]
+    assert smaller == sorted(smaller, key=lambda way: -way.slice_bytes)
+    assert order == [way for way in SIZES if way not in smaller] + smaller
+
+
+def test_what_is_planned_soonest_comes_first() -> None:
+    room = 10 * CACHE
+    order = quick_first(SIZES, room)
+    assert sorted(map(repr, order)) == sorted(map(repr, SIZES))
+    kinds = [
+        0 if is_coarse(way) else 1 if CACHE < way.slice_bytes <= room else 3 if way.slice_bytes < CACHE else 2
+        for way in order
+        if way.slice_bytes <= room
+    ]
+    assert kinds == sorted(kinds)
+
+
+def test_thresholds_between_two_of_equal_figures_are_left_out() -> None:
+    coarse = sorted(filter(is_coarse, SIZES), key=lambda way: way.size_threshold)
+    largest, between = coarse[-1], coarse[:-1]
+    assert between
+    search = Tried(1000 * MB)
+    search.attempts = [attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, 1.0, 5 * MB)]
+    assert all(is_between_equals(cast(Search, search), way) for way in between)
+    assert not is_between_equals(cast(Search, search), SIZES[1])
+    search.attempts[1] = attempted(largest, 1.0, 6 * MB)
+    assert not any(is_between_equals(cast(Search, search), way) for way in between)
+
+
+@pytest.mark.parametrize(
+    ("times", "peak", "needless"),
+    [
+        ((1.0, 1.02), 5, True),
+        ((1.0, 1.0), 5, False),
+        ((1.2, 1.0), 5, False),
+        ((1.0, 1.2), 50, False),
+        ((1.0,), 5, False),
+    ],
+)
+def test_small_thresholds_of_a_large_module_end_where_they_get_no_faster(
+    times: tuple[float, ...], peak: int, needless: bool
+) -> None:
+    """times: by falling threshold. peak: of the smallest one."""
+    coarse = sorted(filter(is_coarse, SIZES), key=lambda way: -way.size_threshold)
+    search = Tried(10 * MB)
+    search.attempts = [attempted(way, time, peak * MB) for way, time in zip(coarse, times, strict=False)]
+    assert is_needless_in_large(cast(Search, search), SIZES[0], CACHE) == needless
