@@ -1,8 +1,8 @@
 """The search for the sizes with which a module fits into a memory limit, by trying the pipeline.
 
 The fastest attempt that fits is taken. A small module is tried with smaller slices as long as these get faster, and
-with larger ones until they are slower; a large one, for which each attempt takes seconds, in the order of usual speed,
-until one fits that is about as fast as the unsplit program.
+with larger ones until they are slower; a large one, for which each attempt takes seconds, with what is planned soonest
+first, until one fits that is about as fast as the unsplit program.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import RECOMPUTE, Attempt, Search
 from exla_opt.budget.bound import Bound, lower_bound
-from exla_opt.budget.choose import fastest, fastest_that_fits, is_clearly_faster, much_faster, near_miss, smallest
+from exla_opt.budget.choose import (
+    fastest,
+    fastest_that_fits,
+    is_clearly_faster,
+    much_faster,
+    near_miss,
+    smallest,
+    steps,
+)
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
-from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest
+from exla_opt.budget.needless import is_needless
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
-from exla_opt.budget.ways import coarse_first, quick_first, step_by_step, ways
+from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.timeline import read_larger_timeline
 from exla_opt.options import Options
@@ -206,7 +214,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
-    Ways that need not be tried while an attempt seems to fit wait until it turns out not to.
+    Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
+    before smaller slices of a large module are planned.
     """
     ops = _ops_of(search.module)
     first = search.attempts[0]
@@ -214,31 +223,40 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)
     is_large = until_one_fits and not is_ordered and len(sizes) > most
     leaves_out = until_one_fits and not is_ordered
-    is_needless = is_past_the_fastest if ops <= _SMALL else is_needless_in_large
+
+    def is_over(way: Options) -> bool:
+        return way.slice_bytes > search.room
+
     if until_one_fits:
-        sizes = sorted(sizes, key=lambda way: way.slice_bytes > search.room)
+        sizes = sorted(sizes, key=is_over)
     start = sizes[0].slice_bytes if sizes else 0
     if is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
     elif leaves_out:
-        sizes = step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room)
+        sizes = sorted(step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room), key=is_over)
+    small = next((way for way in sizes if way.slice_bytes < start), None)
     later: list[Options] = []
     for way in sizes[:most]:
-        if leaves_out and is_between_equals(search, way):
-            continue
-        if leaves_out and ops > _SMALL and way.slice_bytes < start:
+        if leaves_out and ops > _SMALL and way is small:
             fastest_that_fits(search)  # asks the compiler, before the slices that take longest to plan
-        if leaves_out and is_needless(search, way, start):
+        if leaves_out and is_needless(search, way, start, is_small=ops <= _SMALL):
             later.append(way)
             continue
         for found in _placed(search, way):
             yield found
-            is_fast = is_ordered or is_large or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
-            if until_one_fits and is_fast and search.fits(found):
+            is_enough = is_ordered or is_large or (ops > _SMALL and _is_fast(found, first))
+            if until_one_fits and is_enough and search.fits(found):
                 return
     for way in later:
-        if fastest_that_fits(search) is None or not is_needless(search, way, start):
+        if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):
             yield from _placed(search, way)
+
+
+def _is_fast(found: Attempt, unsplit: Attempt) -> bool:
+    """Whether there is no need to look for a faster one: slices of all tensors, which come later, may be."""
+    if is_coarse(found.options):
+        return steps(found.seconds) <= steps(unsplit.seconds)
+    return found.seconds <= _ABOUT_AS_FAST * unsplit.seconds
 
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:

@@ -16,32 +16,45 @@ from exla_opt.options import Options
 
 # The search for faster slices ends with this many sizes in a row of which none is faster than a larger one.
 _NOT_FASTER = 2
+# The factor in predicted time with which the programs of a smaller threshold get slower.
+_LITTLE = 1.02
+
+
+def is_needless(search: Search, way: Options, first: int, *, is_small: bool) -> bool:
+    """Whether a way need not be tried if something fits. first: the bytes of the slices that other sizes start from."""
+    rule = is_past_the_fastest if is_small else is_needless_in_large
+    return is_between_equals(search, way) or rule(search, way, first)
 
 
 def is_between_equals(search: Search, way: Options) -> bool:
-    """Whether a larger and a smaller threshold, with the same slices, gave the same figures."""
+    """Whether a larger and a smaller threshold, with the same slices, gave the same figures, and not the original's."""
+    if search.has_calls:
+        return False
+    unsplit = search.attempts[0]
     alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == way.slice_bytes]
     above, below = (
-        {
-            (each.predicted.peak, each.seconds)
-            for each in alike
-            if (each.options.size_threshold > way.size_threshold) is up
-        }
+        {_figures(each) for each in alike if (each.options.size_threshold > way.size_threshold) is up}
         for up in (True, False)
     )
-    return not above.isdisjoint(below)
+    return not above & below <= {_figures(unsplit)}
+
+
+def _figures(found: Attempt) -> tuple[int, float]:
+    return found.predicted.peak, found.seconds
 
 
 def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
     """Whether a way of a module that takes long to plan is slower, by what was tried, than one that seems to fit.
 
     first: as in `is_past_the_fastest`. Slices of that size for all tensors are left out where smaller thresholds get
-    slower, smaller slices where larger ones fit, unless those recompute and the smaller ones might be faster.
+    slower; smaller slices where larger ones fit without recomputing, or where times have risen from larger ones.
     """
     if way.slice_bytes == first and not is_coarse(way):
         alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == first]
         falling = sorted(alike, key=lambda found: -found.options.size_threshold)
-        return _gets_slower(falling) and search.seems_to_fit(falling[-1])
+        times = [found.seconds for found in falling]
+        is_slower = len(times) > 1 and times[-1] > _LITTLE * min(times[:-1])
+        return is_slower and not falling[-1].recomputes and search.seems_to_fit(falling[-1])
     if has_coarser_that_seems_to_fit(search, way):
         return True
     tried = [found for found in search.attempts if _splits_all(found)]
@@ -81,15 +94,11 @@ def _splits_all(found: Attempt) -> bool:
 def _is_past(tried: Sequence[Attempt], first: int) -> bool:
     """Whether slices smaller than those tried are no faster: they get slower down to `first`, or stay so below it."""
     falling = sorted(tried, key=lambda found: -found.options.slice_bytes)
-    if _gets_slower([found for found in falling if found.options.slice_bytes >= first]):
+    above = [steps(found.seconds) for found in falling if found.options.slice_bytes >= first]
+    if len(above) > 1 and above[-1] > min(above[:-1]):
         return True
     times = [steps(found.seconds) for found in falling if found.options.slice_bytes <= first]
     return len(times) > _NOT_FASTER and min(times[-_NOT_FASTER:]) >= min(times[:-_NOT_FASTER])
-
-
-def _gets_slower(falling: Sequence[Attempt]) -> bool:
-    """Whether the last of some attempts, by falling size, is slower than one of the others."""
-    return len(falling) > 1 and falling[-1].seconds > min(found.seconds for found in falling[:-1])
 
 
 def has_coarser_that_seems_to_fit(search: Search, way: Options) -> bool:

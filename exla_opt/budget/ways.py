@@ -62,7 +62,8 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
 def step_by_step(sizes: Sequence[Options]) -> list[Options]:
     """The ways with slices smaller than the first one's last, by falling size; the others in their order.
 
-    They take longest to plan, and are not needed where they only get slower.
+    They take longest to plan, and are not needed where they only get slower. sizes: slices of the cache's size first,
+    unless those are too large.
     """
     first = sizes[0].slice_bytes if sizes else 0
     smaller = [way for way in sizes if way.slice_bytes < first and not is_coarse(way)]
@@ -70,14 +71,11 @@ def step_by_step(sizes: Sequence[Options]) -> list[Options]:
 
 
 def quick_first(sizes: Sequence[Options], room: int) -> list[Options]:
-    """The ways by the time that they take to plan: coarse ones, then larger slices than the first one's, then smaller.
+    """The ways about by the time that they take to plan: coarse ones first, slices smaller than the first one's last.
 
-    Slices larger than the room come last. room: as in `coarse_first`.
+    room: as in `coarse_first`.
     """
-    first = sizes[0].slice_bytes if sizes else 0
-    others = step_by_step(sizes)
-    larger = [way for way in others if first < way.slice_bytes <= room]
-    return coarse_first(larger + [way for way in others if way not in larger], room, len(sizes))
+    return coarse_first(step_by_step(sizes), room, len(sizes))
 
 
 def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:

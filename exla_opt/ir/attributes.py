@@ -8,6 +8,12 @@ from jaxlib.mlir import ir
 PARTITIONS = "mhlo.num_partitions"
 
 
+def named(op: ir.Operation) -> tuple[tuple[str, ir.Attribute], ...]:
+    """All attributes of an op, by name. The map itself is no key: its text and its equality are those of an address."""
+    found = [op.attributes[place] for place in range(len(op.attributes))]
+    return tuple((each.name, each.attr) for each in found)
+
+
 def integers(op: ir.Operation, name: str, default: list[int]) -> list[int]:
     """An attribute that holds a list of integers, flattened."""
     if name not in op.attributes:

@@ -26,6 +26,7 @@ from itertools import combinations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from exla_opt.ir.attributes import named
 from exla_opt.ir.loops import drop_carries, starts_with_zeros
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
@@ -129,8 +130,7 @@ def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
         return None
     leaf, between = loop.results[carry], []
     while (reader := _only_reader(leaf)) is not None and reader.name in _BETWEEN:
-        named = [reader.attributes[place] for place in range(len(reader.attributes))]
-        between.append((reader.name, tuple((each.name, each.attr) for each in named), reader.results[0].type))
+        between.append((reader.name, named(reader), reader.results[0].type))
         leaf = reader.results[0]
     if reader is None or reader.name != _ADD or reader.block != loop.block:
         return None

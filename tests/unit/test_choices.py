@@ -180,4 +180,4 @@ def test_a_search_without_shifts_finds_again_what_depends_on_them() -> None:
             for known in (with_shifts, None)
         ]
     assert not any(plan.shifts for choice in found for plan in choice.plans)
-    assert found[0].refusals == found[1].refusals and len(found[0].plans) == len(found[1].plans)
+    assert found[0].refusals == found[1].refusals and found[0].plans == found[1].plans

@@ -9,6 +9,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search, Split
+from exla_opt.budget.fit import unsplit_options
 from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
 from exla_opt.memory.machine import CPU
@@ -31,7 +32,7 @@ class Tried:
     """A search with given outcomes."""
 
     def __init__(self, limit: int):
-        self.limit = limit
+        self.limit, self.has_calls = limit, False
         self.attempts: list[Attempt] = []
 
     def seems_to_fit(self, found: Attempt) -> bool:
@@ -93,14 +94,9 @@ def test_sizes_below_the_first_come_last_and_fall() -> None:
 
 
 def test_what_is_planned_soonest_comes_first() -> None:
-    room = 10 * CACHE
-    order = quick_first(SIZES, room)
+    order = quick_first(SIZES, 10 * CACHE)
     assert sorted(map(repr, order)) == sorted(map(repr, SIZES))
-    kinds = [
-        0 if is_coarse(way) else 1 if CACHE < way.slice_bytes <= room else 3 if way.slice_bytes < CACHE else 2
-        for way in order
-        if way.slice_bytes <= room
-    ]
+    kinds = [0 if is_coarse(way) else 1 if way.slice_bytes >= CACHE else 2 for way in order]
     assert kinds == sorted(kinds)
 
 
@@ -109,18 +105,19 @@ def test_thresholds_between_two_of_equal_figures_are_left_out() -> None:
     largest, between = coarse[-1], coarse[:-1]
     assert between
     search = Tried(1000 * MB)
-    search.attempts = [attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, 1.0, 5 * MB)]
+    unsplit = attempted(unsplit_options(SIZES[0]), 1.0, 1000 * MB)
+    search.attempts = [unsplit, attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, 1.0, 5 * MB)]
     assert all(is_between_equals(cast(Search, search), way) for way in between)
     assert not is_between_equals(cast(Search, search), SIZES[1])
-    search.attempts[1] = attempted(largest, 1.0, 6 * MB)
+    search.attempts[2] = attempted(largest, 1.0, 6 * MB)
     assert not any(is_between_equals(cast(Search, search), way) for way in between)
 
 
 @pytest.mark.parametrize(
     ("times", "peak", "needless"),
     [
-        ((1.0, 1.02), 5, True),
-        ((1.0, 1.0), 5, False),
+        ((1.0, 1.05), 5, True),
+        ((1.0, 1.01), 5, False),
         ((1.2, 1.0), 5, False),
         ((1.0, 1.2), 50, False),
         ((1.0,), 5, False),

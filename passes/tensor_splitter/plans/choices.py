@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import named
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import splat_value
@@ -119,4 +120,4 @@ def _attributes(op: ir.Operation) -> Hashable:
     """The attributes of an op; a complex constant, which the bindings cannot read, is known by its hash."""
     if "value" in op.attributes and isinstance(element_type(op.results[0]), ir.ComplexType):
         return hash(op)
-    return tuple([(op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes))])
+    return named(op)

@@ -111,7 +111,7 @@ class _Chooser:
 
     def best_of(self, plans: Sequence[Plan], refusals: Sequence[Refusal]) -> Plan | Refusal:
         """The first plan that is allowed and worthwhile, or why there is none. refusals: of other dimensions."""
-        allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
+        allowed = self.allowed(plans)
         if plans and not allowed:
             return refuse_dear()
         plans = allowed
@@ -127,6 +127,12 @@ class _Chooser:
                 None,
             )
         return refusals[0] if refusals else Refusal(Reason("EX106", "it has no dimension to split"), None)
+
+    def allowed(self, plans: Sequence[Plan]) -> list[Plan]:
+        """The plans that the rest of the module leaves enough arithmetic for; other plans there may leave more."""
+        allowed = [plan for plan in plans if self.allowance.allows(self.graph.block, plan.added)]
+        self.shifted |= len(allowed) < len(plans)
+        return allowed
 
     def order(self, plan: Plan) -> tuple[int, int, float]:
         """The order among the plans of a tensor: a stencil's tiles recompute some elements, so must be faster."""

@@ -23,8 +23,8 @@ _MOST_DOUBLED = 6
 class OverlappingPlans:
     """The plans of one block whose tiles overlap; each region is grown and planned once.
 
-    is_big, allowed, shifts: as in `grow`. hidden: whether some region overlaps for shifts and for other ops too, or
-    overwrites a carry: without shifts there might be another plan.
+    is_big, allowed, shifts: as in `grow`. overlap: whether any op does without shifts. hidden: whether some region
+    hides another one that there might be without shifts.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class OverlappingPlans:
         self.work = work
         self.regions: dict[tuple[int, DimMapping], Region] = {}
         self.plans: dict[int, Plan | None] = {}  # by the id of a region that `regions` keeps
-        self.exist = any(node.rule.overlaps or (shifts and may_shift(node.name)) for node in graph.nodes)
+        self.overlap = any(node.rule.overlaps for node in graph.nodes)
+        self.exist = self.overlap or (shifts and any(may_shift(node.name) for node in graph.nodes))
 
     def of(self, value: int, mappings: Sequence[DimMapping]) -> list[Plan]:
         """The plans that cut `value` along some of its mappings, or in steps of several elements of them."""
@@ -97,11 +98,11 @@ class OverlappingPlans:
     def hides_another(self, region: Region) -> bool:
         """Whether the region without shifts might have a plan as well."""
         graph = self.graph
-        reaching = {may_shift(graph.nodes[place].name) for place, tiled in region.tiled.items() if tiled.factor.reaches}
         nodes = (graph.nodes[place] for place in region.tiled)
-        return len(reaching) > 1 or any(
-            updates_carry(graph, node) and not updates_in_place(graph, node) for node in nodes
-        )
+        if any(updates_carry(graph, node) and not updates_in_place(graph, node) for node in nodes):
+            return True
+        reaching = (graph.nodes[place].name for place, tiled in region.tiled.items() if tiled.factor.reaches)
+        return self.overlap and any(map(may_shift, reaching))
 
     def plan_of(self, region: Region) -> Plan | None:
         """The plan of a region, if there is one; the tensors that it removes share the region."""

@@ -1,0 +1,143 @@
+"""The order in which sizes are tried for a limit, and the program that is taken, with given figures of each size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.budget import fit
+from exla_opt.budget.attempts import MOST_COMPILES, RECOMPUTE, Attempt, Search, Split
+from exla_opt.budget.choose import fastest_that_fits
+from exla_opt.budget.fit import try_ways, unsplit_options
+from exla_opt.budget.measured import Measured
+from exla_opt.budget.ways import is_coarse, ways
+from exla_opt.memory.machine import CPU
+from exla_opt.memory.peak import Memory
+from exla_opt.options import Options
+from exla_opt.pipeline import Outcome
+from exla_opt.remarks import Kind, Remark
+
+MB = 1_000_000
+TEMP = 8192 * MB
+SMALL, LARGE = 100, 300  # ops
+CACHE = 4 * MB
+# Of an attempt: the peak, the seconds, and whether it recomputes.
+Figures = tuple[int, float, bool]
+Searched = Callable[..., tuple["Given", Attempt | None]]
+
+
+def memory_of(peak: int) -> Memory:
+    return Memory(0, 0, 0, peak)
+
+
+class Given(Search):
+    """A search in which each size has given figures. The unsplit program takes a second."""
+
+    def __init__(self, limit: int, figures: Callable[[Options], Figures], *, has_calls: bool):
+        self.limit, self.figures, self.has_calls = limit, figures, has_calls
+        self.measure, self.refusal = None, ""
+        self.module = cast(ir.Module, None)
+        self.attempts: list[Attempt] = []
+        self.known: dict[bytes, Measured] = {}
+        self.ratios = defaultdict(list)
+        self.compiles_left = MOST_COMPILES
+        self.add(unsplit_options(Options(machine=CPU)), (TEMP, 1.0, False))
+
+    def add(self, sizes: Options, figures: Figures) -> Attempt:
+        peak, seconds, recomputes = figures
+        remark = Remark(Kind.PASSED, "EX013", RECOMPUTE, "tensor<f32>", 4, "here", "recomputed")
+        outcome = Outcome((remark,) if recomputes else (), ())
+        split = Split(peak, 0, ())
+        found = Attempt(cast(ir.Module, None), outcome, sizes, memory_of(peak), 0, lambda: split, seconds)
+        self.attempts.append(found)
+        return found
+
+    def attempt(self, sizes: Options) -> Attempt:
+        return self.add(sizes, self.figures(sizes))
+
+
+@pytest.fixture
+def search_for(monkeypatch: pytest.MonkeyPatch) -> Searched:
+    def search(
+        ops: int, limit: int, figures: Callable[[Options], Figures], has_calls: bool = False
+    ) -> tuple[Given, Attempt | None]:
+        monkeypatch.setattr(fit, "_ops_of", lambda module: ops)
+        given = Given(limit, figures, has_calls=has_calls)
+        sizes = ways(memory_of(TEMP), TEMP // 2, Options(machine=CPU))
+        for _ in try_ways(given, sizes, until_one_fits=True):
+            pass
+        return given, fastest_that_fits(given)
+
+    return search
+
+
+@pytest.mark.parametrize("ops", [SMALL, LARGE])
+def test_a_threshold_between_two_that_change_nothing_is_tried(search_for: Searched, ops: int) -> None:
+    def figures(way: Options) -> Figures:
+        return (300 * MB, 1.3, False) if way.size_threshold == TEMP // 256 else (TEMP, 1.0, False)
+
+    _, found = search_for(ops, 500 * MB, figures)
+    assert found is not None and found.options.size_threshold == TEMP // 256
+
+
+@pytest.mark.parametrize("ops", [SMALL, LARGE])
+def test_what_is_left_out_is_tried_if_nothing_fits(search_for: Searched, ops: int) -> None:
+    search, found = search_for(ops, 10 * MB, lambda way: (20 * MB, 1.0 + way.slice_bytes / TEMP, False))
+    tried = {(way.options.size_threshold, way.options.slice_bytes) for way in search.attempts[1:]}
+    every = ways(memory_of(TEMP), TEMP // 2, Options(machine=CPU))
+    assert found is None and tried == {(way.size_threshold, way.slice_bytes) for way in every}
+
+
+@pytest.mark.parametrize("ops", [SMALL, LARGE])
+def test_a_larger_limit_gives_no_slower_program(search_for: Searched, ops: int) -> None:
+    """The times have one minimum over the sizes, and a plateau of almost equal ones above the cache's."""
+    times = {64: 1.2, 32: 1.2, 16: 1.199, 4: 1.2, 2: 0.8, 1: 0.7}
+
+    def figures(way: Options) -> Figures:
+        seconds = 1.5 if is_coarse(way) else times.get(way.slice_bytes // MB, 0.9)
+        return 6 * way.slice_bytes + way.size_threshold // 8, seconds, False
+
+    found = [search_for(ops, limit * MB, figures)[1] for limit in (5, 10, 20, 40, 200, 700, 2000)]
+    seconds = [each.seconds for each in found if each is not None]
+    # Smaller slices of a large module are not planned where larger ones fit.
+    assert len(seconds) == len(found) and (ops == LARGE or seconds == sorted(seconds, reverse=True))
+
+
+@pytest.mark.parametrize("limit", [200, 700])
+def test_slices_of_all_tensors_are_tried_if_the_largest_alone_are_slow(search_for: Searched, limit: int) -> None:
+    def figures(way: Options) -> Figures:
+        return (500 * MB, 1.2, False) if is_coarse(way) else (100 * MB, 0.5 if way.slice_bytes == CACHE else 0.9, False)
+
+    _, found = search_for(LARGE, limit * MB, figures)
+    assert found is not None and found.seconds == 0.5
+
+
+def test_thresholds_that_are_slow_for_they_recompute_leave_nothing_out(search_for: Searched) -> None:
+    def figures(way: Options) -> Figures:
+        if is_coarse(way):
+            return (100 * MB, 1.9, True) if way.size_threshold == TEMP // 256 else (300 * MB, 1.4, True)
+        return (100 * MB, 1.3, False) if way.slice_bytes <= CACHE else (400 * MB, 1.5, False)
+
+    _, found = search_for(LARGE, 150 * MB, figures)
+    assert found is not None and found.seconds == 1.3
+
+
+def test_library_calls_in_loops_are_tried_between_equal_thresholds(search_for: Searched) -> None:
+    def figures(way: Options) -> Figures:
+        if not way.calls_in_loops or way.size_threshold > TEMP // 256:
+            return TEMP, 1.0, False
+        return (400 * MB, 1.3, False) if way.size_threshold == TEMP // 256 else (450 * MB, 3.0, False)
+
+    _, found = search_for(SMALL, 600 * MB, figures, has_calls=True)
+    assert found is not None and found.options.calls_in_loops and found.seconds == 1.3
+
+
+@pytest.mark.parametrize("ops", [SMALL, LARGE])
+def test_slices_larger_than_the_room_come_last(search_for: Searched, ops: int) -> None:
+    search, _ = search_for(ops, 3 * MB, lambda way: (TEMP, 1.0 + way.slice_bytes / TEMP, False))
+    is_over = [found.options.slice_bytes > 3 * MB for found in search.attempts[1:]]
+    assert is_over == sorted(is_over) and any(is_over) and not all(is_over)
