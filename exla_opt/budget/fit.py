@@ -244,19 +244,17 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             continue
         for found in _placed(search, way):
             yield found
-            is_enough = is_ordered or is_large or (ops > _SMALL and _is_fast(found, first))
-            if until_one_fits and is_enough and search.fits(found):
+            is_fast = is_ordered or is_large or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
+            if until_one_fits and is_fast and search.fits(found) and (is_ordered or is_large or _ends(found, first)):
                 return
     for way in later:
         if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):
             yield from _placed(search, way)
 
 
-def _is_fast(found: Attempt, unsplit: Attempt) -> bool:
-    """Whether there is no need to look for a faster one: slices of all tensors, which come later, may be."""
-    if is_coarse(found.options):
-        return steps(found.seconds) <= steps(unsplit.seconds)
-    return found.seconds <= _ABOUT_AS_FAST * unsplit.seconds
+def _ends(found: Attempt, unsplit: Attempt) -> bool:
+    """Whether a fast program that fits ends the search: slices of all tensors, which come later, may be faster."""
+    return not is_coarse(found.options) or steps(found.seconds) <= steps(unsplit.seconds)
 
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:
