@@ -222,6 +222,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     is_ordered = first.options.machine.kind != "cpu"
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)
     is_large = until_one_fits and not is_ordered and len(sizes) > most
+    takes_first = is_ordered or is_large
     leaves_out = until_one_fits and not is_ordered
 
     def is_over(way: Options) -> bool:
@@ -244,8 +245,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             continue
         for found in _placed(search, way):
             yield found
-            is_fast = is_ordered or is_large or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
-            if until_one_fits and is_fast and search.fits(found) and (is_ordered or is_large or _ends(found, first)):
+            is_fast = takes_first or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
+            if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
                 return
     for way in later:
         if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):

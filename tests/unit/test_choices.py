@@ -144,7 +144,7 @@ def test_other_captures_are_a_reason_to_look_again(module: ir.Module) -> None:
     assert quick[places[outer]] is not before[places[outer]]
 
 
-# Differences of the rows of a product, which is also added up: only tiles that overlap remove it.
+# Differences of the rows of a product: only tiles that overlap remove it.
 _DIFFERENCES = """
           %rows = stablehlo.reshape %x : (tensor<30000xf32>) -> tensor<30000x1xf32>
           %first = stablehlo.slice %rows [0:1, 0:1] : (tensor<30000x1xf32>) -> tensor<1x1xf32>
