@@ -55,6 +55,11 @@ class Affine:
         return self.offset + steps + self.slack
 
     @property
+    def shape(self) -> list[int]:
+        """The size of each dimension."""
+        return [prod(digit.size for digit in digits) for digits in self.dims]
+
+    @property
     def number(self) -> int | None:
         """The value of a tensor with one value everywhere; None for others."""
         return self.offset if self.lowest == self.highest else None
@@ -106,8 +111,7 @@ def either(left: Affine, right: Affine) -> Affine:
     if left.dims == right.dims:
         low = min(left.offset, right.offset)
         return Affine(low, left.dims, max(left.offset + left.slack, right.offset + right.slack) - low)
-    shape = [prod(digit.size for digit in digits) for digits in left.dims]
-    return between(min(left.lowest, right.lowest), max(left.highest, right.highest), shape)
+    return between(min(left.lowest, right.lowest), max(left.highest, right.highest), left.shape)
 
 
 def common_sizes(*dims: Digits) -> list[int] | None:

@@ -42,8 +42,9 @@ def of_and(op: ir.Operation, read: Read) -> Affine | None:
     one, other = op.operands
     for signs, rest in ((one, other), (other, one)):
         value = _differs_in_sign(signs, read)
-        if value is not None and _has_rest(rest, value, read):
-            return constant(0, build.shape_of(op.results[0]))
+        known = None if value is None else read(value)
+        if value is not None and known is not None and _has_rest(rest, value, read):
+            return constant(0, known.shape)
     return ELEMENTWISE[op.name](op, [read(one), read(other)])
 
 
@@ -89,7 +90,7 @@ def _without_negative(op: ir.Operation, read: Read) -> Affine | None:
         bounds.append((value.lowest + added.number, min(value.highest, -1) + added.number))
     if value.highest >= 0:
         bounds.append((max(value.lowest, 0), value.highest))
-    return between(min(low for low, _ in bounds), max(high for _, high in bounds), build.shape_of(op.results[0]))
+    return between(min(low for low, _ in bounds), max(high for _, high in bounds), value.shape)
 
 
 def _is_negative(predicate: ir.Value, value: ir.Value, read: Read) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
 from jaxlib.mlir import ir
 
@@ -18,7 +17,7 @@ Operands = list[Affine | None]
 
 def _sum(left: Affine, right: Affine) -> Affine:
     found = added(left, right)
-    return found or between(left.lowest + right.lowest, left.highest + right.highest, _shape(left))
+    return found or between(left.lowest + right.lowest, left.highest + right.highest, left.shape)
 
 
 def _difference(left: Affine, right: Affine) -> Affine:
@@ -32,7 +31,7 @@ def _least(left: Affine, right: Affine) -> Affine:
         return left
     if difference.lowest >= 0:
         return right
-    return between(min(left.lowest, right.lowest), min(left.highest, right.highest), _shape(left))
+    return between(min(left.lowest, right.lowest), min(left.highest, right.highest), left.shape)
 
 
 def _largest(left: Affine, right: Affine) -> Affine:
@@ -45,11 +44,8 @@ def _clamped(low: Affine, value: Affine, high: Affine) -> Affine:
 
 def _sign(value: Affine) -> Affine:
     low, high = ((number > 0) - (number < 0) for number in (value.lowest, value.highest))
-    return between(low, high, _shape(value))
+    return between(low, high, value.shape)
 
-
-def _shape(value: Affine) -> list[int]:
-    return [prod(digit.size for digit in digits) for digits in value.dims]
 
 
 def _multiplied(left: Affine, right: Affine) -> Affine | None:
@@ -69,7 +65,7 @@ def _of_division(op: ir.Operation, operands: Operands) -> Affine | None:
         return None
     # It has the sign of the dividend.
     low, high = max(left.lowest, 1 - number), min(left.highest, number - 1)
-    return between(min(low, 0), max(high, 0), _shape(left))
+    return between(min(low, 0), max(high, 0), left.shape)
 
 
 def _element(op: ir.Operation) -> ir.Type:
@@ -99,7 +95,7 @@ def _of_compare(op: ir.Operation, operands: Operands) -> Affine | None:
 
 
 def _everywhere(like: Affine, number: int) -> Affine:
-    return constant(number, _shape(like))
+    return constant(number, like.shape)
 
 
 def _of_truth(op: ir.Operation, operands: Operands) -> Affine | None:

@@ -7,14 +7,20 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import main_function
 from exla_opt.ops.affine import Affine, Digit, counting, divided, of_table, reshaped
 from exla_opt.ops.affine_reader import AffineReader
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
 from tests.execute import run_module
 
 Numbers = npt.NDArray[np.int64]
@@ -208,3 +214,26 @@ def test_most_of_such_tensors_are_known() -> None:
         reader = AffineReader()
         known += [reader.of(value) is not None for value in returned(module)]
     assert sum(known) > 0.5 * len(known)
+
+
+def cells(x: Any) -> Any:
+    """Divisions and remainders of JAX, whose signs are corrected, and negative indices."""
+    clipped = jnp.clip(x, 0, 100)
+    return clipped // 7, clipped % 7, x % 7, jnp.where(x < 0, x + 9, x), jnp.argmax(x, 1)
+
+
+def test_at_one_position_of_a_dimension_the_shape_is_that_of_the_part() -> None:
+    text = str(jax.jit(cells).lower(jax.ShapeDtypeStruct((4, 3), jnp.int32)).compiler_ir("stablehlo"))
+    with new_context() as context:
+        module = parse_module("cells", text.encode(), context).module
+        run_pipeline(module, ("normalise",), Options())
+        results = [value for op in main_function(module).regions[0].blocks[0].operations for value in op.results]
+        matrices = [value for value in results if ir.RankedTensorType(value.type).shape == [4, 3]]
+        assert {"stablehlo.select", "stablehlo.and"} <= {value.owner.name for value in matrices}
+        for value in matrices:
+            for dim, size in ((0, 4), (1, 3)):
+                for place in range(size):
+                    reader = AffineReader()
+                    part, whole = reader.bounds_of(value, (dim, place)), reader.bounds_of(value)
+                    assert (part is None) == (whole is None)
+                    assert part is None or part.shape == ([1, 3], [4, 1])[dim]
