@@ -22,7 +22,7 @@ from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
-from exla_opt.memory.timeline import read_larger_timeline
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime.judge import judge_of
@@ -89,7 +89,7 @@ def limits_of(name: str, text: str) -> list[int]:
     """From arguments and results with a thousandth of the temporary memory to all that the program takes."""
     module = parsed(name, text)
     run_pipeline(module, DEFAULT_PASSES[:2], Options())
-    memory = read_larger_timeline(module, Options().machine).memory
+    memory = read_timeline(module, Options().machine).memory
     held = memory.peak - memory.temp
     return [held + int(1.3 * memory.temp * (part / _LIMITS) ** 3) for part in range(1, _LIMITS + 1)]
 

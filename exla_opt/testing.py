@@ -86,13 +86,13 @@ def _held(module: ir.Module) -> list[str]:
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import parse_module
     from exla_opt.ir.write import serialise
-    from exla_opt.memory.timeline import read_larger_timeline
+    from exla_opt.memory.timeline import read_timeline
     from exla_opt.options import Options
     from exla_opt.pipeline import run_pipeline
 
     own = parse_module("<function>", serialise(module, "bytecode"), new_context()).module
     run_pipeline(own, ("normalise",), Options())
-    timeline = read_larger_timeline(own)
+    timeline = read_timeline(own)
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     return [f"  {format_size(one.bytes)}: {one.name} at {_short(one.location)}" for one in alive[:_SHOWN]]
 

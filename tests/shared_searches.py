@@ -18,7 +18,7 @@ from exla_opt.budget.attempts import RECOMPUTE
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.timeline import Timeline, read_larger_timeline
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome, run_pipeline
 
@@ -56,10 +56,10 @@ def shared_searches() -> Iterator[None]:
     def read(module: ir.Module, machine: Machine) -> Timeline:
         key = (serialise(module, "bytecode"), machine)
         if key not in timelines:
-            timelines[key] = read_larger_timeline(module, machine)
+            timelines[key] = read_timeline(module, machine)
         return timelines[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attempts, "run_pipeline", run)
-        patch.setattr(attempts, "read_larger_timeline", read)
+        patch.setattr(attempts, "read_timeline", read)
         yield

@@ -20,7 +20,7 @@ from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory
-from exla_opt.memory.timeline import Timeline, read_larger_timeline
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 
@@ -167,7 +167,7 @@ class Search:
         done = [before, self._run(module, names[:at], sizes)]
         split = copy_of(module) if at < len(names) else None
         done.append(self._run(module, names[at:], sizes))
-        timeline = read_larger_timeline(module, sizes.machine)
+        timeline = read_timeline(module, sizes.machine)
         recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
         alone = None if recomputed else _split(timeline, sizes)  # now, so that the large timeline is not kept
 
@@ -177,7 +177,7 @@ class Search:
                 return alone
             assert split is not None
             run_pipeline(split, names[at + 1 :], sizes, verify_each=False)
-            return _split(read_larger_timeline(split, sizes.machine), sizes)
+            return _split(read_timeline(split, sizes.machine), sizes)
 
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))

@@ -30,7 +30,7 @@ from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
 from exla_opt.ir.walk import walk_functions
-from exla_opt.memory.timeline import read_larger_timeline
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
 from exla_opt.remarks import Kind, Remark
@@ -268,7 +268,7 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 
 def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
     """The largest holder of memory at the peak: bytes, location, and why it was not split, if known."""
-    timeline = read_larger_timeline(found.module, found.options.machine)
+    timeline = read_timeline(found.module, found.options.machine)
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     if not alive or held > limit:

@@ -127,11 +127,11 @@ def _figures(budget: Budget, peak: int) -> list[str]:
 
 def _print_alive(source: Source, budget: Budget) -> None:
     from exla_opt.memory.machine import machine_of
-    from exla_opt.memory.timeline import read_larger_timeline
+    from exla_opt.memory.timeline import read_timeline
     from exla_opt.options import Options
     from exla_opt.pipeline import run_pipeline
 
     named = place_names(source)
     run_pipeline(source.module, ("normalise",), Options())
-    for line in alive_lines(read_larger_timeline(source.module, machine_of(budget.target)), named):
+    for line in alive_lines(read_timeline(source.module, machine_of(budget.target)), named):
         click.echo(line)

@@ -43,7 +43,7 @@ def print_diagnosis(request: Request) -> int:
     """
     from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.rewrite import copy_of
-    from exla_opt.memory.timeline import read_larger_timeline
+    from exla_opt.memory.timeline import read_timeline
     from exla_opt.pipeline import run_pipeline
 
     source = read_source(request.source)
@@ -55,7 +55,7 @@ def print_diagnosis(request: Request) -> int:
         peak, who = _peak(one, judge)
         inlined = copy_of(one)
         run_pipeline(inlined, ("normalise",), request.options)
-        timeline = read_larger_timeline(inlined, request.options.machine)
+        timeline = read_timeline(inlined, request.options.machine)
         memory = timeline.memory
         click.echo(
             f"{source.name}: peak {format_size(peak or memory.peak)}{each}, {who}; "

@@ -126,11 +126,11 @@ class Buffers:
             # A GPU sorts matrices: a tensor with more dimensions becomes one only through a bitcast.
             found = [value for value in op.operands if is_lent or not self.is_scattered(value)]
             if not self.machine.breadth_first:
-                known = () if result in self.block.viewed else op.operands
+                known = () if result in self.fusion.viewed else op.operands
                 found = [value for value in known if self.has_type_of(value, result)]
         elif op.name == "dot_general" and len(op.operands) > FACTORS:  # over its addend
             found = [value for value in op.operands[FACTORS:] if self.has_type_of(value, result)]
-        elif Trait.POINTWISE in op.traits and result not in self.block.viewed:
+        elif Trait.POINTWISE in op.traits and result not in self.fusion.viewed:
             read = self.fusion.inputs[kernel].items()
             found = [
                 value

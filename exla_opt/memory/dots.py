@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -16,6 +17,8 @@ from .machine import CPU, Machine
 # XLA:CPU transposes a matrix of this many bytes before it multiplies it with a vector.
 _LONG_VECTOR = 2**14
 _BYTE_BITS, _MATRIX_RANK = 8, 2
+# A library multiplies matrices with a side of at least this length.
+_LEAST_SIDE = 8
 
 
 def is_folded(op: ir.Operation, types: Types, machine: Machine = CPU) -> bool:
@@ -77,9 +80,25 @@ def _is_copied(op: ir.Operation, side: int, types: Types, machine: Machine, orde
         return True
     if side == 1 and not _is_paired_in_order(op, sizes, order):
         return True
-    # If several dimensions are merged, they must be in the dot's order.
-    several = any(kinds.count(kind) > 1 for kind in (1, 2))
-    return several and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+    # Where dimensions are merged or dropped, they must be in the dot's order.
+    return _is_reshaped(op, side, shape) and [kind for kind in runs if kind] == ([1, 2] if side == 0 else [2, 1])
+
+
+def _is_reshaped(op: ir.Operation, side: int, shape: Sequence[int]) -> bool:
+    """Whether XLA:CPU merges several dimensions of one kind, or drops one of one element, after it orders them."""
+    batch, contracted = dot_dims(op, side)
+    if len(contracted) > 1 or len(shape) - len(batch) - len(contracted) > 1:
+        return True
+    return any(shape[dim] == 1 for dim in batch) and not _is_ordered(op)
+
+
+def _is_ordered(op: ir.Operation) -> bool:
+    """Whether XLA takes a dot as it is: batches first, and one contracted and one free dimension on either side."""
+    dims = [(*dot_dims(op, side), ir.RankedTensorType(op.operands[side].type).rank) for side in (0, 1)]
+    return all(
+        batch == list(range(len(batch))) and len(contracted) == 1 and rank <= len(batch) + _MATRIX_RANK
+        for batch, contracted, rank in dims
+    )
 
 
 def _wants_rows(op: ir.Operation, types: Types) -> bool:
@@ -118,6 +137,23 @@ def dot_dims(op: ir.Operation, side: int) -> tuple[list[int], list[int]]:
     batches = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)[side]
     sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)[side]
     return list(batches), list(sums)
+
+
+def has_kernel(op: ir.Operation, types: Types, copied: Sequence[int]) -> bool:
+    """Whether XLA:CPU's library of kernels multiplies two matrices, the first one in rows.
+
+    copied: the operands that it reads from copies in its own order.
+    """
+    if types.of(op.results[0]).dtype not in ("f32", "f64"):
+        return False
+    summed = dot_dims(op, 0)[1]
+    shapes = [types.of(value).shape for value in op.operands]
+    free = [
+        prod(size for dim, size in enumerate(shape) if dim not in {*dims[0], *dims[1]})
+        for shape, dims in zip(shapes, (dot_dims(op, 0), dot_dims(op, 1)), strict=True)
+    ]
+    in_rows = 0 in copied or sorted(summed) == list(range(len(shapes[0]) - len(summed), len(shapes[0])))
+    return in_rows and 1 not in free and max(*free, prod(shapes[0][dim] for dim in summed)) >= _LEAST_SIDE
 
 
 def merged_sides(op: ir.Operation, types: Types, summed: bool = True) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ class Fusion:
     joined: the groups of ops whose kernels are one kernel with several results.
     tuples: the tensors that are written together with others, so that nothing else may use their buffers.
     waits: the kernels that one must wait for although it reads nothing of them.
+    viewed: the tensors that are only read in another shape, by a bitcast at the end of the kernel that writes them.
     """
 
     block: Block
@@ -43,6 +44,7 @@ class Fusion:
     joined: list[list[int]] = field(default_factory=list)
     tuples: set[int] = field(default_factory=set)
     waits: dict[int, list[int]] = field(default_factory=dict)
+    viewed: set[int] = field(default_factory=set)
 
     def tensors(self) -> set[int]:
         """The tensors that are written to memory."""
@@ -57,7 +59,7 @@ def fuse(block: Block, machine: Machine) -> Fusion:
         fusion = decision.fusion
         greedy = Greedy(block, machine, fusion.producer, [decision.fusible(op) for op in block.ops])
         greedy.run()
-        fusion.written, fusion.inputs = greedy.written, greedy.inputs
+        fusion.written, fusion.inputs, fusion.viewed = greedy.written, greedy.inputs, greedy.viewed
         return fusion
     if machine.kind == "gpu":
         fusion = decision.fusion
@@ -123,7 +125,7 @@ class _Decision:
         count = len(block.ops)
         self.block = block
         self.machine = machine
-        self.fusion = Fusion(block, machine, {}, [False] * count, [frozenset()] * count)
+        self.fusion = Fusion(block, machine, {}, [False] * count, [frozenset()] * count, viewed=block.viewed)
         self.root = [_NO_ROOT] * count
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.returned = set(block.returned)
@@ -168,7 +170,7 @@ class _Decision:
 
     def fusible(self, op: Operation) -> bool:
         if op.name == "reduce":
-            return len(op.results) == 1 and is_short(op, self.machine) and not op.is_library
+            return len(op.results) == 1 and is_short(op, self.machine)
         return fuses(op)
 
     def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:

@@ -17,7 +17,8 @@ from heapq import heappop, heappush
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation, fuses, is_short, sums_apart
+from .block import Block, Operation, fuses, is_short
+from .library_kernels import LibraryKernels
 from .machine import Machine
 
 # The most copies of one op's code in a kernel.
@@ -28,11 +29,6 @@ _LARGE_KERNEL = 64
 _LONGEST_WAY = 300
 # A concatenation with longer rows, or more tensors, is a separate kernel.
 _LONGEST_JOINED_ROW, _MOST_JOINED = 127, 8
-# The ops that the library of sums and extrema computes in its own kernels.
-_LIBRARY = frozenset(
-    "abs add broadcast_in_dim ceil convert divide erf exponential exponential_minus_one floor iota log log_plus_one "
-    "logistic maximum minimum multiply negate pad power reshape rsqrt sign splat sqrt subtract tanh".split()
-)
 # How a reader uses the elements of an operand: each once at its own index, each at most once, some more than once.
 _IN_PLACE, _MOVED, _REUSED = 1, 2, 3
 # Which operands an op absorbs.
@@ -46,7 +42,7 @@ class Greedy:
 
     takes: which operands each op absorbs: none, all, or those that it writes in place. fusible, light, expensive,
     pointwise: the ops that can be absorbed, that may be recomputed, that may not, and that are elementwise. uses: how
-    each op uses the elements of its first operand and of the others. is_shared: whether several ops read it.
+    each op uses the elements of its first operand and of the others. viewed: as in Fusion.
     """
 
     def __init__(self, block: Block, machine: Machine, producer: dict[int, int], fusible: Sequence[bool]):
@@ -67,15 +63,22 @@ class Greedy:
             for value in (*op.operands, *op.captures):
                 if value in producer:
                     self.readers[producer[value]].add(position)
-        self.is_shared = [len(readers) > 1 for readers in self.readers]
-        self.alone = self.find_alone()
         self.written = [False] * len(self.ops)
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+        self.library = LibraryKernels(block, producer, self.readers, self.stays) if machine.sums_apart else None
+        for position in self.library.root if self.library else ():
+            self.fusible[position] = self.light[position] = False
+            self.takes[position] = _NONE
+        self.viewed = {value for value in block.viewed if not (self.library and self.library.takes_up_bitcast(value))}
+        self.alone = self.find_alone()
 
     def run(self) -> None:
         """Fill `written` and `inputs`."""
         for position in range(len(self.ops) - 1, -1, -1):
-            if self.readers[position] or self.stays[position]:
+            if self.library and position in self.library.root:
+                self.written[position] = position in self.library.of
+                self.inputs[position] = self.library.read(position)
+            elif self.readers[position] or self.stays[position]:
                 self.written[position] = True
                 self.grow(position)
             else:
@@ -127,10 +130,6 @@ class Greedy:
                 continue
             refused.add(position)
             op = ops[position]
-            if ops[root].is_library and op.name not in _LIBRARY:
-                continue
-            if sums_apart(ops[root], self.machine) and self.is_shared[position]:
-                continue
             if not self.fusible[position] or len(op.results) > 1 or self.alone[position]:
                 continue
             [value] = op.results
@@ -299,5 +298,5 @@ def _takes(op: Operation, machine: Machine) -> int:
         return _WRITTEN
     if joins_alone(op):
         return _NONE
-    able = is_short(op, machine) or sums_apart(op, machine) if op.name == "reduce" else fuses(op)
+    able = is_short(op, machine) if op.name == "reduce" else fuses(op)
     return _ALL if able else _NONE

@@ -191,8 +191,3 @@ def machine_of(name: str) -> Machine:
     if kind == "tpu" and generation in _TPUS:
         return _tpu(name, generation)
     raise ValueError(f"no machine is called {name!r}: there are {', '.join([*known, 'tpu', 'tpu:v6e'])} and the like")
-
-
-def compiles_of(machine: Machine) -> tuple[Machine, ...]:
-    """The machine as configured in each of its compiles, whose larger memory counts: on a CPU there are two."""
-    return (machine, replace(machine, sums_apart=True)) if machine.kind == "cpu" else (machine,)

@@ -18,7 +18,7 @@ from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, dot_dims, is_folded, is_outer_product
+from .dots import copied_sides, dot_dims, has_kernel, is_folded, is_outer_product
 from .machine import CPU, Machine
 
 _JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
@@ -80,7 +80,14 @@ def read_operation(
         batches = tuple(range(len(dot_dims(op, 0)[0])))
         if machine.kind == "gpu" and is_outer_product(op, types):
             return replace(made, name="outer_product", traits=_REPEATED)
-        return replace(made, copied=copied_sides(op, types, machine), narrow=_narrow(op, made), shared=batches)
+        copied = copied_sides(op, types, machine)
+        return replace(
+            made,
+            copied=copied,
+            narrow=_narrow(op, made),
+            shared=batches,
+            is_library=machine.kind == "cpu" and has_kernel(op, types, copied),
+        )
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
         wide = _narrow(op, made) if machine.widens else frozenset()
@@ -148,8 +155,11 @@ def identity_side(op: ir.Operation) -> int | None:
 
 
 def merge_key(op: ir.Operation, name: str, operands: tuple[int, ...], barriers: tuple[int, ...]) -> Hashable:
-    """A key for equal ops. The bindings cannot read the value of a complex constant."""
-    kinds = tuple(result.type for result in op.results)
+    """A key for equal ops. The bindings cannot read the value of a complex constant.
+
+    Views of one tensor have its number, but not its type.
+    """
+    kinds = tuple(value.type for value in (*op.results, *op.operands))
     if name == "constant" and isinstance(ir.RankedTensorType(kinds[0]).element_type, ir.ComplexType):
         return None
     attributes = tuple((op.attributes[place].name, op.attributes[place].attr) for place in range(len(op.attributes)))
@@ -194,6 +204,15 @@ def part_sliced(op: ir.Operation) -> ir.Value | None:
         start, end = end, end + ir.RankedTensorType(value.type).shape[dim]
         if start <= first and limit <= end:
             return value
+    return None
+
+
+def factor_chosen(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
+    """The predicate and the other factor of a multiplication by a predicate: XLA selects the factor or zero."""
+    for side in (0, 1):
+        number = defining_op(op.operands[side], "stablehlo.convert")
+        if number is not None and str(element_type(number.operands[0])) == "i1":
+            return number.operands[0], op.operands[1 - side]
     return None
 
 

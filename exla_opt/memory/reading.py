@@ -39,6 +39,7 @@ from .gpu.signs import known_side, reverses_nothing
 from .machine import Machine
 from .operation import (
     collapses,
+    factor_chosen,
     identity_side,
     is_constant_everywhere,
     is_window_padding,
@@ -48,7 +49,7 @@ from .operation import (
     widened_before,
 )
 
-_BROADCAST = traits_of("stablehlo.broadcast_in_dim")
+_BROADCAST, _SELECT = traits_of("stablehlo.broadcast_in_dim"), traits_of("stablehlo.select")
 
 
 def read_block(block: ir.Block, types: Types, machine: Machine) -> Block:
@@ -198,6 +199,8 @@ class _Reader:
         made = read_operation(op, operands, results, self.types, self.machine)
         if self.orders and made.copied and name == "dot_general":
             made = replace(made, copied=tuple(copied_inside(op, made.copied, self.orders, self.types, self.machine)))
+        if name == "multiply" and self.is_cpu and (pair := factor_chosen(op)) is not None:
+            made = replace(made, name="select", traits=_SELECT, operands=builder.all_of(pair))
         if name == "slice" and self.is_cpu and (part := part_sliced(op)) is not None:
             made = replace(made, operands=builder.all_of([part]))
         if name == "reduce" and len(results) == 1:

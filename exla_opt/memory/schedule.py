@@ -9,30 +9,35 @@ from .block import Block
 from .gpu.parts import with_padding, with_parts
 from .lending import lend
 from .live_ranges import Run
-from .machine import Machine, compiles_of
+from .machine import Machine
 from .packing import packed
 
 
 def run_block(
     block: Block, machine: Machine, held: Collection[int] | None = None, outside: Collection[int] = ()
 ) -> Run:
-    """The finished run of a block.
+    """The finished run of a block, of several compiles the one that needs the most memory.
 
+    A CPU's program is compiled with and without the library that adds floats, and a GPU's with one of two libraries for
+    products of matrices: the choice should lie between them.
     held: the returned tensors in memory of others, such as all results of a function; None for a body of control flow,
     whose arguments and results are in the buffers of its op.
     outside: the tensors that a branch returns into such memory.
     """
     if machine.kind == "gpu" and machine.workspace and held is not None:
-        # Products of matrices by both libraries: the choice of a GPU should lie between them.
         other = _finished(with_parts(block), replace(machine, workspace=0), held, outside)
         run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run
-    return _finished(block, machine, held, outside)
+    run = _finished(block, machine, held, outside)
+    if machine.kind != "cpu" or machine.sums_apart or not _has_sums(block):
+        return run
+    other = _finished(block, replace(machine, sums_apart=True), held, outside)
+    return other if other.peak > run.peak else run
 
 
-def run_larger(block: Block, machine: Machine) -> Run:
-    """The finished run of a function's block in the one of the machine's compiles that needs the most memory."""
-    return max((run_block(block, each, held=block.returned) for each in compiles_of(machine)), key=lambda run: run.peak)
+def _has_sums(block: Block) -> bool:
+    """Whether a library's kernel may compute a reduce of a block, or of a body inside."""
+    return any((op.name == "reduce" and op.is_library) or any(map(_has_sums, op.bodies)) for op in block.ops)
 
 
 def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:

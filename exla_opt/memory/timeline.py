@@ -5,7 +5,6 @@ The peak of a timeline is the temporary memory that `peak.predict` predicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -15,13 +14,13 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
 
-from .block import Block, Operation
+from .block import Operation
 from .live_ranges import Run, is_branch
 from .machine import CPU, Machine
 from .operation import widened_type
 from .peak import Memory, memory_of
 from .reading import read_block
-from .schedule import run_block, run_larger
+from .schedule import run_block
 from .seconds import seconds_of, seconds_of_kernels
 
 _LOOP = "while"
@@ -94,19 +93,10 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
 
     Calls are not followed, so a module with inlined calls shows more.
     """
-    return _timeline(module, machine, lambda block: run_block(block, machine, held=block.returned))
-
-
-def read_larger_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
-    """The timeline with the most memory of those that the machine's compiles have (`compiles_of`)."""
-    return _timeline(module, machine, lambda block: run_larger(block, machine))
-
-
-def _timeline(module: ir.Module, machine: Machine, run_of: Callable[[Block], Run]) -> Timeline:
     function = main_function(module)
     types = Types()
     block = read_block(function.regions[0].blocks[0], types, machine)
-    run = run_of(block)
+    run = run_block(block, machine, held=block.returned)
     collected = _Collected(types)
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)

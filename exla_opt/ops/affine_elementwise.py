@@ -47,7 +47,6 @@ def _sign(value: Affine) -> Affine:
     return between(low, high, value.shape)
 
 
-
 def _multiplied(left: Affine, right: Affine) -> Affine | None:
     if right.number is not None:
         return scaled(left, right.number)

@@ -18,7 +18,7 @@ from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
-from exla_opt.memory.schedule import run_block, run_larger
+from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_of_kernels
 from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import CUSTOM_CALL, has_order
@@ -99,7 +99,7 @@ def read_schedule(function: ir.Operation, types: Types, machine: Machine) -> tup
     """The memory model's schedule of a function's block in the compile that needs the most, and the machine of it."""
     block = function.regions[0].blocks[0]
     read, number = read_numbered(block, types, machine)
-    run = run_larger(read, machine)
+    run = run_block(read, machine, held=read.returned)
     return _schedule(block, run, number, memory_of(function, run, types)), run.machine
 
 

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
-from exla_opt.memory.timeline import Timeline, read_larger_timeline
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
 from exla_opt.passes.tensor_splitter.graph import read_graphs
@@ -54,7 +54,7 @@ def rewritten(function: Callable[..., Any]) -> tuple[ir.Module, ir.Module]:
 def timeline_without_anchors(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Timeline:
     with monkeypatch.context() as patch:
         patch.setattr(choose, "_ANCHORED", 2**40)
-        return read_larger_timeline(rewritten(function)[1])
+        return read_timeline(rewritten(function)[1])
 
 
 @pytest.mark.parametrize(("function", "seconds", "temp"), [(layers, 0.8, 1.1), (gradient, 1.0, 0.2)])
@@ -62,10 +62,10 @@ def test_layers_are_not_recomputed_for_those_behind_them(
     function: Callable[..., Any], seconds: float, temp: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = rewritten(function)
-    found, other = read_larger_timeline(after), timeline_without_anchors(function, monkeypatch)
+    found, other = read_timeline(after), timeline_without_anchors(function, monkeypatch)
     assert found.seconds < seconds * other.seconds
     assert found.memory.temp < temp * other.memory.temp
-    assert found.memory.temp < 0.2 * read_larger_timeline(before).memory.temp
+    assert found.memory.temp < 0.2 * read_timeline(before).memory.temp
     assert_equal_results(before, after)
 
 

@@ -20,7 +20,7 @@ from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.fit import fit, unsplit_options
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
-from exla_opt.memory.timeline import read_larger_timeline
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
 from tests.shared_searches import shared_searches
@@ -87,7 +87,7 @@ def random_module(seed: int) -> ir.Module:
 
 def enumerated(search: Search, unsplit: Attempt) -> list[Attempt]:
     """The program as it came, and with all pairs of sizes: thresholds are those that divide its tensors, and the sizes."""
-    tensors = {tensor.bytes - 1 for tensor in read_larger_timeline(unsplit.module).tensors}
+    tensors = {tensor.bytes - 1 for tensor in read_timeline(unsplit.module).tensors}
     thresholds = sorted(size for size in tensors | set(SIZES) if SIZES[0] <= size < unsplit.largest)
     pairs = [(threshold, size) for threshold in thresholds for size in SIZES if size <= threshold]
     return [unsplit, *(search.attempt(Options(threshold, size)) for threshold, size in pairs)]

@@ -19,7 +19,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine
-from exla_opt.memory.timeline import read_larger_timeline
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
 from tests.shared_searches import shared_searches
@@ -70,14 +70,14 @@ class Spy:
         self.asked += 1
         if not ratio:
             raise CannotCompile("not today")
-        memory = read_larger_timeline(parsed(data), self.machine).memory
+        memory = read_timeline(parsed(data), self.machine).memory
         peak = memory.peak + int((ratio - 1) * memory.temp)
         assert self.said.setdefault(sha256(data).digest(), peak) == peak, "asked twice"
         return Measured(peak)
 
 
 def limits_of(name: str, machine: Machine) -> list[int]:
-    memory = read_larger_timeline(parsed(text_of(name)), machine).memory
+    memory = read_timeline(parsed(text_of(name)), machine).memory
     return [memory.peak - int(part * memory.temp) for part in (0.7, 0.95, 1.0)]
 
 
@@ -119,7 +119,7 @@ def test_predictions_are_believed_once_compiles_confirm_them() -> None:
 def test_small_slices_wait_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
     monkeypatch.setattr("exla_opt.budget.fit._ABOUT_AS_FAST", 0.0)
-    memory = read_larger_timeline(parsed(text_of("attention")), CPU).memory
+    memory = read_timeline(parsed(text_of("attention")), CPU).memory
 
     def least_slice(ratio: float) -> int:
         tried: list[int] = []
