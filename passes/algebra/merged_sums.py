@@ -13,7 +13,7 @@ Weights that a network uses more than once have such gradients: of two views, of
 slope that is itself a gradient. Each of the sums is as large as the weights, and all would be alive at once.
 
 Legal: addition is reordered, as in sums over tiles. A sum is only merged if nothing else reads it, on the way to the
-common addition or in the loop, and if it starts from zero. Worthwhile: for big tensors only.
+common addition or in the loop, and if it starts from zero. Worthwhile: if all terms of a total are big together.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import named
 from exla_opt.ir.loops import drop_carries, starts_with_zeros
+from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, traits_of
@@ -62,16 +63,19 @@ class _Sum:
         return self.loop.results[self.carry].type, self.between
 
 
-def merge_sums(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> bool:
-    """Merge the sums of the block's loops of tiles; return whether there were any. is_big: whether one is worth it."""
+def merge_sums(block: ir.Block, mark: str, types: Types, least: int) -> bool:
+    """Merge the sums of the block's loops of tiles; return whether there were any.
+
+    least: the bytes that all terms of a total must exceed together.
+    """
     merged = False
-    while merge := next(_merges(block, mark, is_big), None):
+    while merge := next(_merges(block, mark, types, least), None):
         merge()
         merged = True
     return merged
 
 
-def _merges(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> Iterator[Callable[[], None]]:
+def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Callable[[], None]]:
     """The possible merges: of two sums of one loop, or of one with a term that exists before its loop."""
     ops = [view.operation for view in block.operations]
     place: dict[ir.Value, int] = {value: number for number, op in enumerate(ops) for value in op.results}
@@ -79,9 +83,12 @@ def _merges(block: ir.Block, mark: str, is_big: Callable[[ir.Value], bool]) -> I
     for loop in ops:
         if mark not in loop.attributes:
             continue
-        for carry, value in enumerate(loop.results):
-            if is_big(value) and (found := _sum_of(loop, carry)) is not None:
+        for carry in range(len(loop.results)):
+            if (found := _sum_of(loop, carry)) is not None:
                 totals.setdefault(_total(found.reader), []).append(found)
+    for total in list(totals):
+        if types.of(total).bytes * len(list(_leaves(total))) <= least:
+            del totals[total]
     pairs = [pair for sums in totals.values() for pair in combinations(sums, 2) if pair[0].kind == pair[1].kind]
     # First those of one loop: one that begins with another sum is not known to be a sum any more.
     for first, second in sorted(pairs, key=lambda pair: pair[0].loop != pair[1].loop):

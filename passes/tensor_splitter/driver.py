@@ -239,7 +239,7 @@ def _merge_sums(graphs: Sequence[Graph], least: int) -> None:
     """
     types = Types()
     for graph in reversed(graphs):
-        merge_sums(graph.block, TILE_MARK, lambda value: types.of(value).bytes > least)
+        merge_sums(graph.block, TILE_MARK, types, least)
 
 
 def _passed(graph: Graph, plan: Plan) -> Remark:

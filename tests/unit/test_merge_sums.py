@@ -14,6 +14,7 @@ from jax import export
 from exla_opt.ir import build
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes.algebra.merged_sums import merge_sums
@@ -143,7 +144,27 @@ def test_only_sums_that_are_transposed_alike_are_merged(dims: tuple[int, ...]) -
         with new_context() as context:
             module = parse_module("<program>", before.encode(), context).module
             block = module.body.operations[0].operation.regions[0].blocks[0]
-            assert merge_sums(block, "tile", lambda value: True) == (dims == (1, 0, 2)), len(held)
+            assert merge_sums(block, "tile", Types(), 0) == (dims == (1, 0, 2)), len(held)
             after = serialise(module, "text").decode()
     assert sums_carried(after, (4, 4, 4)) == [1 if dims == (1, 0, 2) else 2]
     assert_equal_results(before, after)
+
+
+def test_small_sums_that_are_big_together_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bias of a position, which all layers add, is smaller than the threshold, and the sums of all layers are not."""
+    batch, rows, columns, layers = 64, 128, 256, 6
+
+    def biased(bias: Any, x: Any, w: Any) -> Any:
+        for _ in range(layers):
+            x = jnp.tanh((x + bias) @ w / 16)
+        return (x**2).sum()
+
+    kinds = [
+        jax.ShapeDtypeStruct(shape, "float32") for shape in ((rows, columns), (batch, rows, columns), (columns,) * 2)
+    ]
+    before = str(export.export(jax.jit(jax.grad(biased)), platforms=["cpu"])(*kinds).mlir_module())
+    after = split(before)
+    assert_equal_results(before, after)
+    assert max(sums_carried(after, (rows, columns))) == 2  # that of the first layer is multiplied by its weights
+    monkeypatch.setattr(driver, "merge_sums", lambda *_: False)
+    assert max(sums_carried(split(before), (rows, columns))) == layers
