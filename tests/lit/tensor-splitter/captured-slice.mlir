@@ -11,9 +11,9 @@
 // FEW: remark: 1x80x64xf32 (20.5KB) split over dimension 1 (80): 2 tiles of 40, with 1 more big tensor
 
 // MANY: stablehlo.while({{.*}}) : tensor<i32>, tensor<64x80xf32>
-// MANY: stablehlo.while({{.*}}) : tensor<i32>, tensor<1x1x80xf32>
+// MANY: stablehlo.while({{.*}}) : tensor<i32>, tensor<1x80xf32>
 // MANY: stablehlo.dynamic_slice %{{.*}}, %arg2, {{.*}} sizes = [1, 10, 64]
-// MANY: remark: 1x80x64xf32 (20.5KB) split over dimension 1 (80): 8 tiles of 10 [
+// MANY: remark: 1x80x64xf32 (20.5KB) split over dimension 1 (80): 8 tiles of 10, with 1 more big tensor
 
 func.func @main(%q: tensor<64x64xf32>, %k: tensor<4x80x64xf32>, %which: tensor<i32>) -> tensor<64x80xf32> {
   %i0 = stablehlo.constant dense<0> : tensor<i32>
@@ -28,8 +28,8 @@ func.func @main(%q: tensor<64x64xf32>, %k: tensor<4x80x64xf32>, %which: tensor<i
     } do {
       %next = stablehlo.add %i, %one : tensor<i32>
       %row = stablehlo.dynamic_slice %q, %i, %i0, sizes = [1, 64] : (tensor<64x64xf32>, tensor<i32>, tensor<i32>) -> tensor<1x64xf32>
-      %s = stablehlo.dot_general %row, %keys, contracting_dims = [1] x [2] : (tensor<1x64xf32>, tensor<1x80x64xf32>) -> tensor<1x1x80xf32>
-      %flat = stablehlo.reshape %s : (tensor<1x1x80xf32>) -> tensor<1x80xf32>
+      %matrix = stablehlo.reshape %keys : (tensor<1x80x64xf32>) -> tensor<80x64xf32>
+      %flat = stablehlo.dot_general %row, %matrix, contracting_dims = [1] x [1] : (tensor<1x64xf32>, tensor<80x64xf32>) -> tensor<1x80xf32>
       %after = stablehlo.dynamic_update_slice %out, %flat, %i, %i0 : (tensor<64x80xf32>, tensor<1x80xf32>, tensor<i32>, tensor<i32>) -> tensor<64x80xf32>
       stablehlo.return %next, %after : tensor<i32>, tensor<64x80xf32>
     }

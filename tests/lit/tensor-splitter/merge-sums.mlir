@@ -1,8 +1,9 @@
 // RUN: %exla-opt %s --passes=normalise,tensor-splitter --size-threshold=10KB --split-size=6KB | filecheck %s
-// RUN: %exla-opt %s --passes=normalise,tensor-splitter --size-threshold=10KB --split-size=9KB | filecheck %s --check-prefix=SMALL
+// RUN: %exla-opt %s --passes=normalise,tensor-splitter --size-threshold=17KB | filecheck %s --check-prefix=SMALL
 
 // Two of the three gradients of the same weights, each as large as the weights, are added to one another: they are one
-// carry. The third one is a result of its own, and stays a sum of its own. Sums no larger than a slice stay as they are.
+// carry. The third one is a result of its own, and stays a sum of its own. Sums stay as they are if they are no larger
+// than a slice together.
 
 // CHECK: %[[LOOP:.*]]:3 = stablehlo.while(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}) : tensor<i32>
 // CHECK: return %[[LOOP]]#1, %[[LOOP]]#2
