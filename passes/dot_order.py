@@ -14,6 +14,7 @@ order that may differ.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from jaxlib.mlir import ir
@@ -21,18 +22,13 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
+from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
 from exla_opt.options import Options
-from exla_opt.passes.algebra.swapped_products import (
-    is_transposed_twice,
-    may_swap,
-    numbers_of,
-    order_of_swapped,
-    swapped,
-)
 from exla_opt.remarks import Remark
 
 _TYPES = ("f32", "f64")
+_PRECISION, _ALGORITHM, _DIMENSIONS = "precision_config", "algorithm", "dot_dimension_numbers"
 # The elements of the result over those of both operands. Chosen on 25 sizes of 8 to 4,096 in the tiles of a loop: below
 # a half the plain product takes 0.05 to 0.8 of the time, above 0.5 to 2.3. On 16 others, in loops and outside, f32 and
 # f64, it takes 0.41 to 0.94 of it below a half, and 0.38 to 0.97 on jaxlib 0.12.
@@ -50,22 +46,56 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
 
 
 def _is_legal(op: ir.Operation) -> bool:
-    """Whether operands may be swapped, and are of a type for which it was measured."""
-    return may_swap(op) and all(str(element_type(value)) in _TYPES for value in (*op.operands, op.results[0]))
+    """Whether operands may be swapped: not if a sharding, or an algorithm with separate types, refers to them."""
+    return (
+        not has_discardable_attributes(op)
+        and _ALGORITHM not in op.attributes
+        and all(str(element_type(value)) in _TYPES for value in (*op.operands, op.results[0]))
+    )
 
 
 def _gains(op: ir.Operation) -> bool:
     """Whether both operands are transposed, from XLA:CPU's view, and the result is small."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
     left, right = (build.shape_of(value) for value in op.operands)
-    is_batch = any(left[dim] != 1 for dim in numbers_of(op).lhs_batching_dimensions)
+    of_left = _own(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    of_right = _own(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    summed_left = [dim for dim in numbers.lhs_contracting_dimensions if left[dim] != 1]
+    summed_right = [dim for dim in numbers.rhs_contracting_dimensions if right[dim] != 1]
+    if not of_left or not of_right or not summed_left:
+        return False
+    is_batch = any(left[dim] != 1 for dim in numbers.lhs_batching_dimensions)
     is_small = prod(build.shape_of(op.results[0])) < _MOST_OF_OPERANDS * (prod(left) + prod(right))
-    return not is_batch and is_small and is_transposed_twice(op)
+    return not is_batch and is_small and max(summed_left) < min(of_left) and max(of_right) < min(summed_right)
+
+
+def _own(shape: Sequence[int], batch: Sequence[int], summed: Sequence[int]) -> list[int]:
+    """The dimensions of a single operand, except those of size 1."""
+    return [dim for dim, size in enumerate(shape) if size != 1 and dim not in batch and dim not in summed]
 
 
 def _rewrite(op: ir.Operation) -> None:
-    order = order_of_swapped(op)
+    numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
+    left, right = op.operands
+    batch = len(numbers.lhs_batching_dimensions)
+    shape = build.shape_of(op.results[0])
+    of_left = len(build.shape_of(left)) - batch - len(numbers.lhs_contracting_dimensions)
+    middle = batch + of_left
+    order = [*range(batch), *range(middle, len(shape)), *range(batch, middle)]
     with op.location, ir.InsertionPoint(op):
-        [held] = stablehlo.OptimizationBarrierOp([swapped(op)]).results
-        back = [order.index(dim) for dim in range(len(order))]
+        attributes: dict[str, ir.Attribute] = {
+            _DIMENSIONS: stablehlo.DotDimensionNumbers.get(
+                lhs_batching_dimensions=list(numbers.rhs_batching_dimensions),
+                rhs_batching_dimensions=list(numbers.lhs_batching_dimensions),
+                lhs_contracting_dimensions=list(numbers.rhs_contracting_dimensions),
+                rhs_contracting_dimensions=list(numbers.lhs_contracting_dimensions),
+            )
+        }
+        if _PRECISION in op.attributes:
+            attributes[_PRECISION] = ir.ArrayAttr.get(list(ir.ArrayAttr(op.attributes[_PRECISION]))[::-1])
+        kind = build.with_shape(build.tensor_of(op.results[0]), [shape[dim] for dim in order])
+        swapped = ir.Operation.create("stablehlo.dot_general", [kind], [right, left], attributes)
+        [held] = stablehlo.OptimizationBarrierOp(list(swapped.results)).results
+        back = [order.index(dim) for dim in range(len(shape))]
         op.results[0].replace_all_uses_with(stablehlo.transpose(held, ir.DenseI64ArrayAttr.get(back)))
     op.erase()

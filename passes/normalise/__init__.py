@@ -4,10 +4,10 @@ before:  %1 = call @f(%0)   private @f   a while that carries a value it never c
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
-select, turns iota components of indices into batching dimensions and windows at known positions into slices, swaps the
-operands of products of which only the transpose is read, drops dead private functions, dead ops, copies (`mhlo.copy`)
-and loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations,
-signatures, argument, result and module attributes and symbol names alone. It is idempotent.
+select, turns iota components of indices into batching dimensions and windows at known positions into slices, drops dead
+private functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
+(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone. It
+is idempotent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from .constant_windows import read_constant_windows
 from .counting_indices import count_batches
 from .inline import inline_calls
 from .short_loops import inline_short_loops
-from .transposed_products import swap_transposed_products
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
@@ -41,7 +40,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     while _capture_invariants(module) or inline_short_loops(module):
         clean_up(module)
     # Windows at known positions first: those are iotas as well.
-    if read_constant_windows(module) + count_batches(module) + swap_transposed_products(module):
+    if read_constant_windows(module) + count_batches(module):
         clean_up(module)
     return []
 

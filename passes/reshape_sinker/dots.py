@@ -18,6 +18,9 @@ from exla_opt.ir.values import plain_defining_op
 
 from .moved import RESHAPE, TRANSPOSE, only_for
 
+# An operand of this part of the threshold may be split together with larger tensors, in a loop that adds products up.
+_TILED_PART = 16
+
 
 def _is_whole(group: Group, before: Sequence[int], after: Sequence[int]) -> bool:
     """Whether the group is one dimension, the same before and after."""
@@ -86,13 +89,24 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
 
 
 def transpose_of_dot(threshold: int) -> Pattern:
-    """The pattern for transposes of more bytes than this: for smaller ones XLA's order of the ops matters more."""
+    """The pattern for transposes of more bytes than this, and for gradients of weights.
+
+    For smaller ones XLA's order of the ops matters more. But XLA cannot turn what a loop over tiles adds up: the sum
+    would be transposed behind the loop, into the memory of a result, and need its own. Such a product has an operand
+    that may be split, and not two plain ones, MxK and KxN: turned, both would be transposed, which is slow on a CPU.
+    """
     types = Types()
 
+    def is_summed_in_tiles(dot: ir.Operation) -> bool:
+        largest = max(types.of(value).bytes for value in dot.operands)
+        return largest * _TILED_PART > threshold and not _is_plain(*_sides(dot))
+
     def pattern(op: ir.Operation) -> ir.Value | None:
-        """transpose(dot(x, y)) = dot(y, x), above the threshold, where the free dimensions of x and y change places"""
+        """transpose(dot(x, y)) = dot(y, x), if it is big, where the free dimensions of x and y change places"""
         dot = only_for(op.operands[0], "stablehlo.dot_general", op)
-        if dot is None or types.of(op.results[0]).bytes <= threshold or not _may_be_turned(dot):
+        if dot is None or not _may_be_turned(dot):
+            return None
+        if types.of(op.results[0]).bytes <= threshold and not is_summed_in_tiles(dot):
             return None
         left, right = _sides(dot)
         batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
@@ -102,6 +116,18 @@ def transpose_of_dot(threshold: int) -> Pattern:
         return _dot(dot, [right, left], is_turned=True)
 
     return pattern
+
+
+def _is_plain(left: _Side, right: _Side) -> bool:
+    """Whether the contracted dimensions are the last ones of the left operand, and first ones of the right."""
+    return _is_before(left, left.free, left.contracted) and _is_before(right, right.contracted, right.free)
+
+
+def _is_before(side: _Side, first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether an operand has dimensions of both kinds, longer than 1, and all of the first before all of the second."""
+    shape = build.shape_of(side.value)
+    one, other = ([dim for dim in dims if shape[dim] != 1] for dims in (first, second))
+    return bool(one and other) and max(one) < min(other)
 
 
 def _may_be_turned(dot: ir.Operation) -> bool:
