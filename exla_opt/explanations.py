@@ -102,6 +102,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "one after the other. Now shifted slices of all windows are compared, and the cotangents shifted back: a few "
         "fused loops.",
     ),
+    "EX016": Explanation(
+        "added up in N loops, as soon as its terms are there",
+        "XLA:CPU computes a sum of several tensors in one kernel, for which all of them wait: the gradients of a bias "
+        "that all layers add, for example. With a memory limit each is now added in a loop of its own, which runs as "
+        "soon as it can and adds in the memory of the sum.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",

@@ -19,7 +19,6 @@ from exla_opt.passes import (
     convolution_layout,
     cse,
     dot_order,
-    early_sums,
     euclidean_distance,
     half_powers,
     joined_trips,
@@ -58,7 +57,6 @@ PASSES: dict[str, PassFunction] = {
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
-    "early-sums": early_sums.run,
     "recompute": recompute.run,
     "pooling-gradients": pooling_gradients.run,
     "blocked-top-k": blocked_top_k.run,
@@ -86,7 +84,6 @@ DEFAULT_PASSES = (
     "order-statistics",  # directly before the splitter: no pass may merge the ops that it repeats
     "tensor-splitter",
     "blocked-solve",  # for the solves that are left: the splitter cuts right-hand sides
-    "early-sums",  # before recompute, which finds what holds the memory then
     "recompute",  # after all passes that make loops, which are recomputed like other ops
     "pooling-gradients",  # after the splitter, which cuts windows, and after recompute, for the rows that are cheap
     "blocked-top-k",  # for the rows within a tile

@@ -33,8 +33,8 @@ class Operation:
     narrow: the floats of less than 32 bits that some machines widen for this op.
     scratch: bytes that the op needs while it runs, as far as known in advance. seconds: of bodies that are only
     planned.
-    is_library: whether a custom call needs no memory but its operands and results, or a library's kernel computes a
-    reduce.
+    is_library: whether a custom call needs no memory but its operands and results, or XLA:CPU's library of kernels
+    computes a reduce or a product of matrices.
     shared: the dimensions of a product's result that both operands have: the batch of a dot, or the result features of
     a convolution. trips: the trip count of a loop; 1 if unknown.
     order: the dimensions of a convolution's result as its library writes them, outermost first, counted from 0 without

@@ -25,7 +25,8 @@ class Machine:
     repeats_cheap: whether a cheap op that some reader needs in memory is recomputed by each other reader.
     cheap: ops that other machines compute once and that this one computes for each reader.
     breadth_first: whether kernels run in the order in which they become ready; otherwise in program order.
-    sums_apart: whether a library sums floats in separate kernels, of any length, with ops that only these read.
+    sums_apart: whether a library sums floats, of any length, in kernels with other ops around the sums
+    (`library_kernels`).
     widens: whether it multiplies narrow floats as float32, and sums bfloat16 so.
     moves: the narrow floats that it sorts, scatters, joins, and slices in loops unwidened, each with the first jaxlib
     in which it does.

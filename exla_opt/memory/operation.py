@@ -208,10 +208,13 @@ def part_sliced(op: ir.Operation) -> ir.Value | None:
 
 
 def factor_chosen(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
-    """The predicate and the other factor of a multiplication by a predicate: XLA selects the factor or zero."""
+    """The predicate and the other factor of a multiplication by a predicate of the same block.
+
+    XLA selects the factor or zero.
+    """
     for side in (0, 1):
         number = defining_op(op.operands[side], "stablehlo.convert")
-        if number is not None and str(element_type(number.operands[0])) == "i1":
+        if number is not None and number.block == op.block and str(element_type(number.operands[0])) == "i1":
             return number.operands[0], op.operands[1 - side]
     return None
 

@@ -43,7 +43,7 @@ def of_and(op: ir.Operation, read: Read) -> Affine | None:
     for signs, rest in ((one, other), (other, one)):
         value = _differs_in_sign(signs, read)
         known = None if value is None else read(value)
-        if value is not None and known is not None and _has_rest(rest, value, read):
+        if value is not None and known is not None and _has_rest(rest, value, read):  # known, as its sign is
             return constant(0, known.shape)
     return ELEMENTWISE[op.name](op, [read(one), read(other)])
 

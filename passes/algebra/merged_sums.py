@@ -86,8 +86,9 @@ def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Ca
         for carry in range(len(loop.results)):
             if (found := _sum_of(loop, carry)) is not None:
                 totals.setdefault(_total(found.reader), []).append(found)
-    for total in list(totals):
-        if types.of(total).bytes * len(list(_leaves(total))) <= least:
+    for total, sums in list(totals.items()):
+        inside = sum(len(found.additions) - 1 for found in sums)  # merged before
+        if types.of(total).bytes * (len(list(_leaves(total))) + inside) <= least:
             del totals[total]
     pairs = [pair for sums in totals.values() for pair in combinations(sums, 2) if pair[0].kind == pair[1].kind]
     # First those of one loop: one that begins with another sum is not known to be a sum any more.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import devices_of
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.order import CannotOrder
 from exla_opt.ir.rewrite import copy_of
@@ -22,6 +23,7 @@ from .build import build_plan
 from .choose import Plan, find_plans, find_problem
 from .kernels import Schedule, place_schedule, read_body, read_schedule
 from .segments import Problem, Segment
+from .sums import add_early, find_sums, largest_sum
 
 _PASS = "recompute"
 # Lowering one peak may expose a second one.
@@ -77,8 +79,8 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     limit = options.memory_limit
     if limit is None or devices_of(module) > 1:
         return []
-    remarks: list[Remark] = []
     places = _read(module, options)
+    places, remarks = _with_early_sums(module, places, options, limit)
     for _ in range(_MOST_ROUNDS):
         memory = places[0].schedule.memory
         if memory.peak <= limit:
@@ -93,6 +95,26 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
     return remarks
+
+
+def _with_early_sums(
+    module: ir.Module, places: list[_Place], options: Options, limit: int
+) -> tuple[list[_Place], list[Remark]]:
+    """Let sums of big tensors not wait for their last term; the module's places then, and the sums.
+
+    What this saves may show only once other peaks are lowered. So the peak may rise by the largest sum.
+    """
+    peak = places[0].schedule.memory.peak
+    if peak <= limit or options.machine.kind != "cpu" or not options.reassociate:
+        return places, []
+    sums, types = find_sums(module), Types()
+    if not sums:
+        return places, []
+    before, most = _Snapshot(module, places), peak + largest_sum(sums)
+    remarks = [add_early(found, types) for found in sums]
+    clean_up(module)
+    after = _read(module, options)
+    return (after, remarks[::-1]) if after[0].schedule.memory.peak <= most else (before.restore(module), [])
 
 
 def _read(module: ir.Module, options: Options) -> list[_Place]:

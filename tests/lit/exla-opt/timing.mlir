@@ -19,7 +19,6 @@
 // CHECK-NEXT: %)  order-statistics
 // CHECK-NEXT: %)  tensor-splitter
 // CHECK-NEXT: %)  blocked-solve
-// CHECK-NEXT: %)  early-sums
 // CHECK-NEXT: %)  recompute
 // CHECK-NEXT: %)  pooling-gradients
 // CHECK-NEXT: %)  blocked-top-k

@@ -1,15 +1,16 @@
-// RUN: %exla-opt %s --passes=early-sums,normalise --memory-limit=9MB -o - | filecheck %s
-// RUN: %exla-opt %s --passes=early-sums,normalise --memory-limit=9MB --no-reassociate -o - | filecheck %s --check-prefix=LEFT
-// RUN: %exla-opt %s --passes=early-sums,normalise --memory-limit=1GB -o - | filecheck %s --check-prefix=LEFT
-// RUN: %exla-opt %s --passes=early-sums,normalise | filecheck %s --check-prefix=LEFT
+// RUN: %exla-opt %s --passes=recompute,normalise --memory-limit=15MB -o %t --remarks=passed 2>&1 | filecheck %s --check-prefix=REMARK
+// RUN: cat %t | filecheck %s
+// RUN: %exla-opt %s --passes=recompute,normalise --memory-limit=1GB -o - | filecheck %s --check-prefix=LEFT
 
-// Five terms of 2.1 MB, each once the one before is no longer needed. The first two are added, then a loop of two halves adds
-// each but the last. The ones are added last, since they wait at no cost.
+// Five terms of 2.1 MB, each once the one before is no longer needed, and ones, which are there from the start. The ones and
+// the first two terms are added, then a loop of two halves adds each but the last.
 
-// CHECK: %[[ONES:.*]] = stablehlo.constant dense<1.000000e+00> : tensor<1024x512xf32>
+// REMARK: remark: {{.*}}1024x512xf32{{.*}}added up in 2 loops, as soon as its terms are there
+
 // CHECK: %[[A:.*]] = stablehlo.dot_general %arg0, %arg1
 // CHECK: %[[B:.*]] = stablehlo.dot_general %{{.*}}, %arg1
-// CHECK: %[[AB:.*]] = stablehlo.add %[[A]], %[[B]]
+// CHECK: %[[FIRST:.*]] = stablehlo.add %{{.*}}, %[[A]]
+// CHECK: %[[AB:.*]] = stablehlo.add %[[FIRST]], %[[B]]
 // CHECK: %[[C:.*]] = stablehlo.dot_general %{{.*}}, %arg1
 // CHECK: %[[ABC:.*]]:2 = stablehlo.while(%[[I:.*]] = %{{.*}}, %[[SUM:.*]] = %[[AB]])
 // CHECK: stablehlo.compare LT, %[[I]]
@@ -21,8 +22,7 @@
 // CHECK: %[[D:.*]] = stablehlo.dot_general %{{.*}}, %arg1
 // CHECK: %[[ABCD:.*]]:2 = stablehlo.while(%{{.*}} = %{{.*}}, %{{.*}} = %[[ABC]]#1)
 // CHECK: %[[E:.*]] = stablehlo.dot_general %{{.*}}, %arg1
-// CHECK: %[[ALL:.*]] = stablehlo.add %[[ABCD]]#1, %[[E]]
-// CHECK: stablehlo.add %[[ALL]], %[[ONES]]
+// CHECK: stablehlo.add %[[ABCD]]#1, %[[E]]
 
 // LEFT-NOT: stablehlo.while
 

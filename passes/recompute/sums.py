@@ -1,4 +1,4 @@
-"""early-sums: on a CPU, sums of several big tensors, added up as soon as each is there.
+"""Sums of several big tensors for a CPU, added up as soon as each is there.
 
 before:  %t = add (add (add %a, %b), %c), %d
 after:   %ab = add %a, %b
@@ -9,88 +9,88 @@ XLA:CPU computes additions of whole tensors in one kernel, which runs when the l
 it, such as the gradients of a bias that all layers add. A loop is a kernel of its own and runs as soon as it can.
 
 Legal: a loop adds the same elements; the terms are added in the order in which they are computed, so that the last bits
-may differ: with --no-reassociate nothing is done. Worthwhile: above a memory limit, for four terms or more of a
-megabyte or more, if the predicted peak rises by no more than the largest sum, which has its own memory now. It need not
-fall at once: recompute is next.
+may differ. Worthwhile: for terms of a megabyte or more that are computed at four times or more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.clean_up import clean_up
-from exla_opt.ir.rewrite import copy_of, restore
+from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import defining_op, has_discardable_attributes
 from exla_opt.ir.walk import all_blocks
-from exla_opt.memory.peak import predict
 from exla_opt.ops.traits import Trait, traits_of
-from exla_opt.options import Options
-from exla_opt.remarks import Remark
+from exla_opt.remarks import Kind, Remark
 
 _ADD, _TYPES = "stablehlo.add", ("f32", "f64")
 # A loop for a smaller term takes longer than its addition.
 _LEAST_BYTES = 10**6
-# Of three terms, two are added in any case, and one waits at most.
-_LEAST_TERMS = 4
+# Terms of three times: two are added in any case, and one waits at most.
+_LEAST_TIMES = 4
 # A loop over more parts takes longer than its addition.
 _MOST_PARTS = 8
+# The longest dimension of which a 32-bit index finds all parts.
+_LONGEST = 2**31 - 1
+# Ops that are fused with their readers, so that what they compute is there when their operands are.
+_FUSED = Trait.POINTWISE | Trait.MOVES | Trait.FREE | Trait.GENERATES
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """A chain of additions that nothing else reads.
 
-    root: the last of them. terms: in the order of their computation, each with the op after it. free: terms that take
-    no memory while they wait.
+    root: the last of them. groups: the terms that are there at the same time, in the order of their times, each with
+    the op before which they can be added.
     """
 
     root: ir.Operation
-    terms: tuple[tuple[ir.Value, ir.Operation], ...]
-    free: tuple[ir.Value, ...]
+    groups: tuple[tuple[tuple[ir.Value, ...], ir.Operation], ...]
 
 
-def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Add terms early in `module`, in place, if it is for a CPU and has a memory limit that it does not meet."""
-    limit, machine = options.memory_limit, options.machine
-    if machine.kind != "cpu" or not options.reassociate or limit is None:
-        return []
+def find_sums(module: ir.Module) -> list[Sum]:
+    """The sums whose terms wait for one another, those of inner blocks and later ones first.
+
+    So a sum that is a term of another one is replaced after it, and no sum refers to a replaced one.
+    """
     types = Types()
-    found = [each for block in all_blocks(module) for each in _sums(block, types)]
-    if not found:
-        return []
-    before = predict(module, machine).peak
-    if before <= limit:
-        return []
-    original, largest = copy_of(module), max(types.of(each.root.results[0]).bytes for each in found)
-    for each in found:
-        _add_early(each)
-    clean_up(module)
-    if predict(module, machine).peak > before + largest:
-        restore(module, original)
-    return []
+    return [found for block in all_blocks(module) for found in _sums(block, types)][::-1]
 
 
-def _sums(block: ir.Block, types: Types) -> list[_Sum]:
-    """The sums of a block that may be added early."""
+def largest_sum(sums: list[Sum]) -> int:
+    """The bytes of the largest of the sums, each of which gets memory of its own."""
+    types = Types()
+    return max((types.of(found.root.results[0]).bytes for found in sums), default=0)
+
+
+def _sums(block: ir.Block, types: Types) -> list[Sum]:
     ops = [view.operation for view in block.operations]
     roots = [op for op in ops if op.name == _ADD and _is_legal(op, types) and not _is_inside(op)]
     if not roots:
         return []
-    place: dict[ir.Value, int] = dict.fromkeys(block.arguments, 0)
+    place: dict[ir.Value, int] = {}
+    times: dict[ir.Value, int] = {}
+    time = 0
     for number, op in enumerate(ops):
-        place.update(dict.fromkeys(op.results, number + 1))
+        time += not traits_of(op.name) & _FUSED
+        for value in op.results:
+            place[value], times[value] = number + 1, time
     found = []
     for root in roots:
-        terms = _terms(root)
-        waiting = sorted((term for term in terms if not _is_free(term)), key=lambda term: place.get(term, 0))
-        if len(waiting) >= _LEAST_TERMS:
-            after = tuple((term, ops[place.get(term, 0)]) for term in waiting)
-            found.append(_Sum(root, after, tuple(term for term in terms if _is_free(term))))
+        groups: dict[int, list[ir.Value]] = {}
+        free, waiting = _by_cost(_terms(root), types)
+        for term in waiting:
+            groups.setdefault(times.get(term, 0), []).append(term)  # 0: of arguments, and of other blocks
+        if len(groups) >= _LEAST_TIMES:
+            first, *others = [terms for _, terms in sorted(groups.items())]
+            ordered = [tuple(terms) for terms in (free + first, *others)]
+            after = [ops[max(place.get(term, 0) for term in terms)] for terms in ordered]
+            found.append(Sum(root, tuple(zip(ordered, after, strict=True))))
     return found
 
 
@@ -123,10 +123,15 @@ def _terms(root: ir.Operation) -> list[ir.Value]:
     return terms
 
 
-def _is_free(value: ir.Value) -> bool:
-    """Whether a term takes no memory while it waits."""
-    op = defining_op(value)
-    return op is not None and bool(traits_of(op.name) & (Trait.FREE | Trait.GENERATES))
+def _by_cost(terms: Sequence[ir.Value], types: Types) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The terms that take no memory while they wait, such as constants, and the others."""
+    free, waiting = [], []
+    for term in terms:
+        op = defining_op(term)
+        is_free = op is not None and bool(traits_of(op.name) & (Trait.FREE | Trait.GENERATES))
+        holds = op is not None and any(2 * types.of(value).bytes > types.of(term).bytes for value in op.operands)
+        (free if is_free and not holds else waiting).append(term)
+    return free, waiting
 
 
 def _parts(value: ir.Value) -> tuple[int, int] | None:
@@ -135,24 +140,33 @@ def _parts(value: ir.Value) -> tuple[int, int] | None:
         (number, dim)
         for dim, size in enumerate(build.shape_of(value))
         for number in range(2, _MOST_PARTS + 1)
-        if size % number == 0
+        if size % number == 0 and size <= _LONGEST
     ]
     return min(found)[::-1] if found else None
 
 
-def _add_early(found: _Sum) -> None:
-    """Replace a sum by additions that each run once their term is there; the last one is where the sum was."""
-    root, ((total, _), (second, after), *others) = found.root, found.terms
+def add_early(found: Sum, types: Types) -> Remark:
+    """Replace a sum by additions that each run once their terms are there; the last ones are where the sum was."""
+    root, ((first, _), (second, after), *others) = found.root, found.groups
+    tensor = types.of(root.results[0])
     with root.location:
         with ir.InsertionPoint(after):
-            total = stablehlo.add(total, second)
-        for term, after in others[:-1]:
+            total = _added([*first, *second])
+        for terms, after in others[:-1]:
             with ir.InsertionPoint(after):
-                total = _added_in_parts(total, term)
+                total = _added_in_parts(total, _added(terms))
         with ir.InsertionPoint(root):
-            for term in (others[-1][0], *found.free):
-                total = stablehlo.add(total, term)
+            total = _added([total, *others[-1][0]])
     root.results[0].replace_all_uses_with(total)
+    message = f"added up in {len(others) - 1} loops, as soon as its terms are there"
+    return Remark(Kind.PASSED, "EX016", "recompute", str(tensor), tensor.bytes, describe(root), message)
+
+
+def _added(terms: Sequence[ir.Value]) -> ir.Value:
+    total = terms[0]
+    for term in terms[1:]:
+        total = stablehlo.add(total, term)
+    return total
 
 
 def _added_in_parts(total: ir.Value, term: ir.Value) -> ir.Value:
