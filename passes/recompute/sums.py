@@ -125,7 +125,8 @@ def _terms(root: ir.Operation) -> list[ir.Value]:
 
 def _by_cost(terms: Sequence[ir.Value], types: Types) -> tuple[list[ir.Value], list[ir.Value]]:
     """The terms that take no memory while they wait, such as constants, and the others."""
-    free, waiting = [], []
+    free: list[ir.Value] = []
+    waiting: list[ir.Value] = []
     for term in terms:
         op = defining_op(term)
         is_free = op is not None and bool(traits_of(op.name) & (Trait.FREE | Trait.GENERATES))
