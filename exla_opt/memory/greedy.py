@@ -65,6 +65,8 @@ class Greedy:
                     self.readers[producer[value]].add(position)
         self.written = [False] * len(self.ops)
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+        if machine.sums_apart:
+            self.drop_dead()
         self.library = LibraryKernels(block, producer, self.readers, self.stays) if machine.sums_apart else None
         for position in self.library.root if self.library else ():
             self.fusible[position] = self.light[position] = False
@@ -82,6 +84,12 @@ class Greedy:
                 self.written[position] = True
                 self.grow(position)
             else:
+                self.drop(position)
+
+    def drop_dead(self) -> None:
+        """Remove the reads of all ops that nothing reads."""
+        for position in range(len(self.ops) - 1, -1, -1):
+            if not self.readers[position] and not self.stays[position]:
                 self.drop(position)
 
     def drop(self, position: int) -> None:

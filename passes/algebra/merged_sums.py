@@ -33,6 +33,8 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, traits_of
 
+# So many terms may be big together: smaller ones are not looked at, since each merge looks at all.
+_MOST_TERMS = 32
 _ADD, _LOOP = "stablehlo.add", "stablehlo.while"
 # Ops without a buffer of their own: they are computed where they are read.
 _MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
@@ -83,8 +85,8 @@ def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Ca
     for loop in ops:
         if mark not in loop.attributes:
             continue
-        for carry in range(len(loop.results)):
-            if (found := _sum_of(loop, carry)) is not None:
+        for carry, value in enumerate(loop.results):
+            if types.of(value).bytes * _MOST_TERMS > least and (found := _sum_of(loop, carry)) is not None:
                 totals.setdefault(_total(found.reader), []).append(found)
     for total, sums in list(totals.items()):
         inside = sum(len(found.additions) - 1 for found in sums)  # merged before

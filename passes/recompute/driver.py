@@ -11,7 +11,7 @@ from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.order import CannotOrder
-from exla_opt.ir.rewrite import copy_of
+from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function, operations_of
@@ -35,6 +35,8 @@ _WORTHWHILE = 0.98
 # The part of the room for temporary memory to leave free if anything is recomputed: predictions are a little off, and a
 # compile of a program just above the limit is wasted.
 _MARGIN = 1 / 16
+# The bytes of the loops that add up one sum, besides the sum.
+_COUNTERS = 64
 # Another peak is processed if the last one was lowered to this fraction.
 _NEXT_ROUND = 0.98
 
@@ -80,6 +82,7 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     if limit is None or devices_of(module) > 1:
         return []
     places = _read(module, options)
+    peak, original = places[0].schedule.memory.peak, copy_of(module)
     places, remarks = _with_early_sums(module, places, options, limit)
     for _ in range(_MOST_ROUNDS):
         memory = places[0].schedule.memory
@@ -94,6 +97,9 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         remarks += found
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
+    if remarks and places[0].schedule.memory.peak >= peak:  # adding early gained nothing
+        restore(module, original)
+        return []
     return remarks
 
 
@@ -110,7 +116,7 @@ def _with_early_sums(
     sums, types = find_sums(module), Types()
     if not sums:
         return places, []
-    before, most = _Snapshot(module, places), peak + largest_sum(sums)
+    before, most = _Snapshot(module, places), peak + largest_sum(sums) + _COUNTERS * len(sums)
     remarks = [add_early(found, types) for found in sums]
     clean_up(module)
     after = _read(module, options)

@@ -46,10 +46,11 @@ class Sum:
     """A chain of additions that nothing else reads.
 
     root: the last of them. groups: the terms that are there at the same time, in the order of their times, each with
-    the op before which they can be added.
+    the op before which they can be added. free: the terms that take no memory while they wait.
     """
 
     root: ir.Operation
+    free: tuple[ir.Value, ...]
     groups: tuple[tuple[tuple[ir.Value, ...], ir.Operation], ...]
 
 
@@ -87,10 +88,9 @@ def _sums(block: ir.Block, types: Types) -> list[Sum]:
         for term in waiting:
             groups.setdefault(times.get(term, 0), []).append(term)  # 0: of arguments, and of other blocks
         if len(groups) >= _LEAST_TIMES:
-            first, *others = [terms for _, terms in sorted(groups.items())]
-            ordered = [tuple(terms) for terms in (free + first, *others)]
+            ordered = [tuple(terms) for _, terms in sorted(groups.items())]
             after = [ops[max(place.get(term, 0) for term in terms)] for terms in ordered]
-            found.append(Sum(root, tuple(zip(ordered, after, strict=True))))
+            found.append(Sum(root, tuple(free), tuple(zip(ordered, after, strict=True))))
     return found
 
 
@@ -157,7 +157,7 @@ def add_early(found: Sum, types: Types) -> Remark:
             with ir.InsertionPoint(after):
                 total = _added_in_parts(total, _added(terms))
         with ir.InsertionPoint(root):
-            total = _added([total, *others[-1][0]])
+            total = _added([total, *others[-1][0], *found.free])
     root.results[0].replace_all_uses_with(total)
     message = f"added up in {len(others) - 1} loops, as soon as its terms are there"
     return Remark(Kind.PASSED, "EX016", "recompute", str(tensor), tensor.bytes, describe(root), message)

@@ -6,8 +6,9 @@
 
 Applies if the op needs what it contracts or sums, or each element, in the same groups before and after the reshape.
 Elementwise ops only above the threshold, where a merged or split dimension obstructs the splitter; and transposed
-products, which would exist in two buffers. Leaves alone a reshape that others read as well, sums of transposed and
-merged floats of fewer than 32 bits, and with --no-reassociate all of floats. Adjacent movements are merged as in rce.
+products, which would exist in two buffers, or of what may be split. Leaves alone a reshape that others read as well,
+sums of transposed and merged floats of fewer than 32 bits, and with --no-reassociate all of floats. Adjacent
+movements are merged as in rce.
 Terminates: every rewrite moves a reshape or transpose behind one more op, or removes it, and adds none.
 """
 

@@ -113,7 +113,8 @@ def transpose_of_dot(threshold: int) -> Pattern:
         middle = batch + len(left.free)
         if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
             return None
-        return _dot(dot, [right, left], is_turned=True)
+        with ir.InsertionPoint(dot):  # the transpose may be in a loop
+            return _dot(dot, [right, left], is_turned=True)
 
     return pattern
 
