@@ -60,7 +60,7 @@ class Program:
 
     def text(self) -> str:
         names = list(self.shapes)
-        results = self.choose.sample(names[4:], min(3, len(names) - 4))
+        results = self.choose.sample(names[4:], min(3, len(names) - 4)) or names[:1]  # no step may have fitted
         arguments = ", ".join(f"%{name}: {kind(self.shapes[name])}" for name in names[:4])
         kinds = ", ".join(kind(self.shapes[name]) for name in results)
         body = "\n  ".join(self.lines)
