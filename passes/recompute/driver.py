@@ -82,8 +82,11 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     if limit is None or devices_of(module) > 1:
         return []
     places = _read(module, options)
-    peak, original = places[0].schedule.memory.peak, copy_of(module)
-    places, remarks = _with_early_sums(module, places, options, limit)
+    peak = places[0].schedule.memory.peak
+    if peak <= limit:
+        return []
+    original = copy_of(module)
+    places, remarks = _with_early_sums(module, places, options)
     for _ in range(_MOST_ROUNDS):
         memory = places[0].schedule.memory
         if memory.peak <= limit:
@@ -103,20 +106,18 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     return remarks
 
 
-def _with_early_sums(
-    module: ir.Module, places: list[_Place], options: Options, limit: int
-) -> tuple[list[_Place], list[Remark]]:
+def _with_early_sums(module: ir.Module, places: list[_Place], options: Options) -> tuple[list[_Place], list[Remark]]:
     """Let sums of big tensors not wait for their last term; the module's places then, and the sums.
 
     What this saves may show only once other peaks are lowered. So the peak may rise by the largest sum.
     """
-    peak = places[0].schedule.memory.peak
-    if peak <= limit or options.machine.kind != "cpu" or not options.reassociate:
+    if options.machine.kind != "cpu" or not options.reassociate:
         return places, []
     sums, types = find_sums(module), Types()
     if not sums:
         return places, []
-    before, most = _Snapshot(module, places), peak + largest_sum(sums) + _COUNTERS * len(sums)
+    before = _Snapshot(module, places)
+    most = places[0].schedule.memory.peak + largest_sum(sums) + _COUNTERS * len(sums)
     remarks = [add_early(found, types) for found in sums]
     clean_up(module)
     after = _read(module, options)

@@ -327,7 +327,7 @@ def test_smaller_sizes_are_left_out_where_the_peak_is_of_what_they_do_not_split(
     assert not found.fits and found.peak > 64_000_000
     known = {way.slice_bytes for way in ways(predict(module.module), 10**9, Options())}
     assert min(known) < min(tried) == 125_000
-    assert len(tried) <= 10
+    assert len(tried) <= 10  # slices of 500 KB as well, since all that are larger gain something
 
 
 def test_other_places_of_calls_leave_no_smaller_sizes_out() -> None:

@@ -105,4 +105,6 @@ def test_memory_with_the_library_is_what_xla_plans(program: Callable[..., Any]) 
         module = parse_module("module", text.encode(), context).module
         run_pipeline(module, ("normalise",), Options())
         predicted = predict(module, replace(CPU, sums_apart=True)).temp
-    assert predicted == pytest.approx(planned, rel=0.07, abs=4 * ROWS)
+    # XLA makes the copies of the weights' factors in another order, of 2 MB each.
+    allowed = 0.07 if program is transposed_weights else 0.02
+    assert predicted == pytest.approx(planned, rel=allowed, abs=4 * ROWS)
