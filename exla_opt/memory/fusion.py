@@ -52,9 +52,12 @@ class Fusion:
         return {value for op, is_written in ops if is_written for value in op.results}
 
 
-def fuse(block: Block, machine: Machine) -> Fusion:
-    """Decide for every op of a block, readers first; then find the tensors that each kernel reads."""
-    decision = _Decision(block, machine)
+def fuse(block: Block, machine: Machine, sums_alone: bool = False) -> Fusion:
+    """Decide for every op of a block, readers first; then find the tensors that each kernel reads.
+
+    sums_alone: whether no other op takes up a sum of floats that a CPU's library computes.
+    """
+    decision = _Decision(block, machine, sums_alone)
     if machine.repeats_cheap:
         fusion = decision.fusion
         greedy = Greedy(block, machine, fusion.producer, [decision.fusible(op) for op in block.ops])
@@ -128,8 +131,9 @@ def _read_inputs(fusion: Fusion) -> None:
 
 
 class _Decision:
-    def __init__(self, block: Block, machine: Machine):
+    def __init__(self, block: Block, machine: Machine, sums_alone: bool):
         count = len(block.ops)
+        self.sums_alone = sums_alone
         self.block = block
         self.machine = machine
         self.fusion = Fusion(block, machine, {}, [False] * count, [frozenset()] * count, viewed=block.viewed)
@@ -177,7 +181,7 @@ class _Decision:
 
     def fusible(self, op: Operation) -> bool:
         if op.name == "reduce":
-            return len(op.results) == 1 and is_short(op, self.machine)
+            return len(op.results) == 1 and is_short(op, self.machine) and not (self.sums_alone and op.is_library)
         return fuses(op)
 
     def may_be_repeated(self, op: Operation, users: frozenset[int], root: int) -> bool:

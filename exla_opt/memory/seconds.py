@@ -29,8 +29,11 @@ def seconds_of(block: Block, machine: Machine) -> float:
     """The seconds of the block's kernels, with those in its loops once per trip.
 
     For a branch, the slowest body counts. Linear in the number of ops.
+
+    A sum that a CPU's library computes is a kernel alone, which reads and writes memory: one kernel of many ops, as
+    the library has, takes about as long as its parts, and much longer than if it read and wrote memory once.
     """
-    return sum(seconds_of_kernels(fuse(block, machine)))
+    return sum(seconds_of_kernels(fuse(block, machine, sums_alone=True)))
 
 
 def seconds_of_kernels(fusion: Fusion) -> list[float]:

@@ -101,7 +101,7 @@ def read_timeline(module: ir.Module, machine: Machine = CPU) -> Timeline:
     collected.add(run, 0, 0)
     tensors = sorted(collected.tensors, key=lambda tensor: tensor.first)
     # On a CPU the run has the compiler's copies among its ops; for a GPU, fusion decisions take most of the time.
-    seconds = seconds_of(block, run.machine) if machine.breadth_first else sum(seconds_of_kernels(run.fusion))
+    seconds = seconds_of(block, machine) if machine.breadth_first else sum(seconds_of_kernels(run.fusion))
     memory = memory_of(function, run, types)
     return Timeline(tuple(collected.points), tuple(tensors), memory, seconds)
 

@@ -30,19 +30,20 @@ class BlockRun:
         """The most bytes alive at once."""
         return self.run.peak
 
-    def peak_without(self, graph: Graph, plan: Plan) -> int:
-        """The most bytes alive while no tensor that a plan removes is alive, and none of its ops runs.
+    def peak_without(self, graph: Graph, plans: Sequence[Plan]) -> int:
+        """The most bytes alive while no tensor that some plans remove is alive, and none of their ops runs.
 
-        With the plan the block needs no less.
+        With these plans too, the block needs no less.
         """
         run, last = self.run, len(self.run.order) - 1
         changes = [0] * (last + 2)
-        for position in plan.tiled:
+        vanished = frozenset().union(*(plan.vanished for plan in plans))
+        for position in {position for plan in plans for position in plan.tiled}:
             for value in graph.nodes[position].results:
                 number = self.number.get(value)
                 if number in run.born:
                     changes[run.born[number]] += 1
-                    changes[(run.died.get(number, last) if value in plan.vanished else run.born[number]) + 1] -= 1
+                    changes[(run.died.get(number, last) if value in vanished else run.born[number]) + 1] -= 1
         steps = zip(accumulate(changes), run.lives, run.scratches, strict=False)
         return max((live + scratch for touched, live, scratch in steps if not touched), default=0)
 

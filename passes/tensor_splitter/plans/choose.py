@@ -151,13 +151,14 @@ class _Chooser:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""
         selected = list(self.selected.plans.values())
         inside = self.run(selected)
-        if inside.peak_without(self.graph, plan) * _LEAST_GAIN >= inside.peak:
+        if inside.peak_without(self.graph, [plan]) * _LEAST_GAIN >= inside.peak:
             return True  # the peak is elsewhere: no need to run the entire block again for each of its tensors
         other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
         if other is not None:
             inside = self.run([*selected, other])
-        rest = [each for each in selected if each.tiled.keys().isdisjoint(plan.tiled)]
-        return self.run([*rest, plan]).peak * _LEAST_GAIN >= inside.peak
+        later = [each for each in selected if not each.tiled.keys().isdisjoint(plan.tiled)]  # in a next round
+        with_plan = self.run([*(each for each in selected if each not in later), plan])
+        return with_plan.peak_without(self.graph, later) * _LEAST_GAIN >= inside.peak
 
     def run(self, plans: Sequence[Plan]) -> BlockRun:
         """The block with some plans; the last two results are cached: for the selected plans, and with one more."""
@@ -177,7 +178,7 @@ class _Chooser:
         covered: set[int] = set()
         selected = self.selected
         for value in sorted(made, key=lambda value: (-graph.tensors[value].type.bytes, value)):
-            if value in covered or value in self.plans.anchors or is_start(graph, value):
+            if value in covered or value in self.plans.anchors or is_start(graph, value) or self.is_repeated(value):
                 continue
             found = refuse_early(graph, value, written) or self.best_for(value)
             if isinstance(found, Refusal):
@@ -198,6 +199,14 @@ class _Chooser:
                 choice.refusals.pop(value, None)
         choice.shifts = self.shifted or self.overlapping.hidden
         return choice
+
+    def is_repeated(self, value: int) -> bool:
+        """Whether the loops of the selected plans compute all that is read of a tensor, as a cheap one."""
+        plans = self.selected.plans.values()
+        tensor = self.graph.tensors[value]
+        return any(tensor.producer in plan.copies for plan in plans) and all(
+            any(user in plan.tiled for plan in plans) for user, _ in tensor.users
+        )
 
     def in_place(self) -> Iterator[Plan]:
         """Plans that overwrite a carry of a loop ahead of which they read: without them, there are two buffers."""
