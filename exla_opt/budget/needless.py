@@ -47,7 +47,8 @@ def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
     """Whether a way of a module that takes long to plan is slower, by what was tried, than one that seems to fit.
 
     first: as in `is_past_the_fastest`. Slices of that size for all tensors are left out where smaller thresholds get
-    slower; smaller slices where larger ones fit without recomputing, or where times have risen from larger ones.
+    slower; other slices where larger ones fit without recomputing; and slices smaller than `first` where any larger
+    ones fit.
     """
     if way.slice_bytes == first and not is_coarse(way):
         alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == first]
@@ -57,9 +58,10 @@ def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
         return is_slower and not falling[-1].recomputes and search.seems_to_fit(falling[-1])
     if has_coarser_that_seems_to_fit(search, way):
         return True
-    tried = [found for found in search.attempts if _splits_all(found)]
-    larger = [found for found in tried if found.options.slice_bytes > way.slice_bytes]
-    return way.slice_bytes < first and any(map(search.seems_to_fit, larger)) and _is_past(larger, first)
+    return way.slice_bytes < first and any(
+        _is_plain(found) and found.options.slice_bytes > way.slice_bytes and search.seems_to_fit(found)
+        for found in search.attempts
+    )
 
 
 def is_past_the_fastest(search: Search, way: Options, first: int) -> bool:
