@@ -96,8 +96,8 @@ def test_a_plan_is_at_the_peak_only_with_what_is_alive_there(graph: Graph) -> No
     assert plans
     before = run_planned(graph, [], CPU, 100_000)
     for plan in plans:
-        known = before.peak_without(graph, plan)
+        known = before.peak_without(graph, [plan])
         assert known <= before.peak
         assert known <= run_planned(graph, [plan], CPU, 100_000).peak
     nothing: Plan = replace(plans[0], tiled={}, vanished=frozenset())
-    assert before.peak_without(graph, nothing) == before.peak
+    assert before.peak_without(graph, [nothing]) == before.peak
