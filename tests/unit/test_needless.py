@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -16,8 +17,10 @@ from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
+from exla_opt.remarks import Kind, Remark
 
 MB = 1_000_000
+RECOMPUTED = Remark(Kind.PASSED, "EX014", "recompute", "1xf32", 4, "x.py:1:1", "is computed again")
 SIZES = ways(Memory(0, 0, 0, 1024 * MB), 512 * MB, Options(machine=CPU))
 CACHE = SIZES[0].slice_bytes
 
@@ -131,3 +134,17 @@ def test_small_thresholds_of_a_large_module_end_where_they_get_no_faster(
     search = Tried(10 * MB)
     search.attempts = [attempted(way, time, peak * MB) for way, time in zip(coarse, times, strict=False)]
     assert is_needless_in_large(cast(Search, search), SIZES[0], CACHE) == needless
+
+
+@pytest.mark.parametrize(("peak", "is_coarse_one"), [(5, False), (5, True), (50, False)])
+def test_small_slices_of_a_large_module_are_left_out_once_larger_ones_seem_to_fit(
+    peak: int, is_coarse_one: bool
+) -> None:
+    """Whether larger ones recompute does not matter: they are planned soonest. peak: of the larger ones."""
+    larger = next(way for way in SIZES if is_coarse(way) == is_coarse_one and way.slice_bytes >= CACHE)
+    search = Tried(10 * MB)
+    search.attempts = [replace(attempted(larger, 1.0, peak * MB), outcome=Outcome((RECOMPUTED,), ()))]
+    smaller = [way for way in SIZES if way.slice_bytes < CACHE]
+    assert smaller
+    for way in smaller:
+        assert is_needless_in_large(cast(Search, search), way, CACHE) == (peak < 10)

@@ -118,3 +118,16 @@ def test_a_product_on_a_gpu_is_added_to_the_sum_by_its_own_kernel() -> None:
     assert isclose(seconds_of_sum(10**9, True, H200), 10**9 / BANDWIDTH)
     assert isclose(seconds_of_sum(10**9, False, H200), 3 * 10**9 / BANDWIDTH + KERNEL)
     assert isclose(seconds_of_sum(10**9, True, CPU), 3 * 10**9 / 8e9 + 2e-6)
+
+
+def test_a_cpu_writes_what_a_library_sums_before_others_read_it() -> None:
+    """The library computes a sum and what is read of it in one kernel, in no less time than in two."""
+    some = f"tensor<4x{WIDE.removeprefix('tensor<')}"
+    text = f"""func.func @main(%x: {some}) -> {WIDE} {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : ({some}, tensor<f32>) -> {WIDE}
+      %n = stablehlo.negate %s : {WIDE}
+      return %n : {WIDE}
+    }}"""
+    whole = 4 * 8192**2
+    assert isclose(seconds(text, CPU), (4 + 1 + 1 + 1) * whole / CPU.bytes_per_second, rel_tol=0.01)
