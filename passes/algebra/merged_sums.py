@@ -26,6 +26,7 @@ from itertools import combinations
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from exla_opt.ir.additions import ADD, next_addition, terms_of_sum
 from exla_opt.ir.attributes import named
 from exla_opt.ir.loops import drop_carries, starts_with_zeros
 from exla_opt.ir.types import Types
@@ -35,7 +36,6 @@ from exla_opt.ops.traits import Trait, traits_of
 
 # So many terms may be big together: smaller ones are not looked at, since each merge looks at all.
 _MOST_TERMS = 32
-_ADD, _LOOP = "stablehlo.add", "stablehlo.while"
 # Ops without a buffer of their own: they are computed where they are read.
 _MADE_BY_READERS = Trait.POINTWISE | Trait.MOVES | Trait.GENERATES
 # An op between a sum and the addition: its name, its attributes and the type of its result.
@@ -81,7 +81,7 @@ def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Ca
     """The possible merges: of two sums of one loop, or of one with a term that exists before its loop."""
     ops = [view.operation for view in block.operations]
     place: dict[ir.Value, int] = {value: number for number, op in enumerate(ops) for value in op.results}
-    totals: dict[ir.Value, list[_Sum]] = {}
+    totals: dict[ir.Operation, list[_Sum]] = {}
     for loop in ops:
         if mark not in loop.attributes:
             continue
@@ -90,7 +90,7 @@ def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Ca
                 totals.setdefault(_total(found.reader), []).append(found)
     for total, sums in list(totals.items()):
         inside = sum(len(found.additions) - 1 for found in sums)  # merged before
-        if types.of(total).bytes * (len(list(_leaves(total))) + inside) <= least:
+        if types.of(total.results[0]).bytes * (len(terms_of_sum(total)) + inside) <= least:
             del totals[total]
     pairs = [pair for sums in totals.values() for pair in combinations(sums, 2) if pair[0].kind == pair[1].kind]
     # First those of one loop: one that begins with another sum is not known to be a sum any more.
@@ -98,21 +98,9 @@ def _merges(block: ir.Block, mark: str, types: Types, least: int) -> Iterator[Ca
         yield partial(_add_in_loop if first.loop == second.loop else _start_from_sum, first, second)
     for total, sums in totals.items():
         for found in sums:
-            for leaf in _leaves(total):
+            for leaf in terms_of_sum(total):
                 if _may_begin(leaf, found) and place[leaf] < place[found.loop.results[0]]:
                     yield partial(_start_from, leaf, found)
-
-
-def _leaves(total: ir.Value) -> Iterator[ir.Value]:
-    """The terms of a sum of sums."""
-    queue = [total]
-    while queue:
-        value = queue.pop()
-        addition = defining_op(value, _ADD)
-        if addition is None or (value != total and _only_reader(value) is None):
-            yield value
-        else:
-            queue += addition.operands
 
 
 def _may_begin(leaf: ir.Value, found: _Sum) -> bool:
@@ -133,7 +121,7 @@ def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
         return None
     body = loop.regions[1].blocks[0]
     total, additions = body.arguments[carry], []
-    while (addition := _only_reader(total)) is not None and addition.name == _ADD and addition.block == body:
+    while (addition := _only_reader(total)) is not None and addition.name == ADD and addition.block == body:
         additions.append(addition)
         total = addition.results[0]
     if not additions or addition != terminator(body) or addition.operands[carry] != total:
@@ -142,7 +130,7 @@ def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
     while (reader := _only_reader(leaf)) is not None and reader.name in _BETWEEN:
         between.append((reader.name, named(reader), reader.results[0].type))
         leaf = reader.results[0]
-    if reader is None or reader.name != _ADD or reader.block != loop.block:
+    if reader is None or reader.name != ADD or reader.block != loop.block:
         return None
     return _Sum(loop, carry, tuple(additions), leaf, tuple(between), reader)
 
@@ -152,14 +140,11 @@ def _only_reader(value: ir.Value) -> ir.Operation | None:
     return uses[0].owner.operation if len(uses) == 1 else None
 
 
-def _total(addition: ir.Operation) -> ir.Value:
-    """The total of a chain of additions without readers in between."""
-    while (reader := _only_reader(addition.results[0])) is not None and reader.name == _ADD:
-        if reader.block != addition.block:
-            break
+def _total(addition: ir.Operation) -> ir.Operation:
+    """The last of the additions of a sum."""
+    while (reader := next_addition(addition)) is not None:
         addition = reader
-    total: ir.Value = addition.results[0]
-    return total
+    return addition
 
 
 def _other(addition: ir.Operation, value: ir.Value) -> ir.Value:

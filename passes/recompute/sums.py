@@ -21,6 +21,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.additions import ADD, next_addition, terms_of_sum
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types, element_type
 from exla_opt.ir.values import defining_op, has_discardable_attributes
@@ -28,7 +29,7 @@ from exla_opt.ir.walk import all_blocks
 from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.remarks import Kind, Remark
 
-_ADD, _TYPES = "stablehlo.add", ("f32", "f64")
+_TYPES = ("f32", "f64")
 # A loop for a smaller term takes longer than its addition.
 _LEAST_BYTES = 10**6
 # Terms of three times: two are added in any case, and one waits at most.
@@ -71,7 +72,7 @@ def largest_sum(sums: list[Sum]) -> int:
 
 def _sums(block: ir.Block, types: Types) -> list[Sum]:
     ops = [view.operation for view in block.operations]
-    roots = [op for op in ops if op.name == _ADD and _is_legal(op, types) and not _is_inside(op)]
+    roots = [op for op in ops if op.name == ADD and _is_legal(op, types) and next_addition(op) is None]
     if not roots:
         return []
     place: dict[ir.Value, int] = {}
@@ -84,7 +85,7 @@ def _sums(block: ir.Block, types: Types) -> list[Sum]:
     found = []
     for root in roots:
         groups: dict[int, list[ir.Value]] = {}
-        free, waiting = _by_cost(_terms(root), types)
+        free, waiting = _by_cost(terms_of_sum(root), types)
         for term in waiting:
             groups.setdefault(times.get(term, 0), []).append(term)  # 0: of arguments, and of other blocks
         if len(groups) >= _LEAST_TIMES:
@@ -100,27 +101,6 @@ def _is_legal(op: ir.Operation, types: Types) -> bool:
     if has_discardable_attributes(op) or str(element_type(value)) not in _TYPES:
         return False
     return types.of(value).bytes >= _LEAST_BYTES and _parts(value) is not None
-
-
-def _is_inside(op: ir.Operation) -> bool:
-    """Whether an addition is a term of another one, and nothing else reads it."""
-    uses = [use.owner.operation for use in op.results[0].uses]
-    if len(uses) != 1 or has_discardable_attributes(op):
-        return False
-    return uses[0].name == _ADD and uses[0].block == op.block and not has_discardable_attributes(uses[0])
-
-
-def _terms(root: ir.Operation) -> list[ir.Value]:
-    """The terms of a sum: what is added and is no addition of the chain itself."""
-    terms, queue = [], list(root.operands)
-    while queue:
-        value = queue.pop()
-        inner = defining_op(value, _ADD)
-        if inner is not None and inner.block == root.block and _is_inside(inner):
-            queue += inner.operands
-        else:
-            terms.append(value)
-    return terms
 
 
 def _by_cost(terms: Sequence[ir.Value], types: Types) -> tuple[list[ir.Value], list[ir.Value]]:
