@@ -10,7 +10,7 @@ from math import prod
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation, fuses, is_short, with_library
+from .block import Block, Operation, fuses, is_short
 from .gpu.joins import Joins
 from .gpu.priority_fusion import PriorityFusion
 from .greedy import Greedy
@@ -82,13 +82,6 @@ def fuse(block: Block, machine: Machine, sums_alone: bool = False) -> Fusion:
         decision.decide(position)
     _read_inputs(decision.fusion)
     return decision.fusion
-
-
-def written_tensors(block: Block, machine: Machine) -> set[int]:
-    """The tensors that a machine writes to memory in one of its compiles."""
-    written = fuse(block, machine).tensors()
-    library = with_library(block, machine)
-    return written if library is None else written | fuse(block, library).tensors()
 
 
 def _left(fusion: Fusion, after: list[dict[int, None]], group: list[int]) -> list[int]:

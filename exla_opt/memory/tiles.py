@@ -12,7 +12,7 @@ from exla_opt.ops.block_flow import BlockFlow, ControlFactor
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, Shape
-from .fusion import written_tensors
+from .fusion import fuse
 from .machine import Machine
 from .schedule import run_block
 from .seconds import seconds_in_cache, seconds_of, seconds_of_ops
@@ -66,7 +66,7 @@ class Bodies:
         stack = list(self.blocks)
         while stack:
             block = stack.pop()
-            written = written_tensors(block, self.machine)
+            written = fuse(block, self.machine, sums_alone=True).tensors()
             found += [(block.values[number], block.sizes[number]) for number in written if number in block.values]
             stack += [body for op in block.ops for body in op.bodies]
         return found

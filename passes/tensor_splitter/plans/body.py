@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.ir.types import TensorType
-from exla_opt.memory import fusion
+from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.operation import has_own_buffer
 from exla_opt.memory.reading import read_numbered
@@ -103,7 +103,7 @@ def body_of(
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     """The tensors of a block that the machine is expected to write to memory, possibly in wider numbers."""
     block, number = read_numbered(graph.block, graph.types, machine, is_deep=False)
-    written = fusion.written_tensors(block, machine)
+    written = fuse(block, machine, sums_alone=True).tensors()
     return {
         value
         for node in graph.nodes
@@ -172,7 +172,7 @@ def body_work(body: Body, tile: int) -> float:
 def bytes_per_index(body: Body) -> int:
     """The maximum bytes per index of the tensors that the body writes to memory."""
     planned = body.planned
-    written = fusion.written_tensors(planned.block(body.returned, _NOMINAL_TILE), planned.machine)
+    written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine, sums_alone=True).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
     most = max((-(-size // mapping.length) for size, mapping in stored), default=0)
     return max(most, planned.bytes_per_index_inside())
