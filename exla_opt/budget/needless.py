@@ -16,6 +16,8 @@ from exla_opt.options import Options
 
 # The search for faster slices ends with this many sizes in a row of which none is faster than a larger one.
 _NOT_FASTER = 2
+# The factor in predicted time from which a program that recomputes may be slower than one in smaller slices.
+_MUCH_SLOWER = 1.5
 # The factor in predicted time with which the programs of a smaller threshold get slower.
 _LITTLE = 1.02
 
@@ -44,11 +46,11 @@ def _figures(found: Attempt) -> tuple[int, float]:
 
 
 def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
-    """Whether a way of a module that takes long to plan is slower, by what was tried, than one that seems to fit.
+    """Whether a way of a module that takes long to plan should be slower than one that seems to fit.
 
     first: as in `is_past_the_fastest`. Slices of that size for all tensors are left out where smaller thresholds get
-    slower; other slices where larger ones fit without recomputing; and slices smaller than `first` where any larger
-    ones fit.
+    slower; other slices where larger ones fit without recomputing; and slices smaller than `first` also where larger
+    ones fit with it and are not much slower than the original.
     """
     if way.slice_bytes == first and not is_coarse(way):
         alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == first]
@@ -58,10 +60,10 @@ def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
         return is_slower and not falling[-1].recomputes and search.seems_to_fit(falling[-1])
     if has_coarser_that_seems_to_fit(search, way):
         return True
-    return way.slice_bytes < first and any(
-        _is_plain(found) and found.options.slice_bytes > way.slice_bytes and search.seems_to_fit(found)
-        for found in search.attempts
-    )
+    most = _MUCH_SLOWER * search.attempts[0].seconds
+    larger = [found for found in search.attempts if found.options.slice_bytes > way.slice_bytes]
+    fast = [found for found in larger if _is_plain(found) and found.seconds <= most]
+    return way.slice_bytes < first and any(map(search.seems_to_fit, fast))
 
 
 def is_past_the_fastest(search: Search, way: Options, first: int) -> bool:

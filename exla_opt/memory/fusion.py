@@ -55,7 +55,7 @@ class Fusion:
 def fuse(block: Block, machine: Machine, sums_alone: bool = False) -> Fusion:
     """Decide for every op of a block, readers first; then find the tensors that each kernel reads.
 
-    sums_alone: whether no other op takes up a sum of floats that a CPU's library computes.
+    sums_alone: whether no reader takes up a sum of floats that a CPU's library computes.
     """
     decision = _Decision(block, machine, sums_alone)
     if machine.repeats_cheap:

@@ -30,8 +30,8 @@ def seconds_of(block: Block, machine: Machine) -> float:
 
     For a branch, the slowest body counts. Linear in the number of ops.
 
-    A sum that a CPU's library computes is a kernel alone, which reads and writes memory: one kernel of many ops, as
-    the library has, takes about as long as its parts, and much longer than if it read and wrote memory once.
+    No reader takes up a sum that a CPU's library computes: it is written. The library computes such sums and the ops
+    around them in one kernel, which takes about as long as separate ones.
     """
     return sum(seconds_of_kernels(fuse(block, machine, sums_alone=True)))
 

@@ -30,7 +30,7 @@ from exla_opt.ir.additions import ADD, next_addition, terms_of_sum
 from exla_opt.ir.attributes import named
 from exla_opt.ir.loops import drop_carries, starts_with_zeros
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.values import defining_op, has_discardable_attributes
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -130,7 +130,7 @@ def _sum_of(loop: ir.Operation, carry: int) -> _Sum | None:
     while (reader := _only_reader(leaf)) is not None and reader.name in _BETWEEN:
         between.append((reader.name, named(reader), reader.results[0].type))
         leaf = reader.results[0]
-    if reader is None or reader.name != ADD or reader.block != loop.block:
+    if reader is None or reader.name != ADD or reader.block != loop.block or has_discardable_attributes(reader):
         return None
     return _Sum(loop, carry, tuple(additions), leaf, tuple(between), reader)
 

@@ -168,3 +168,14 @@ def test_small_sums_that_are_big_together_are_merged(monkeypatch: pytest.MonkeyP
     assert max(sums_carried(after, (rows, columns))) == 2  # that of the first layer is multiplied by its weights
     monkeypatch.setattr(driver, "merge_sums", lambda *_: False)
     assert max(sums_carried(split(before), (rows, columns))) == layers
+
+
+def test_an_addition_with_an_attribute_of_another_dialect_keeps_it() -> None:
+    named = TRANSPOSED.replace(
+        "%left, %right : tensor", '%left, %right {{mhlo.frontend_attributes = {{a = "b"}}}} : tensor'
+    )
+    with new_context() as context:
+        module = parse_module("<program>", named.format([1, 0, 2]).encode(), context).module
+        block = module.body.operations[0].operation.regions[0].blocks[0]
+        assert not merge_sums(block, "tile", Types(), 0)
+        assert "mhlo.frontend_attributes" in serialise(module, "text").decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -18,7 +17,6 @@ from exla_opt.passes.tensor_splitter.plans import choose as choosing
 from exla_opt.passes.tensor_splitter.plans.allowance import Allowance
 from exla_opt.passes.tensor_splitter.plans.block import run_planned
 from exla_opt.passes.tensor_splitter.plans.choose import Choice, choose
-from exla_opt.passes.tensor_splitter.plans.plan import Plan
 
 _SMALL, _BIG = "tensor<500x500xf32>", "tensor<1000x1000xf32>"
 
@@ -96,8 +94,14 @@ def test_a_plan_is_at_the_peak_only_with_what_is_alive_there(graph: Graph) -> No
     assert plans
     before = run_planned(graph, [], CPU, 100_000)
     for plan in plans:
-        known = before.peak_without(graph, [plan])
+        known = before.peak_without(graph, plan.tiled, plan.vanished)
         assert known <= before.peak
         assert known <= run_planned(graph, [plan], CPU, 100_000).peak
-    nothing: Plan = replace(plans[0], tiled={}, vanished=frozenset())
-    assert before.peak_without(graph, [nothing]) == before.peak
+    assert before.peak_without(graph, (), ()) == before.peak
+
+
+def test_without_anything_left_out_a_gpu_needs_what_its_layout_takes(graph: Graph) -> None:
+    packed = run_planned(graph, [], CPU, 100_000)
+    alive = packed.peak
+    packed.run.peak = 2 * alive
+    assert packed.peak_without(graph, (), ()) == 2 * alive

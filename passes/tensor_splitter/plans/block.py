@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -30,22 +30,23 @@ class BlockRun:
         """The most bytes alive at once."""
         return self.run.peak
 
-    def peak_without(self, graph: Graph, plans: Sequence[Plan]) -> int:
-        """The most bytes alive while no tensor that some plans remove is alive, and none of their ops runs.
+    def peak_without(self, graph: Graph, positions: Collection[int], vanished: Collection[int]) -> int:
+        """The most bytes alive while none of these tensors is alive, and no op at these positions runs.
 
-        With these plans too, the block needs no less.
+        With plans that remove them, the block needs no less.
         """
         run, last = self.run, len(self.run.order) - 1
         changes = [0] * (last + 2)
-        vanished = frozenset().union(*(plan.vanished for plan in plans))
-        for position in {position for plan in plans for position in plan.tiled}:
+        for position in positions:
             for value in graph.nodes[position].results:
                 number = self.number.get(value)
                 if number in run.born:
                     changes[run.born[number]] += 1
                     changes[(run.died.get(number, last) if value in vanished else run.born[number]) + 1] -= 1
-        steps = zip(accumulate(changes), run.lives, run.scratches, strict=False)
-        return max((live + scratch for touched, live, scratch in steps if not touched), default=0)
+        needed = [live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True)]
+        left = max((most for touched, most in zip(accumulate(changes), needed, strict=False) if not touched), default=0)
+        # A GPU's buffers are laid out in one block, which may be larger than what is alive.
+        return left * self.peak // max(needed, default=1) if left else 0
 
 
 def peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:

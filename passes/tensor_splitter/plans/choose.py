@@ -151,14 +151,17 @@ class _Chooser:
         """Whether the block takes as little if the loops of the program stay, and are cut inside."""
         selected = list(self.selected.plans.values())
         inside = self.run(selected)
-        if inside.peak_without(self.graph, [plan]) * _LEAST_GAIN >= inside.peak:
+        if inside.peak_without(self.graph, plan.tiled, plan.vanished) * _LEAST_GAIN >= inside.peak:
             return True  # the peak is elsewhere: no need to run the entire block again for each of its tensors
         other = next((each for each in others if not each.cuts_loops and self.gains(each)), None)
         if other is not None:
             inside = self.run([*selected, other])
-        later = [each for each in selected if not each.tiled.keys().isdisjoint(plan.tiled)]  # in a next round
+        # What shares ops with the plan is planned anew in a next round.
+        later = [each for each in selected if not each.tiled.keys().isdisjoint(plan.tiled)]
         with_plan = self.run([*(each for each in selected if each not in later), plan])
-        return with_plan.peak_without(self.graph, later) * _LEAST_GAIN >= inside.peak
+        positions = {position for each in later for position in each.tiled} - plan.tiled.keys()
+        vanished = {value for each in later for value in each.vanished}
+        return with_plan.peak_without(self.graph, positions, vanished) * _LEAST_GAIN >= inside.peak
 
     def run(self, plans: Sequence[Plan]) -> BlockRun:
         """The block with some plans; the last two results are cached: for the selected plans, and with one more."""
@@ -201,12 +204,10 @@ class _Chooser:
         return choice
 
     def is_repeated(self, value: int) -> bool:
-        """Whether the loops of the selected plans compute all that is read of a tensor, as a cheap one."""
-        plans = self.selected.plans.values()
+        """Whether all readers of a cheap tensor are in loops of the selected plans that compute slices of it."""
         tensor = self.graph.tensors[value]
-        return any(tensor.producer in plan.copies for plan in plans) and all(
-            any(user in plan.tiled for plan in plans) for user, _ in tensor.users
-        )
+        plans = [plan for plan in self.selected.plans.values() if tensor.producer in plan.copies]
+        return bool(plans) and all(any(_reads_slices(plan, *use) for plan in plans) for use in tensor.users)
 
     def in_place(self) -> Iterator[Plan]:
         """Plans that overwrite a carry of a loop ahead of which they read: without them, there are two buffers."""
@@ -322,3 +323,8 @@ def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = 
     is_better = bool(other.plans) and chooser.is_better(other, choice)
     log_choice(is_better)
     return replace(other if is_better else choice, shifts=choice.shifts or other.shifts)
+
+
+def _reads_slices(plan: Plan, user: int, index: int) -> bool:
+    """Whether an op in the loops of a plan reads an operand in slices."""
+    return index >= 0 and user in plan.tiled and plan.tiled[user].operands[index] is not None
