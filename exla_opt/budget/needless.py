@@ -50,7 +50,7 @@ def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
 
     first: as in `is_past_the_fastest`. Slices of that size for all tensors are left out where smaller thresholds get
     slower; other slices where larger ones fit without recomputing; and slices smaller than `first` also where larger
-    ones fit with it and are not much slower than the original.
+    ones fit with it, if these are not much slower than the original or times have risen from larger slices.
     """
     if way.slice_bytes == first and not is_coarse(way):
         alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == first]
@@ -62,8 +62,9 @@ def is_needless_in_large(search: Search, way: Options, first: int) -> bool:
         return True
     most = _MUCH_SLOWER * search.attempts[0].seconds
     larger = [found for found in search.attempts if found.options.slice_bytes > way.slice_bytes]
-    fast = [found for found in larger if _is_plain(found) and found.seconds <= most]
-    return way.slice_bytes < first and any(map(search.seems_to_fit, fast))
+    fit = [found for found in larger if _is_plain(found) and search.seems_to_fit(found)]
+    is_past = bool(fit) and _is_past([found for found in larger if _splits_all(found)], first)
+    return way.slice_bytes < first and (is_past or any(found.seconds <= most for found in fit))
 
 
 def is_past_the_fastest(search: Search, way: Options, first: int) -> bool:
