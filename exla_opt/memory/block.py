@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 
 from jaxlib.mlir import ir
@@ -133,18 +133,6 @@ def is_short(op: Operation, machine: Machine) -> bool:
 def sums_apart(op: Operation, machine: Machine) -> bool:
     """Whether a library computes a reduce of any length in a separate kernel."""
     return machine.sums_apart and op.name == "reduce" and op.is_library
-
-
-def with_library(block: Block, machine: Machine) -> Machine | None:
-    """The machine whose programs are compiled with the library that adds floats, if the block has sums for it."""
-    if machine.kind != "cpu" or machine.sums_apart or not _has_sums(block):
-        return None
-    return replace(machine, sums_apart=True)
-
-
-def _has_sums(block: Block) -> bool:
-    """Whether a library's kernel may compute a reduce of a block, or of a body inside."""
-    return any((op.name == "reduce" and op.is_library) or any(map(_has_sums, op.bodies)) for op in block.ops)
 
 
 def fuses(op: Operation) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from .block import Block, with_library
+from .block import Block
 from .gpu.parts import with_padding, with_parts
 from .lending import lend
 from .live_ranges import Run
@@ -29,11 +29,15 @@ def run_block(
         run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run
     run = _finished(block, machine, held, outside)
-    library = with_library(block, machine)
-    if library is None:
+    if machine.kind != "cpu" or machine.sums_apart or not _has_sums(block):
         return run
-    other = _finished(block, library, held, outside)
+    other = _finished(block, replace(machine, sums_apart=True), held, outside)
     return other if other.peak > run.peak else run
+
+
+def _has_sums(block: Block) -> bool:
+    """Whether a library's kernel may compute a reduce of a block, or of a body inside."""
+    return any((op.name == "reduce" and op.is_library) or any(map(_has_sums, op.bodies)) for op in block.ops)
 
 
 def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:
