@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, fuses, is_short
-from .library_kernels import LibraryKernels
+from .library_kernels import LibraryKernels, drop_dead, drop_reads, reads_of
 from .machine import Machine
 
 # The most copies of one op's code in a kernel.
@@ -56,17 +56,10 @@ class Greedy:
         self.pointwise = [Trait.POINTWISE in op.traits for op in block.ops]
         self.uses = [_uses(op, straight) for op, straight in zip(block.ops, self.pointwise, strict=True)]
         self.light = [able and self.is_light(op) for able, op in zip(self.fusible, block.ops, strict=True)]
-        returned = set(block.returned)
-        self.stays = [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in self.ops]
-        self.readers: list[set[int]] = [set() for _ in self.ops]
-        for position, op in enumerate(self.ops):
-            for value in (*op.operands, *op.captures):
-                if value in producer:
-                    self.readers[producer[value]].add(position)
+        self.readers, self.stays = reads_of(block, producer)
         self.written = [False] * len(self.ops)
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
-        if machine.sums_apart:
-            self.drop_dead()
+        drop_dead(block, producer, self.readers, self.stays)
         self.library = LibraryKernels(block, producer, self.readers, self.stays) if machine.sums_apart else None
         for position in self.library.root if self.library else ():
             self.fusible[position] = self.light[position] = False
@@ -83,20 +76,6 @@ class Greedy:
             elif self.readers[position] or self.stays[position]:
                 self.written[position] = True
                 self.grow(position)
-            else:
-                self.drop(position)
-
-    def drop_dead(self) -> None:
-        """Remove the reads of all ops that nothing reads."""
-        for position in range(len(self.ops) - 1, -1, -1):
-            if not self.readers[position] and not self.stays[position]:
-                self.drop(position)
-
-    def drop(self, position: int) -> None:
-        """Remove the reads of an op that nothing reads."""
-        for value in (*self.ops[position].operands, *self.ops[position].captures):
-            if value in self.producer:
-                self.readers[self.producer[value]].discard(position)
 
     def absorbs(self, position: int, index: int) -> bool:
         """Whether the producer of this operand may be fused into its reader."""
@@ -163,7 +142,7 @@ class Greedy:
                 if operand in producer:
                     self.readers[producer[operand]].add(root)
             if not self.readers[position] and not self.stays[position]:
-                self.drop(position)
+                drop_reads(self.block, producer, self.readers, position)
         self.inputs[root] = read
 
     def indexers(self, position: int, index: int, own: set[int]) -> set[int]:

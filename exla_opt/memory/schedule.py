@@ -8,6 +8,7 @@ from dataclasses import replace
 from .block import Block
 from .gpu.parts import with_padding, with_parts
 from .lending import lend
+from .library_kernels import changes_kernels
 from .live_ranges import Run
 from .machine import Machine
 from .packing import packed
@@ -29,15 +30,17 @@ def run_block(
         run = _finished(with_padding(block), machine, held, outside)
         return other if other.peak > run.peak else run
     run = _finished(block, machine, held, outside)
-    if machine.kind != "cpu" or machine.sums_apart or not _has_sums(block):
+    if machine.kind != "cpu" or machine.sums_apart or not _has_other_kernels(run):
         return run
     other = _finished(block, replace(machine, sums_apart=True), held, outside)
     return other if other.peak > run.peak else run
 
 
-def _has_sums(block: Block) -> bool:
-    """Whether a library's kernel may compute a reduce of a block, or of a body inside."""
-    return any((op.name == "reduce" and op.is_library) or any(map(_has_sums, op.bodies)) for op in block.ops)
+def _has_other_kernels(run: Run) -> bool:
+    """Whether the library that adds floats changes the kernels of a run, or of one inside it."""
+    if changes_kernels(run.block, run.machine, run.fusion.producer):
+        return True
+    return any(_has_other_kernels(inner) for inners in run.inner.values() for inner in inners)
 
 
 def _finished(block: Block, machine: Machine, held: Collection[int] | None, outside: Collection[int]) -> Run:

@@ -12,8 +12,13 @@ import pytest
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import main_function
+from exla_opt.memory.library_kernels import changes_kernels
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import predict
+from exla_opt.memory.reading import read_block
+from exla_opt.memory.schedule import run_block
 from exla_opt.options import Options
 from exla_opt.pipeline import run_pipeline
 from exla_opt.runtime.compile import compile_program
@@ -96,10 +101,33 @@ PROGRAMS = (
 )
 
 
+def rows_alone(x: Any, w: Any) -> Any:
+    """Long sums, each a kernel of its own in both compiles."""
+    return x @ w, x.sum(1), w.max(0)
+
+
+def text_of(program: Callable[..., Any]) -> str:
+    arguments = (jax.ShapeDtypeStruct((ROWS, COLUMNS), jnp.float32), jax.ShapeDtypeStruct((COLUMNS,) * 2, jnp.float32))
+    return str(jax.jit(program).lower(*arguments).compiler_ir("stablehlo"))
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, rows_alone], ids=lambda program: program.__name__)
+def test_the_compile_with_the_library_is_simulated_where_it_differs(program: Callable[..., Any]) -> None:
+    with new_context() as context:
+        module = parse_module("module", text_of(program).encode(), context).module
+        function = main_function(module)
+        block = read_block(function.regions[0].blocks[0], Types(), CPU)
+        alone = predict(module, replace(CPU, sums_apart=True))
+        run = run_block(block, CPU, held=block.returned)
+        assert run.peak >= alone.temp
+        assert changes_kernels(block, CPU, run.fusion.producer) == (
+            program not in (marked_sums, sums_of_one, rows_alone)
+        )
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_memory_with_the_library_is_what_xla_plans(program: Callable[..., Any]) -> None:
-    arguments = (jax.ShapeDtypeStruct((ROWS, COLUMNS), jnp.float32), jax.ShapeDtypeStruct((COLUMNS,) * 2, jnp.float32))
-    text = str(jax.jit(program).lower(*arguments).compiler_ir("stablehlo"))
+    text = text_of(program)
     planned = memory_of(compile_program(text, optimise=False).executable).temp
     with new_context() as context:
         module = parse_module("module", text.encode(), context).module
