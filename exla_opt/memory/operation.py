@@ -38,7 +38,7 @@ def read_operation(
     name, traits = op.name.rpartition(".")[2], traits_of(op.name)
     made = Operation(name, traits, operands, results)
     if name == "constant" and is_splat(op):
-        return replace(made, name="splat")
+        return Operation("splat", traits, operands, results)
     if (name == "power" and splat_value(op.operands[1]) == 2) or (name == "divide" and _is_cheap_divisor(op, types)):
         return replace(made, name="multiply", traits=_MULTIPLY)
     if name == "square":
@@ -93,7 +93,7 @@ def read_operation(
         wide = _narrow(op, made) if machine.widens else frozenset()
         return replace(made, shared=(numbers.output_feature_dimension,), narrow=wide)
     if machine.widens and Trait.POINTWISE in traits:
-        return replace(made, traits=_pointwise_traits(op, traits))
+        return Operation(name, _pointwise_traits(op, traits), operands, results)
     return made
 
 

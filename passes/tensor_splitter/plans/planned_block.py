@@ -37,7 +37,8 @@ def _read_operation(graph: Graph, node: Node) -> Operation | None:
     if node.name in CONTROL_FLOW:
         name, own = node.name.rpartition(".")[2], node.own
         return Operation(name, node.traits, node.operands[:own], node.results, node.operands[own:])
-    return replace(read_operation(node.op, node.operands, node.results, graph.types), captures=node.captures)
+    made = read_operation(node.op, node.operands, node.results, graph.types)
+    return replace(made, captures=node.captures) if node.captures else made
 
 
 def bodies_of(graph: Graph, node: Node, machine: Machine) -> Bodies:
@@ -122,19 +123,12 @@ class PlannedBlock:
             self.positions[len(self.ops)] = node.position
         elif node.name in CONTROL_FLOW:
             scratch = self.scratch(bodies_of(self.graph, node, self.machine))
-        pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
-        self.ops.append(
-            replace(
-                made,
-                operands=tuple(own[place % len(own)] for place in range(len(made.operands))),  # a square reads twice
-                captures=tuple(captured),
-                results=results,
-                narrow=frozenset(number for value, number in pairs if value in made.narrow)
-                if made.narrow
-                else made.narrow,
-                scratch=scratch,
-            )
-        )
+        operands = tuple([own[place % len(own)] for place in range(len(made.operands))])  # a square reads twice
+        narrow = made.narrow
+        if narrow:
+            pairs = [*zip(node.operands, read, strict=True), *zip(made.results, results, strict=True)]
+            narrow = frozenset(number for value, number in pairs if value in made.narrow)
+        self.ops.append(made.renumbered(operands, results, tuple(captured), narrow, scratch))
 
     def bytes_per_index_inside(self) -> int:
         """The maximum bytes per index of the tensors that the bodies of cut loops write to memory."""
