@@ -15,6 +15,7 @@ from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function, operations_of
+from exla_opt.memory.machine import Machine
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -81,10 +82,12 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     limit = options.memory_limit
     if limit is None or devices_of(module) > 1:
         return []
-    places = _read(module, options)
-    peak = places[0].schedule.memory.peak
+    function, types = main_function(module), Types()
+    schedule, machine = read_schedule(function, types, options.machine)
+    peak = schedule.memory.peak
     if peak <= limit:
         return []
+    places = _places(function, schedule, types, machine)
     original = copy_of(module)
     places, remarks = _with_early_sums(module, places, options)
     for _ in range(_MOST_ROUNDS):
@@ -128,6 +131,11 @@ def _read(module: ir.Module, options: Options) -> list[_Place]:
     """The blocks that run at the peak, from the function's own inwards, in the compile that needs the most."""
     function, types = main_function(module), Types()
     schedule, machine = read_schedule(function, types, options.machine)
+    return _places(function, schedule, types, machine)
+
+
+def _places(function: ir.Operation, schedule: Schedule, types: Types, machine: Machine) -> list[_Place]:
+    """As `_read`, from the schedule of the function's block. machine: of its compile."""
     places = [_Place((), schedule)]
     block = function.regions[0].blocks[0]
     while (loop := _loop_at_peak(places[-1].schedule)[1]) is not None:
