@@ -92,7 +92,7 @@ class Graph:
     the splitter wrote. types: of all tensors of the module. overwritten: the returned tensors that overwrite an
     argument, a donated one or a carry of a loop, and that argument. operations, bodies, inside: cached results of the
     memory model, for the nodes, the blocks of control flow, and those when cut. work: the seconds of the arithmetic of
-    the nodes, from `plans.body.work_of`.
+    the nodes, from `plans.body.work_of`. written: the result of `plans.body.written_tensors`, None until computed.
     """
 
     block: ir.Block
@@ -108,6 +108,7 @@ class Graph:
     bodies: dict[int, Bodies] = field(default_factory=dict)
     inside: dict[Hashable, CutBodies] = field(default_factory=dict)
     work: dict[bool, dict[int, float | None]] = field(default_factory=dict)
+    written: set[int] | None = None
 
     @property
     def terminator(self) -> int:

@@ -15,11 +15,13 @@ from exla_opt.ir.read import parse_module
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
-from exla_opt.passes.tensor_splitter.graph import read_graphs
-from exla_opt.passes.tensor_splitter.plans import choose
+from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
+from exla_opt.passes.tensor_splitter.plans import choose, search
 from exla_opt.passes.tensor_splitter.plans.allowance import Allowance
 from exla_opt.passes.tensor_splitter.plans.block import run_planned
 from exla_opt.passes.tensor_splitter.plans.body import work_of
+from exla_opt.passes.tensor_splitter.regions.loops import find_loops
+from exla_opt.passes.tensor_splitter.regions.region import Region
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from tests.execute import assert_equal_results
 from tests.programs.model import Program, export_program
@@ -67,6 +69,25 @@ def test_layers_are_not_recomputed_for_those_behind_them(
     assert found.memory.temp < temp * other.memory.temp
     assert found.memory.temp < 0.2 * read_timeline(before).memory.temp
     assert_equal_results(before, after)
+
+
+@pytest.mark.parametrize("function", [layers, gradient])
+def test_a_region_that_ends_at_no_anchor_is_planned_once(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = parse_module("m.mlir", export_program(Program("case", function, SPECS)).encode(), new_context()).module
+    graphs = read_graphs(module, read_rules(module, OPTIONS.op_rules))
+    seen: list[Region] = []
+    kept: list[frozenset[int]] = []
+
+    def find_region(graph: Graph, region: Region, *rest: Any) -> Any:
+        seen.append(region)
+        return find_loops(graph, region, *rest)
+
+    monkeypatch.setattr(search, "find_loops", find_region)
+    monkeypatch.setattr(choose, "log_anchors", lambda graph, anchors: kept.append(anchors))
+    choose.choose(graphs[0], OPTIONS, Allowance(graphs, OPTIONS.machine))
+    assert kept and all(region not in seen[:place] for place, region in enumerate(seen))
 
 
 # Three products of squares, each of which needs all rows of the one before.

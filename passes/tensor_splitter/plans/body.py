@@ -26,6 +26,8 @@ from .planned_block import PlannedBlock
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
 MOST_CARRIED_ALIVE = 2
+# A region's ops are near each other: the seconds of this many are computed at once.
+_TOGETHER = 32
 # The tile length for finding written tensors in a body: neither one nor short enough to be fused.
 _NOMINAL_TILE = 64
 
@@ -102,6 +104,12 @@ def body_of(
 
 def written_tensors(graph: Graph, machine: Machine) -> set[int]:
     """The tensors of a block that the machine is expected to write to memory, possibly in wider numbers."""
+    if graph.written is None:
+        graph.written = _written_tensors(graph, machine)
+    return graph.written
+
+
+def _written_tensors(graph: Graph, machine: Machine) -> set[int]:
     block, number = read_numbered(graph.block, graph.types, machine, is_deep=False)
     written = fuse(block, machine, sums_alone=True).tensors()
     return {
@@ -121,11 +129,13 @@ def work_of(
 
     only: the positions that are needed. any_shape: as in `seconds_of_ops`.
     """
-    known = graph.work.setdefault(any_shape, {})
+    known, other = graph.work.setdefault(any_shape, {}), graph.work.get(not any_shape, {})
     wanted = range(graph.terminator) if only is None else sorted(only)
     planned = PlannedBlock(graph, machine)
     positions: list[int] = []
     for position in wanted:
+        if position in other and Trait.CONTRACTS not in graph.nodes[position].traits:
+            known[position] = other[position]
         if position not in known:
             known[position] = None
             planned.add_node(graph.nodes[position], {})
@@ -147,7 +157,8 @@ class WorkOf(Mapping[int, float]):
 
     def __getitem__(self, position: int) -> float:
         if position not in self.graph.work.get(False, {}):
-            work_of(self.graph, self.machine, (position,))
+            first = position - position % _TOGETHER
+            work_of(self.graph, self.machine, range(first, min(first + _TOGETHER, self.graph.terminator)))
         found = self.graph.work[False][position]
         if found is None:
             raise KeyError(position)

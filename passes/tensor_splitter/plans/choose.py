@@ -60,7 +60,9 @@ class _Chooser:
         allowance: Allowance,
         shifts: bool,
         anchors: Collection[int] = (),
+        before: _Chooser | None = None,
     ):
+        """anchors: as in `Plans`. before: the chooser without them."""
         self.graph = graph
         self.shifts = shifts
         self.shifted = False
@@ -74,7 +76,10 @@ class _Chooser:
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
         self.work = WorkOf(graph, options.machine)
-        self.plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors)
+        known = None if before is None else before.plans
+        self.plans: Plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors, known)
+        if before is not None:
+            self.overlapping, self.gaining = before.overlapping, before.gaining
         self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
 
     @cached_property
@@ -319,7 +324,7 @@ def choose(graph: Graph, options: Options, allowance: Allowance, shifts: bool = 
     if not anchors or (chooser.is_enough(choice) and chooser.added(choice) <= _DEAR):
         return choice
     log_anchors(graph, anchors)
-    other = _Chooser(graph, options, allowance, shifts, anchors).choose()
+    other = _Chooser(graph, options, allowance, shifts, anchors, chooser).choose()
     is_better = bool(other.plans) and chooser.is_better(other, choice)
     log_choice(is_better)
     return replace(other if is_better else choice, shifts=choice.shifts or other.shifts)

@@ -11,7 +11,7 @@ instead: nothing is computed twice, and only what is between two anchors vanishe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from exla_opt.ops.rules import DimMapping, Factor
 from exla_opt.ops.tiling import reassociates
@@ -37,11 +37,21 @@ def may_cut(options: Options) -> Callable[[Node, Factor], bool]:
     return allowed
 
 
+@dataclass(slots=True)
+class _Searched:
+    """A region, its loops or why there are none, and the plan for these, None until it is made."""
+
+    region: Region
+    loops: Loops | Refusal
+    plan: Plan | Refusal | None = None
+
+
 class Plans:
     """The plans of one block that were searched so far.
 
     anchors: the tensors at which regions end. stored: the big tensors that the loops of some region, worthwhile or not,
-    would write slice by slice.
+    would write slice by slice. before: a search without these anchors; a region that it grew as well is not planned
+    again.
     """
 
     def __init__(
@@ -52,6 +62,7 @@ class Plans:
         is_big: Callable[[int], bool],
         work: WorkOf,
         anchors: Collection[int],
+        before: Plans | None = None,
     ):
         self.graph = graph
         self.options = options
@@ -63,6 +74,8 @@ class Plans:
         self.stored: set[int] = set()
         self.known: dict[tuple[int, DimMapping], Plan | Refusal] = {}
         self.hopeless: dict[tuple[int, DimMapping], Reason] = {}
+        self.searched: dict[tuple[int, DimMapping], _Searched] = {}
+        self.before = {} if before is None else before.searched
 
     def of(self, value: int, mapping: DimMapping) -> Plan | Refusal:
         """The plan that cuts `value` along `mapping`; seeds that lead to the same region share it, or its refusal."""
@@ -79,7 +92,11 @@ class Plans:
             return
         if not self.options.calls_in_loops:
             region = without_calls(self.graph, region, self.is_big, self.allowed, self.hopeless, self.anchors)
-        loops = find_loops(self.graph, region, self.is_big, self.work)
+        searched = self.before.get((value, mapping))
+        if searched is None or searched.region != region:
+            searched = _Searched(region, find_loops(self.graph, region, self.is_big, self.work))
+        self.searched[value, mapping] = searched
+        loops = searched.loops
         self.stored.update(filter(self.is_big, loops.stored(self.graph)))
         if isinstance(loops, Refusal):
             self.share(region, dict.fromkeys(region.mappings, loops))
@@ -91,8 +108,9 @@ class Plans:
         }
         self.share(region, unsplit)
         if loops.vanished:
-            found = self.planned(region, loops)
-            self.share(region, dict.fromkeys(loops.vanished, found))
+            if searched.plan is None:
+                searched.plan = self.planned(region, loops)
+            self.share(region, dict.fromkeys(loops.vanished, searched.plan))
 
     def planned(self, region: Region, loops: Loops) -> Plan | Refusal:
         """The plan for the loops, or for fewer of them with a running maximum: whichever is better."""
