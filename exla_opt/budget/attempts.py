@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from typing import Literal
@@ -28,9 +28,9 @@ from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 _MARGIN = 1.2
 # Predictions are normally within this factor (docs/results.md): programs closer than this may be equally good.
 _ACCURACY = 1.25
-# How far above the limit a prediction may be for a compile, after zero, one and more compiles of its kind: each shows
+# How far above the limit a prediction may be for a compile, before and after the first one of its kind, which shows
 # the error of the predictions.
-_ABOVE = (_ACCURACY, 1.1, 1.05)
+_ABOVE = (_ACCURACY, 1.05)
 # The same for library calls in loops, where XLA's copies are hard to predict.
 _ACCURACY_WITH_CALLS = 1.5
 # Only thresholds that differ by this factor show whether smaller ones gain anything.
@@ -45,7 +45,7 @@ _PART = 4
 RECOMPUTE = "recompute"
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, or for the one that should need the least of all.
-MOST_COMPILES = 6
+MOST_COMPILES = 4
 # More than any program needs: stands for a program that XLA refuses although it compiled others.
 _NEVER = 2**62
 
@@ -204,13 +204,23 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether a compile is worth it, given the errors of predictions so far."""
-        # The model is least accurate for these: the last compile may be spent on one.
-        if found.options.calls_in_loops and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
+        # The model is least accurate for these: the last compile may be spent on the first of them.
+        is_first = found.options.calls_in_loops and not self.ratios[_kind(found)] and not self.has_equal(found)
+        if is_first and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
         above = _ABOVE[min(len(self.ratios[_kind(found)]), len(_ABOVE) - 1)]
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
+
+    def has_equal(self, found: Attempt) -> bool:
+        """Whether the same sizes gave the same memory with another placement of library calls."""
+        return any(
+            other.options != found.options
+            and replace(other.options, calls_in_loops=found.options.calls_in_loops) == found.options
+            and other.predicted == found.predicted
+            for other in self.attempts
+        )
 
     def ratio_of(self, found: Attempt) -> float:
         """Compiled over predicted temporary memory of the last program of this kind."""

@@ -57,7 +57,7 @@ def near_miss(search: Search) -> Attempt:
     search.compile(least)
     if search.measure is None:
         return _about_the_least(search.attempts)
-    for ratio in (_ABOUT, None, None):
+    for ratio in (_ABOUT, None):
         measured = [found for found in search.attempts if found.measured is not None]
         most = min(found.peak for found in measured) if ratio is None else int(ratio * least.predicted.peak)
         asked = {found.predicted.peak for found in measured}

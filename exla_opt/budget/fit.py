@@ -119,7 +119,9 @@ def fit(
     chosen = unsplit if search.fits(unsplit) else None
     options = replace(options, memory_limit=search.aim)
     recomputes = chosen is None and RECOMPUTE in names
-    if recomputes and unsplit.largest <= search.room:  # no tensor then needs to be split
+    is_small = _ops_of(search.module) <= _SMALL
+    needs_no_split = recomputes and unsplit.largest <= search.room
+    if needs_no_split and (is_small or _SPLITTER not in names):
         try_recomputing(search, tried)
         recomputes = False
     if chosen is not None and _SPLITTER in names and may_be_faster(search):
@@ -128,9 +130,12 @@ def fit(
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and _SPLITTER in names:
-        is_quick = options.machine.kind == "cpu" and _ops_of(search.module) <= _SMALL
+        is_quick = options.machine.kind == "cpu" and is_small
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
+        if needs_no_split and recomputes and not has_fast_one(search):
+            try_recomputing(search, tried)
+            recomputes = False
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
@@ -175,6 +180,12 @@ def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> No
         tried(found.options, found.peak)
     else:
         search.attempts.remove(found)  # it equals the original
+
+
+def has_fast_one(search: Search) -> bool:
+    """Whether a program fits that is about as fast as the original: then others of a large module are not tried."""
+    found = fastest_that_fits(search)
+    return found is not None and found.seconds <= _ABOUT_AS_FAST * search.attempts[0].seconds
 
 
 def may_be_faster(search: Search) -> bool:

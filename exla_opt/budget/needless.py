@@ -18,31 +18,42 @@ from exla_opt.options import Options
 _NOT_FASTER = 2
 # The factor in predicted time from which a program that recomputes may be slower than one in smaller slices.
 _MUCH_SLOWER = 1.5
-# The factor in predicted time with which the programs of a smaller threshold get slower.
+# A factor in predicted time or memory that counts as a difference.
 _LITTLE = 1.02
+# Programs predicted at more than this many times the limit have slices too large for it.
+_FAR_ABOVE = 1.25
 
 
 def is_needless(search: Search, way: Options, first: int, *, is_small: bool) -> bool:
     """Whether a way need not be tried if something fits. first: the bytes of the slices that other sizes start from."""
     rule = is_past_the_fastest if is_small else is_needless_in_large
-    return is_between_equals(search, way) or rule(search, way, first)
+    return is_between_equals(search, way) or is_too_large(search, way) or rule(search, way, first)
+
+
+def is_too_large(search: Search, way: Options) -> bool:
+    """Whether smaller slices of all tensors need far more than the limit already, while other attempts seem to fit."""
+    smaller = [found for found in search.attempts if _splits_all(found) and not is_coarse(way)]
+    smaller = [found for found in smaller if found.options.slice_bytes < way.slice_bytes]
+    is_far = any(found.predicted.peak > _FAR_ABOVE * search.limit for found in smaller)
+    return is_far and any(_is_plain(found) and search.seems_to_fit(found) for found in search.attempts)
 
 
 def is_between_equals(search: Search, way: Options) -> bool:
-    """Whether a larger and a smaller threshold, with the same slices, gave the same figures, and not the original's."""
+    """Whether a larger and a smaller threshold, with the same slices, gave about the same, and not the original."""
     if search.has_calls:
         return False
     unsplit = search.attempts[0]
-    alike = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == way.slice_bytes]
-    above, below = (
-        {_figures(each) for each in alike if (each.options.size_threshold > way.size_threshold) is up}
-        for up in (True, False)
-    )
-    return not above & below <= {_figures(unsplit)}
+    tried = [found for found in search.attempts if _is_plain(found) and found.options.slice_bytes == way.slice_bytes]
+    tried = [found for found in tried if not _are_alike(found, unsplit)]
+    above = [found for found in tried if found.options.size_threshold > way.size_threshold]
+    below = [found for found in tried if found.options.size_threshold < way.size_threshold]
+    return any(_are_alike(one, other) for one in above for other in below)
 
 
-def _figures(found: Attempt) -> tuple[int, float]:
-    return found.predicted.peak, found.seconds
+def _are_alike(one: Attempt, other: Attempt) -> bool:
+    """Whether two programs take about the same memory, and count as equally fast."""
+    least, most = sorted((one.predicted.peak, other.predicted.peak))
+    return most <= _LITTLE * least and steps(one.seconds) == steps(other.seconds)
 
 
 def is_needless_in_large(search: Search, way: Options, first: int) -> bool:

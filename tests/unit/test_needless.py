@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search, Split
 from exla_opt.budget.fit import unsplit_options
-from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest
+from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest, is_too_large
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory
@@ -112,6 +112,8 @@ def test_thresholds_between_two_of_equal_figures_are_left_out() -> None:
     search.attempts = [unsplit, attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, 1.0, 5 * MB)]
     assert all(is_between_equals(cast(Search, search), way) for way in between)
     assert not is_between_equals(cast(Search, search), SIZES[1])
+    search.attempts[2] = attempted(largest, 1.01, int(5.05 * MB))
+    assert all(is_between_equals(cast(Search, search), way) for way in between)
     search.attempts[2] = attempted(largest, 1.0, 6 * MB)
     assert not any(is_between_equals(cast(Search, search), way) for way in between)
 
@@ -152,3 +154,15 @@ def test_small_slices_of_a_large_module_are_left_out_where_larger_ones_recompute
     assert smaller
     for way in smaller:
         assert is_needless_in_large(cast(Search, search), way, CACHE) == needless
+
+
+def test_larger_slices_are_left_out_where_smaller_ones_are_far_above_the_limit() -> None:
+    coarse, larger = next(filter(is_coarse, SIZES)), replace(SIZES[0], size_threshold=8 * CACHE, split_size=8 * CACHE)
+    search = Tried(10 * MB)
+    search.attempts = [attempted(SIZES[0], 1.0, 20 * MB)]
+    assert not is_too_large(cast(Search, search), larger)  # nothing fits yet
+    search.attempts.append(attempted(coarse, 1.0, 5 * MB))
+    assert is_too_large(cast(Search, search), larger)
+    assert not is_too_large(cast(Search, search), coarse)
+    search.attempts[0] = attempted(SIZES[0], 1.0, 11 * MB)
+    assert not is_too_large(cast(Search, search), larger)

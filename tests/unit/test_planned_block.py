@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from unittest.mock import patch
 
 import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
+from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import CPU
 from exla_opt.ops.rules import read_rules
 from exla_opt.options import Options
@@ -105,3 +107,11 @@ def test_without_anything_left_out_a_gpu_needs_what_its_layout_takes(graph: Grap
     alive = packed.peak
     packed.run.peak = 2 * alive
     assert packed.peak_without(graph, (), ()) == 2 * alive
+
+
+def test_a_renumbered_op_keeps_everything_but_its_tensors() -> None:
+    names = [each.name for each in fields(Operation)]
+    op = Operation(*names)  # type: ignore[arg-type]
+    made = op.renumbered((1,), (2,), (3,), frozenset((4,)), 5)
+    changed = {"operands": (1,), "results": (2,), "captures": (3,), "narrow": frozenset((4,)), "scratch": 5}
+    assert {name: getattr(made, name) for name in names} == {name: name for name in names} | changed
