@@ -204,9 +204,12 @@ class Search:
 
     def may_fit(self, found: Attempt) -> bool:
         """Whether a compile is worth it, given the errors of predictions so far."""
-        # The model is least accurate for these: the last compile may be spent on the first of them.
-        is_first = found.options.calls_in_loops and not self.ratios[_kind(found)] and not self.has_equal(found)
-        if is_first and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit:
+        # The model is least accurate for library calls in loops: the last compile may be spent on the first such
+        # program, unless its figures are those of the program with the calls outside, which it then probably equals.
+        is_first = found.options.calls_in_loops and not any(
+            other.options.calls_in_loops and other.measured is not None for other in self.attempts
+        )
+        if is_first and found.predicted.peak <= _ACCURACY_WITH_CALLS * self.limit and not self.has_equal(found):
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit

@@ -51,7 +51,7 @@ def near_miss(search: Search) -> Attempt:
     """For a search in which nothing fits: the fastest attempt of those that need about the least.
 
     The last few bytes can cost most of the time. A few attempts are compiled: the one that should need the least, the
-    fastest that should need about as little, and, while compiled peaks are higher, the next that should need less.
+    fastest that should need about as little, and the fastest that should need less than those did.
     """
     least = min(search.attempts, key=lambda found: found.predicted.peak)
     search.compile(least)

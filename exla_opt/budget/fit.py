@@ -121,7 +121,9 @@ def fit(
     recomputes = chosen is None and RECOMPUTE in names
     is_small = _ops_of(search.module) <= _SMALL
     needs_no_split = recomputes and unsplit.largest <= search.room
-    if needs_no_split and (is_small or _SPLITTER not in names):
+    # In a large module this takes as long as the slices to plan, and rarely fits where they do not.
+    recomputes_last = needs_no_split and not is_small and _SPLITTER in names
+    if needs_no_split and not recomputes_last:
         try_recomputing(search, tried)
         recomputes = False
     if chosen is not None and _SPLITTER in names and may_be_faster(search):
@@ -131,9 +133,11 @@ def fit(
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and _SPLITTER in names:
         is_quick = options.machine.kind == "cpu" and is_small
+        search.compiles_left -= recomputes_last  # one is kept for that
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
-        if needs_no_split and recomputes and not has_fast_one(search):
+        search.compiles_left += recomputes_last
+        if recomputes_last and not fits_about_as_fast(search):
             try_recomputing(search, tried)
             recomputes = False
         if is_quick or fastest_that_fits(search) is None:
@@ -182,8 +186,8 @@ def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> No
         search.attempts.remove(found)  # it equals the original
 
 
-def has_fast_one(search: Search) -> bool:
-    """Whether a program fits that is about as fast as the original: then others of a large module are not tried."""
+def fits_about_as_fast(search: Search) -> bool:
+    """Whether a program fits that takes about the time of the original."""
     found = fastest_that_fits(search)
     return found is not None and found.seconds <= _ABOUT_AS_FAST * search.attempts[0].seconds
 

@@ -31,11 +31,20 @@ def is_needless(search: Search, way: Options, first: int, *, is_small: bool) -> 
 
 
 def is_too_large(search: Search, way: Options) -> bool:
-    """Whether smaller slices of all tensors need far more than the limit already, while other attempts seem to fit."""
-    smaller = [found for found in search.attempts if _splits_all(found) and not is_coarse(way)]
+    """Whether smaller slices of all tensors need far more than the limit already, while other attempts seem to fit.
+
+    Only where these slices hold the memory, not tensors that stay unsplit.
+    """
+    if is_coarse(way) or not any(_is_plain(found) and search.seems_to_fit(found) for found in search.attempts):
+        return False
+    smaller = [found for found in search.attempts if _splits_all(found)]
     smaller = [found for found in smaller if found.options.slice_bytes < way.slice_bytes]
-    is_far = any(found.predicted.peak > _FAR_ABOVE * search.limit for found in smaller)
-    return is_far and any(_is_plain(found) and search.seems_to_fit(found) for found in search.attempts)
+    return any(_expected(search, found) > _FAR_ABOVE * search.limit >= found.split.large for found in smaller)
+
+
+def _expected(search: Search, found: Attempt) -> int:
+    """The peak, compiled or predicted with the errors of predictions so far."""
+    return found.predicted_with(search.ratio_of(found)) if found.measured is None else found.measured
 
 
 def is_between_equals(search: Search, way: Options) -> bool:

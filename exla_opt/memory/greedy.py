@@ -18,8 +18,9 @@ from heapq import heappop, heappush
 from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation, fuses, is_short
-from .library_kernels import LibraryKernels, drop_dead, drop_reads, reads_of
+from .library_kernels import LibraryKernels
 from .machine import Machine
+from .readers import drop_dead, drop_reads, reads_of
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
@@ -186,6 +187,8 @@ class Greedy:
         """The ops that no reader absorbs: recomputing them would read more, and some path cannot be fused."""
         alone = [False] * len(self.ops)
         for position, op in enumerate(self.ops):
+            if not self.readers[position] and not self.stays[position]:
+                continue
             for value in dict.fromkeys((*op.operands, *op.captures)):
                 source = self.producer.get(value)
                 if source is None or alone[source] or not self.fusible[source] or self.light[source]:

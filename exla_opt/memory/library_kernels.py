@@ -14,6 +14,7 @@ from math import prod
 
 from .block import Block, is_short
 from .machine import Machine
+from .readers import drop_dead, reads_of
 
 # The ops that the library has besides reduces.
 _OPS = frozenset(
@@ -30,36 +31,11 @@ _MOST = 100
 _LEAST_ELEMENTS = 4096
 
 
-def reads_of(block: Block, producer: Mapping[int, int]) -> tuple[list[set[int]], list[bool]]:
-    """For each op of a block the ops that read its results, and whether it runs even if none does."""
-    returned = set(block.returned)
-    readers: list[set[int]] = [set() for _ in block.ops]
-    for position, op in enumerate(block.ops):
-        for value in (*op.operands, *op.captures):
-            if value in producer:
-                readers[producer[value]].add(position)
-    return readers, [not returned.isdisjoint(op.results) or op.name == "custom_call" for op in block.ops]
-
-
-def drop_reads(block: Block, producer: Mapping[int, int], readers: Sequence[set[int]], position: int) -> None:
-    """Remove the reads of an op that nothing reads."""
-    for value in (*block.ops[position].operands, *block.ops[position].captures):
-        if value in producer:
-            readers[producer[value]].discard(position)
-
-
-def drop_dead(block: Block, producer: Mapping[int, int], readers: Sequence[set[int]], stays: Sequence[bool]) -> None:
-    """Remove the reads of all ops that nothing reads."""
-    for position in range(len(block.ops) - 1, -1, -1):
-        if not readers[position] and not stays[position]:
-            drop_reads(block, producer, readers, position)
-
-
 def changes_kernels(block: Block, machine: Machine, producer: Mapping[int, int]) -> bool:
     """Whether a block, its bodies aside, has other kernels with the library than without it.
 
-    It has not if each kernel of the library is an op that is a kernel of its own anyway, besides constant numbers that
-    it reads, and reads nothing in another shape.
+    It has not if each kernel of the library is an op that is a kernel of its own anyway, and reads nothing in another
+    shape: then the kernels run in the same order, and a sum needs no more memory for being the library's.
     """
     if not any(op.name == "reduce" and op.is_library for op in block.ops):
         return False
@@ -67,18 +43,12 @@ def changes_kernels(block: Block, machine: Machine, producer: Mapping[int, int])
     drop_dead(block, producer, readers, stays)
     library = LibraryKernels(block, producer, readers, stays)
     return (
-        any(sum(not _is_number(block, each) for each in members) > 1 for members in library.of.values())
+        any(len(members) > 1 for members in library.of.values())
         or any(
             block.ops[position].name == "reduce" and is_short(block.ops[position], machine) for position in library.of
         )
         or any(map(library.takes_up_bitcast, block.viewed))
     )
-
-
-def _is_number(block: Block, position: int) -> bool:
-    """Whether an op is a constant number, such as the initial value of a sum."""
-    op = block.ops[position]
-    return op.name == "splat" and block.shapes[op.results[0]] == ()
 
 
 class LibraryKernels:

@@ -78,16 +78,23 @@ def test_a_region_that_ends_at_no_anchor_is_planned_once(
     module = parse_module("m.mlir", export_program(Program("case", function, SPECS)).encode(), new_context()).module
     graphs = read_graphs(module, read_rules(module, OPTIONS.op_rules))
     seen: list[Region] = []
-    kept: list[frozenset[int]] = []
+    anchors: list[frozenset[int]] = []
 
-    def find_region(graph: Graph, region: Region, *rest: Any) -> Any:
+    def seen_loops(graph: Graph, region: Region, *rest: Any) -> Any:
         seen.append(region)
         return find_loops(graph, region, *rest)
 
-    monkeypatch.setattr(search, "find_loops", find_region)
-    monkeypatch.setattr(choose, "log_anchors", lambda graph, anchors: kept.append(anchors))
-    choose.choose(graphs[0], OPTIONS, Allowance(graphs, OPTIONS.machine))
-    assert kept and all(region not in seen[:place] for place, region in enumerate(seen))
+    monkeypatch.setattr(search, "find_loops", seen_loops)
+    monkeypatch.setattr(choose, "log_anchors", lambda graph, found: anchors.append(found))
+    allowance = Allowance(graphs, OPTIONS.machine)
+    choose.choose(graphs[0], OPTIONS, allowance)
+    assert anchors and all(region not in seen[:place] for place, region in enumerate(seen))
+    first = choose._Chooser(graphs[0], OPTIONS, allowance, True)
+    first.choose()
+    alone, with_first = (
+        choose._Chooser(graphs[0], OPTIONS, allowance, True, anchors[0], before).choose() for before in (None, first)
+    )
+    assert alone.plans and with_first == alone
 
 
 # Three products of squares, each of which needs all rows of the one before.

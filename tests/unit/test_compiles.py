@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -119,10 +120,12 @@ def test_predictions_are_believed_once_compiles_confirm_them() -> None:
 def test_one_library_call_in_loops_is_compiled_far_above_the_limit() -> None:
     options = Options(machine=CPU, size_threshold=500_000, split_size=500_000, calls_in_loops=True)
     search = Search(parsed(text_of("solved")), DEFAULT_PASSES, options, 2**40, Spy(CPU, (1.0,)), True, None)
-    found = search.attempt(options)
+    other, found = (search.attempt(replace(options, split_size=size)) for size in (500_000, 250_000))
     search.limit = int(found.predicted.peak / 1.4)
     assert search.may_fit(found)
-    search.ratios["calls in loops"] = [1.0]
+    other.measured = other.predicted.peak
+    assert not search.may_fit(found)
+    search.attempts[0] = replace(found, options=replace(found.options, calls_in_loops=False))  # an equal program
     assert not search.may_fit(found)
 
 

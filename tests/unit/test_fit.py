@@ -107,22 +107,38 @@ def test_without_the_splitter_nothing_is_tried_twice() -> None:
     assert found.held_by.endswith("not split: tensor-splitter is not among the passes")
 
 
-@pytest.mark.parametrize(("layers", "recomputes_first"), [(6, True), (40, False)])
-def test_a_large_module_is_recomputed_only_if_no_split_is_about_as_fast(layers: int, recomputes_first: bool) -> None:
+def network(layers: int) -> str:
+    """The gradient of some layers of 1 MB each."""
+
     def loss(weights: Sequence[Any], x: Any) -> Any:
         for weight in weights:
             x = jnp.tanh(x @ weight)
         return (x**2).sum()
 
     rows, weight = jax.ShapeDtypeStruct((4096, 64), jnp.float32), jax.ShapeDtypeStruct((64, 64), jnp.float32)
-    text = jax.jit(jax.grad(loss)).lower([weight] * layers, rows).as_text()
-    module = parse_module("m.mlir", text.encode(), new_context()).module
+    return jax.jit(jax.grad(loss)).lower([weight] * layers, rows).as_text()
+
+
+@pytest.mark.parametrize(("layers", "recomputes_first"), [(6, True), (40, False)])
+def test_a_large_module_is_recomputed_only_if_no_split_is_about_as_fast(layers: int, recomputes_first: bool) -> None:
+    module = parse_module("m.mlir", network(layers).encode(), new_context()).module
     memory = predict(module)
     tried: list[Options] = []
     limit = memory.peak - memory.temp + memory.temp // 3
     found = fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda sizes, _: tried.append(sizes))
     assert found.fits and (tried[1].split_size is None) == recomputes_first
     assert recomputes_first or all(sizes.split_size is not None for sizes in tried[1:])
+
+
+def test_a_large_module_is_recomputed_last_if_no_split_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
+    monkeypatch.setattr("exla_opt.budget.fit._ABOUT_AS_FAST", 0.0)
+    module = parse_module("m.mlir", network(6).encode(), new_context()).module
+    memory = predict(module)
+    tried: list[Options] = []
+    limit = memory.peak - memory.temp + memory.temp // 2
+    found = fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda sizes, _: tried.append(sizes))
+    assert found.fits and [sizes.split_size is None for sizes in tried].index(True, 1) == len(tried) - 1
 
 
 def test_arguments_and_results_hold_up_a_limit_below_them() -> None:

@@ -41,6 +41,9 @@ class Tried:
     def seems_to_fit(self, found: Attempt) -> bool:
         return found.predicted.peak <= self.limit
 
+    def ratio_of(self, found: Attempt) -> float:
+        return 1.0
+
 
 def searched(seconds: Sequence[float], limit: int) -> list[float]:
     """The sizes tried, as parts of the cache. seconds: of the cache's size, half of it and so on; 1 for all others."""
@@ -159,10 +162,13 @@ def test_small_slices_of_a_large_module_are_left_out_where_larger_ones_recompute
 def test_larger_slices_are_left_out_where_smaller_ones_are_far_above_the_limit() -> None:
     coarse, larger = next(filter(is_coarse, SIZES)), replace(SIZES[0], size_threshold=8 * CACHE, split_size=8 * CACHE)
     search = Tried(10 * MB)
-    search.attempts = [attempted(SIZES[0], 1.0, 20 * MB)]
+    held = replace(attempted(SIZES[0], 1.0, 20 * MB), read_split=lambda: Split(20 * MB, 5 * MB, ()))
+    search.attempts = [held]
     assert not is_too_large(cast(Search, search), larger)  # nothing fits yet
     search.attempts.append(attempted(coarse, 1.0, 5 * MB))
     assert is_too_large(cast(Search, search), larger)
     assert not is_too_large(cast(Search, search), coarse)
-    search.attempts[0] = attempted(SIZES[0], 1.0, 11 * MB)
+    search.attempts[0].measured = 12 * MB
     assert not is_too_large(cast(Search, search), larger)
+    search.attempts[0] = replace(attempted(SIZES[0], 1.0, 20 * MB), read_split=lambda: Split(20 * MB, 15 * MB, ()))
+    assert not is_too_large(cast(Search, search), larger)  # what stays unsplit holds the memory

@@ -21,7 +21,7 @@ from exla_opt.ops.traits import Trait
 from ..graph import Graph
 from ..regions.extents import Extents
 from ..regions.region import Producers, Region, Stage
-from .planned_block import PlannedBlock
+from .planned_block import PlannedBlock, operation_of
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
@@ -131,13 +131,15 @@ def work_of(
     """
     known, other = graph.work.setdefault(any_shape, {}), graph.work.get(not any_shape, {})
     wanted = range(graph.terminator) if only is None else sorted(only)
-    planned = PlannedBlock(graph, machine)
+    planned = PlannedBlock(graph, machine, lambda bodies: 0)
     positions: list[int] = []
     for position in wanted:
         if position in other and Trait.CONTRACTS not in graph.nodes[position].traits:
             known[position] = other[position]
         if position not in known:
             known[position] = None
+            if operation_of(graph, graph.nodes[position]) is None:
+                continue  # a view, whose readers read it in its own shape
             planned.add_node(graph.nodes[position], {})
             positions += [position] * (len(planned.ops) - len(positions))
     if positions:

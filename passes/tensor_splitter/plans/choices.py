@@ -48,6 +48,7 @@ class Choices:
         """The choice for each of these blocks of a module, the outer ones first."""
         texts: dict[ir.Block, tuple[int, int]] = {}
         for graph in reversed(graphs):
+            # In later rounds also a function's block, so that one with nothing to do is not processed again.
             if not thorough or graph.nested or any(map(_is_loop_of_program, graph.nodes)):
                 self.text_of(graph.block, texts)
         return [self.limited(graph, self.choice(graph, texts, thorough)) for graph in graphs]

@@ -146,7 +146,7 @@ class _Chooser:
 
     def gains(self, plan: Plan) -> bool:
         """Whether the plan is worthwhile: clearly less memory than before. The seeds of one region share its loops."""
-        key = id(plan.loops)  # which `known` keeps alive
+        key = id(plan.loops)  # which `plans.searched`, those before, and `overlapping` keep alive
         if key not in self.gaining:
             before = peak_before(self.graph, plan, self.options.machine)
             self.gaining[key] = plan.peak * _LEAST_GAIN < before

@@ -50,8 +50,8 @@ class Plans:
     """The plans of one block that were searched so far.
 
     anchors: the tensors at which regions end. stored: the big tensors that the loops of some region, worthwhile or not,
-    would write slice by slice. before: a search without these anchors; a region that it grew as well is not planned
-    again.
+    would write slice by slice. searched: what was found from each seed. before: the same of a search without these
+    anchors; a region that it grew as well is not planned again.
     """
 
     def __init__(
