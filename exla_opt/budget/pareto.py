@@ -11,6 +11,7 @@ from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import front
 from exla_opt.budget.fit import try_ways, unsplit_options
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.progress import log_tried
 from exla_opt.budget.ways import ways
 from exla_opt.options import Options
 
@@ -53,6 +54,7 @@ def pareto(
     shown = _thinned([found for found in front(search.attempts[1:]) if found.peak < unsplit.peak])
     for found in [unsplit, *shown]:
         search.compile(found)
+    log_tried(search)
     return [_choice(found, unsplit) for found in front([unsplit, *shown])]
 
 

@@ -16,14 +16,21 @@ def log_attempts(search: Search, chosen: Attempt) -> None:
     """Log all attempts in order, and why one was chosen, if the topic is enabled."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
-    for found in [*search.attempts, *([] if chosen in search.attempts else [chosen])]:
-        _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- chosen' if found is chosen else ''}")
+    log_tried(search, chosen)
     limit = format_size(search.limit)
     if chosen.peak <= search.limit:
         _LOG.debug(f"chosen: the fastest of those within {limit} (a tenth slower counts as equal);")
         _LOG.debug("the original program is kept if it fits, unless another is clearly faster")
     else:
         _LOG.debug(f"chosen: none is within {limit}; the fastest of those that need about the least")
+
+
+def log_tried(search: Search, chosen: Attempt | None = None) -> None:
+    """Log all attempts in order, if the topic is enabled."""
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    for found in [*search.attempts, *([] if chosen is None or chosen in search.attempts else [chosen])]:
+        _LOG.debug(f"{_sizes(found.options)}: {_figures(found)}{'  <- chosen' if found is chosen else ''}")
 
 
 def _sizes(options: Options) -> str:

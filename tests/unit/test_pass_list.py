@@ -96,7 +96,7 @@ def test_how_the_splitter_chose(model: str) -> None:
     lines = [line for line in result.stderr.splitlines() if line.startswith("tensor-splitter: ")]
     assert lines[0].startswith("tensor-splitter: stablehlo.dot_general 256x256xf32 (262KB) at ")
     taken = [line for line in lines if line.endswith("<- chosen")]
-    assert taken and all("stay unsplit, peak" in line for line in taken)
+    assert taken and all("stay unsplit, peak" in line and " of 128KB, " in line for line in taken)
     alone = opt(model, "--size-threshold=100KB", "--split-size=32KB", "-o", "-")
     assert result.stdout == alone.stdout
     assert "tensor-splitter: " not in alone.stderr
@@ -150,3 +150,11 @@ def test_every_option_stands_in_one_group_of_the_help() -> None:
     assert set(named) == options - {"version"}
     text = opt("--help").stdout
     assert [line.rstrip(":") for line in text.splitlines() if line.rstrip(":") in GROUPS] == list(GROUPS)
+
+
+def test_what_the_table_of_programs_is_chosen_from(model: str) -> None:
+    result = opt(model, "--pareto", "--debug-only=memory-limit")
+    tried = [line for line in result.stderr.splitlines() if line.startswith("memory-limit: ")]
+    assert result.exit_code == 0 and tried[0].startswith("memory-limit: without a split: ")
+    assert any("slices" in line and " compiled, " in line for line in tried[1:])
+    assert "memory-limit: " not in opt(model, "--pareto").stderr

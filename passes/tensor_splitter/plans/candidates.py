@@ -12,6 +12,7 @@ from exla_opt.sizes import format_size
 
 from ..graph import Graph
 from ..regions.loops import Refusal
+from .body import MOST_SLICES_ALIVE
 from .plan import Plan
 
 _LOG = log_of(TENSOR_SPLITTER)
@@ -39,8 +40,8 @@ def log_candidates(
 ) -> None:
     """Log the candidates for a tensor, the best first, if the topic is enabled.
 
-    plans: ordered by unsplit bytes, then memory by powers of two, then time (`Plan.rank`). refused: along other
-    dimensions.
+    plans: ordered by unsplit bytes, then memory by powers of two, then time (`Plan.rank`); the power of two is printed
+    as the peak that counts as equal. refused: along other dimensions.
     """
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
@@ -50,7 +51,8 @@ def log_candidates(
     for plan in plans:
         remaining, room, seconds = plan.rank(slice_bytes)
         loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
-        prices = f"{format_size(remaining)} stay unsplit, peak {format_size(plan.peak)} (step {room}), {seconds:.3g} s"
+        step = format_size(2**room * MOST_SLICES_ALIVE * slice_bytes)
+        prices = f"{format_size(remaining)} stay unsplit, peak {format_size(plan.peak)} of {step}, {seconds:.3g} s"
         _LOG.debug(f"  dimension {plan.mapping.dim}: {loops}: {prices}{'  <- chosen' if plan is chosen else ''}")
     for mapping, why in refused:
         _LOG.debug(f"  dimension {mapping.dim}: none: {why.reason.text}")
