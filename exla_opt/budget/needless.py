@@ -27,7 +27,7 @@ _FAR_ABOVE = 1.25
 def is_needless(search: Search, way: Options, first: int, *, is_small: bool) -> bool:
     """Whether a way need not be tried if something fits. first: the bytes of the slices that other sizes start from."""
     rule = is_past_the_fastest if is_small else is_needless_in_large
-    return is_between_equals(search, way) or is_too_large(search, way) or rule(search, way, first)
+    return is_between(search, way) or is_too_large(search, way) or rule(search, way, first)
 
 
 def is_too_large(search: Search, way: Options) -> bool:
@@ -47,8 +47,12 @@ def _expected(search: Search, found: Attempt) -> int:
     return found.predicted_with(search.ratio_of(found)) if found.measured is None else found.measured
 
 
-def is_between_equals(search: Search, way: Options) -> bool:
-    """Whether a larger and a smaller threshold, with the same slices, gave about the same, and not the original."""
+def is_between(search: Search, way: Options) -> bool:
+    """Whether a larger and a smaller threshold, with the same slices, show that one between them gains nothing.
+
+    Either both gave about the same program, other than the original, or the larger one seems to fit and is no slower:
+    between two thresholds, times are between theirs.
+    """
     if search.has_calls:
         return False
     unsplit = search.attempts[0]
@@ -56,7 +60,10 @@ def is_between_equals(search: Search, way: Options) -> bool:
     tried = [found for found in tried if not _are_alike(found, unsplit)]
     above = [found for found in tried if found.options.size_threshold > way.size_threshold]
     below = [found for found in tried if found.options.size_threshold < way.size_threshold]
-    return any(_are_alike(one, other) for one in above for other in below)
+    if any(_are_alike(one, other) for one in above for other in below):
+        return True
+    fast = min((steps(found.seconds) for found in above if search.seems_to_fit(found)), default=None)
+    return fast is not None and any(fast <= steps(found.seconds) for found in below)
 
 
 def _are_alike(one: Attempt, other: Attempt) -> bool:

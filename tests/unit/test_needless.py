@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search, Split
 from exla_opt.budget.fit import unsplit_options
-from exla_opt.budget.needless import is_between_equals, is_needless_in_large, is_past_the_fastest, is_too_large
+from exla_opt.budget.needless import is_between, is_needless_in_large, is_past_the_fastest, is_too_large
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory
@@ -113,12 +113,22 @@ def test_thresholds_between_two_of_equal_figures_are_left_out() -> None:
     search = Tried(1000 * MB)
     unsplit = attempted(unsplit_options(SIZES[0]), 1.0, 1000 * MB)
     search.attempts = [unsplit, attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, 1.0, 5 * MB)]
-    assert all(is_between_equals(cast(Search, search), way) for way in between)
-    assert not is_between_equals(cast(Search, search), SIZES[1])
+    assert all(is_between(cast(Search, search), way) for way in between)
+    assert not is_between(cast(Search, search), SIZES[1])
     search.attempts[2] = attempted(largest, 1.01, int(5.05 * MB))
-    assert all(is_between_equals(cast(Search, search), way) for way in between)
-    search.attempts[2] = attempted(largest, 1.0, 6 * MB)
-    assert not any(is_between_equals(cast(Search, search), way) for way in between)
+    assert all(is_between(cast(Search, search), way) for way in between)
+    search.attempts[2] = attempted(largest, 1.2, 6 * MB)
+    assert not any(is_between(cast(Search, search), way) for way in between)
+
+
+def test_thresholds_below_a_fast_one_that_fits_are_left_out() -> None:
+    coarse = sorted(filter(is_coarse, SIZES), key=lambda way: way.size_threshold)
+    largest, between = coarse[-1], coarse[:-1]
+    search = Tried(100 * MB)
+    unsplit = attempted(unsplit_options(SIZES[0]), 1.0, 1000 * MB)
+    for seconds, peak, needless in ((1.0, 90, True), (1.2, 90, False), (1.0, 110, False)):
+        search.attempts = [unsplit, attempted(SIZES[0], 1.0, 5 * MB), attempted(largest, seconds, peak * MB)]
+        assert all(is_between(cast(Search, search), way) == needless for way in between)
 
 
 @pytest.mark.parametrize(
