@@ -33,8 +33,9 @@ def fastest(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def is_clearly_faster(found: Attempt, unsplit: Attempt) -> bool:
-    """Whether splitting a program that already fits should pay, even if the prediction is off."""
-    return found.seconds * CLEARLY_FASTER < unsplit.seconds
+    """Whether splitting a program that already fits should pay, even if the prediction is off, for no more memory."""
+    is_faster = found.seconds * CLEARLY_FASTER < unsplit.seconds
+    return is_faster and found.predicted.peak <= unsplit.predicted.peak
 
 
 def fastest_that_fits(search: Search) -> Attempt | None:

@@ -10,6 +10,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Attempt, Search, Split
+from exla_opt.budget.choose import is_clearly_faster
 from exla_opt.budget.fit import unsplit_options
 from exla_opt.budget.needless import is_between, is_needless_in_large, is_past_the_fastest, is_too_large
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
@@ -182,3 +183,11 @@ def test_larger_slices_are_left_out_where_smaller_ones_are_far_above_the_limit()
     assert not is_too_large(cast(Search, search), larger)
     search.attempts[0] = replace(attempted(SIZES[0], 1.0, 20 * MB), read_split=lambda: Split(20 * MB, 15 * MB, ()))
     assert not is_too_large(cast(Search, search), larger)  # what stays unsplit holds the memory
+
+
+@pytest.mark.parametrize(("seconds", "peak", "pays"), [(1.0, 10, True), (1.0, 11, False), (1.9, 9, False)])
+def test_a_program_that_fits_is_split_only_for_clearly_less_time_and_no_more_memory(
+    seconds: float, peak: int, pays: bool
+) -> None:
+    unsplit = attempted(unsplit_options(SIZES[0]), 2.0, 10 * MB)
+    assert is_clearly_faster(attempted(SIZES[0], seconds, peak * MB), unsplit) == pays
