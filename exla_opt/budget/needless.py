@@ -124,12 +124,14 @@ def _splits_all(found: Attempt) -> bool:
 
 
 def _is_past(tried: Sequence[Attempt], first: int) -> bool:
-    """Whether slices smaller than those tried are no faster: they get slower down to `first`, or stay so below it."""
+    """Whether slices smaller than those tried are no faster: they get slower, or are no faster twice below `first`."""
     falling = sorted(tried, key=lambda found: -found.options.slice_bytes)
     above = [steps(found.seconds) for found in falling if found.options.slice_bytes >= first]
     if len(above) > 1 and above[-1] > min(above[:-1]):
         return True
     times = [steps(found.seconds) for found in falling if found.options.slice_bytes <= first]
+    if len(times) > 1 and times[-1] > min(times[:-1]):
+        return True
     return len(times) > _NOT_FASTER and min(times[-_NOT_FASTER:]) >= min(times[:-_NOT_FASTER])
 
 

@@ -58,8 +58,9 @@ def searched(seconds: Sequence[float], limit: int) -> list[float]:
 
 
 def test_smaller_slices_are_tried_as_long_as_they_get_faster() -> None:
-    assert min(searched([1.0, 1.2, 1.5], 2 * CACHE)) == 1 / 4
-    assert min(searched([1.0, 0.8, 0.6, 0.8, 1.0], 2 * CACHE)) == 1 / 16
+    assert min(searched([1.0, 1.2, 1.5], 2 * CACHE)) == 1 / 2
+    assert min(searched([1.0, 1.01, 1.02, 1.5], 2 * CACHE)) == 1 / 4
+    assert min(searched([1.0, 0.8, 0.6, 0.8, 1.0], 2 * CACHE)) == 1 / 8
     assert min(searched([1.0, 0.99, 0.9, 0.8, 0.7, 0.6], 2 * CACHE)) == 1 / 64
 
 
