@@ -2,8 +2,8 @@
 
     python benchmarks/smallest.py --modules DIRECTORY --pattern '*_sgpr_big_*'
 
-Each module is given a limit that cannot be met. By hand, slices of 64 KB to 64 MB are tried, each with the threshold as
-large and four times as large; all are compiled, none is run.
+Each module is given a limit that cannot be met. By hand, slices of 62.5 KB to 64 MB are tried, each with the threshold
+as large and four times as large; all are compiled, none is run.
 """
 
 from __future__ import annotations
