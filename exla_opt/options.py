@@ -23,8 +23,7 @@ class Options:
     machine: the machine that runs the program; its memory and its run time count.
     calls_in_loops: whether a library call at the end of a loop stays in it, which may take longer and less memory.
     slices_a_trip: how many slices a trip of a loop may compute.
-    memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is. With one, the
-    splitter leaves it to the search to compare the program with the original.
+    memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
     slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
     the search for a limit sets them.
     """

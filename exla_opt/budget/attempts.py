@@ -41,7 +41,7 @@ _MANY_SLICES = 16
 _GAIN = 1.02
 # Tensors smaller than this fraction of the largest in a loop's step do not count.
 _PART = 4
-# The only pass whose result depends on how large the limit is.
+# The only pass that looks at the limit.
 RECOMPUTE = "recompute"
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, or for the one that should need the least of all.

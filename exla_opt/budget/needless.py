@@ -50,8 +50,8 @@ def _expected(search: Search, found: Attempt) -> int:
 def is_between(search: Search, way: Options) -> bool:
     """Whether a larger and a smaller threshold, with the same slices, show that one between them gains nothing.
 
-    Either both gave about the same program, other than the original, or the larger one seems to fit and is no slower:
-    between two thresholds, times are between theirs.
+    Either both gave about the same program, other than the original, or the larger one seems to fit without recomputing
+    and is no slower: between two thresholds, times are between theirs.
     """
     if search.has_calls:
         return False
@@ -62,7 +62,8 @@ def is_between(search: Search, way: Options) -> bool:
     below = [found for found in tried if found.options.size_threshold < way.size_threshold]
     if any(_are_alike(one, other) for one in above for other in below):
         return True
-    fast = min((steps(found.seconds) for found in above if search.seems_to_fit(found)), default=None)
+    fit = [found for found in above if not found.recomputes and search.seems_to_fit(found)]
+    fast = min((steps(found.seconds) for found in fit), default=None)
     return fast is not None and any(fast <= steps(found.seconds) for found in below)
 
 

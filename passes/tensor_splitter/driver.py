@@ -69,8 +69,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
         return _all_missed(module, options, reason)
-    # A search for a limit compares the finished program with the original anyway.
-    if not done or options.memory_limit is not None or lowers_peak(original, module, options):
+    if not done or lowers_peak(original, module, options):
         return done + missed
     restore(module, original)
     return _nothing_gained(module, options, done, missed)
