@@ -56,8 +56,9 @@ def near_miss(search: Search) -> Attempt:
     """
     least = min(search.attempts, key=lambda found: found.predicted.peak)
     search.compile(least)
+    unsplit = search.attempts[0]
     if search.measure is None:
-        return _about_the_least(search.attempts)
+        return _about_the_least(no_larger_than(unsplit, search.attempts))
     for ratio in (_ABOUT, None):
         measured = [found for found in search.attempts if found.measured is not None]
         most = min(found.peak for found in measured) if ratio is None else int(ratio * least.predicted.peak)
@@ -66,7 +67,6 @@ def near_miss(search: Search) -> Attempt:
         others = [found for found in others if found.predicted.peak < most]
         if others:
             search.compile(fastest(others)[0])
-    unsplit = search.attempts[0]
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:
         return fastest(within)[0]
@@ -87,9 +87,18 @@ def smallest(search: Search) -> Attempt:
 
 
 def much_faster(found: Attempt, attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt with the least memory of those that take less than half the time of `found`, if there is one."""
-    faster = [other for other in attempts if other.seconds * _MUCH_SLOWER < found.seconds]
+    """The attempt with the least memory of those that take less than half the time of `found`, if there is one.
+
+    Attempts larger than the original, the first, are left out: no limit would have them written.
+    """
+    no_larger = no_larger_than(attempts[0], attempts)
+    faster = [other for other in no_larger if other.seconds * _MUCH_SLOWER < found.seconds]
     return min(faster, key=lambda other: other.peak, default=None)
+
+
+def no_larger_than(unsplit: Attempt, attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The attempts that are predicted to need no more memory than the original does."""
+    return [found for found in attempts if found.predicted.peak <= unsplit.predicted.peak]
 
 
 def front(attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -21,6 +21,7 @@ _CUTS = frozenset("dynamic-slice gather slice".split())
 _TAKE_ALL = frozenset(
     "cholesky concatenate convolution custom-call dot fft select-and-scatter sort triangular-solve".split()
 )
+_FUSIONS = frozenset(("fusion", "fusion-start"))
 # Only the first result of these counts; the others are scratch space.
 _ONE_RESULT = frozenset(("copy-start", "custom-call"))
 _IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
@@ -30,13 +31,15 @@ _IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
 class Kernel:
     """The work of one kernel.
 
-    reads: the bytes read of each operand. written: bytes. work: the seconds of its arithmetic. at_least: whether the
-    time of some of it is unknown.
+    reads: the bytes read of each operand. written: bytes. work: the seconds of its arithmetic. loaded: the bytes that
+    it loads from a cache again and again, for all elements of broadcasts. at_least: whether the time of some of it is
+    unknown.
     """
 
     reads: tuple[float, ...]
     written: float
     work: float
+    loaded: float = 0.0
     at_least: bool = False
 
 
@@ -53,14 +56,14 @@ class Kernels:
 
         Raises LookupError and ValueError if the HLO is inconsistent.
         """
-        if instruction.opcode == "fusion":
+        if instruction.opcode in _FUSIONS:
             return self.fusion(attribute(instruction, "calls"))
         operands = [around[name] for name in instruction.operands]
         amount = _written(instruction, around)
         reads = _taken(instruction, operands, amount)
         sizes = tuple(part * _element_bytes(each) for part, each in zip(reads, operands, strict=True))
         work, is_known = seconds_of_work(instruction, operands, amount, self.machine)
-        return Kernel(sizes, amount * _element_bytes(instruction), work, not is_known)
+        return Kernel(sizes, amount * _element_bytes(instruction), work, at_least=not is_known)
 
     def fusion(self, name: str) -> Kernel:
         """The work of a fused computation: see NOTE [What a fusion reads]."""
@@ -71,7 +74,7 @@ class Kernels:
         results = {each.name: each for each in _results(around[computation.root], around)}
         wanted = dict.fromkeys(around, 0.0)
         wanted.update({name: _written(each, around) for name, each in results.items()})
-        work, is_known = 0.0, True
+        work, loaded, is_known = 0.0, 0.0, True
         for each in reversed(around.values()):
             if not wanted[each.name]:
                 continue
@@ -80,14 +83,28 @@ class Kernels:
             for operand, read in zip(operands, reads, strict=True):
                 wanted[operand.name] = max(wanted[operand.name], min(read, operand.shape.elements))
             work, is_known = work + seconds, is_known and known
+            loaded += self.loaded(each, operands, wanted[each.name])
         found = Kernel(
             tuple(wanted[each.name] * _element_bytes(each) for each in _parameters(around.values())),
             sum(_written(each, around) * _element_bytes(each) for each in results.values()),
             work,
+            loaded,
             not is_known,
         )
         self.fused[name] = found
         return found
+
+    def loaded(self, instruction: Instruction, operands: Sequence[Instruction], amount: float) -> float:
+        """The bytes that `amount` elements of an instruction in a fusion load from a cache.
+
+        An element of a broadcast is loaded by each element that is computed of it; a number is kept in a register.
+        """
+        if instruction.opcode == "fusion":
+            part = min(amount / max(instruction.shape.elements, 1), 1.0)
+            return part * self.fusion(attribute(instruction, "calls")).loaded
+        if instruction.opcode != "broadcast" or operands[0].shape.elements == 1:
+            return 0.0
+        return amount * _element_bytes(operands[0])
 
     def inside(
         self, instruction: Instruction, operands: Sequence[Instruction], amount: float, is_result: bool

@@ -17,7 +17,9 @@ from exla_opt.runtime.gpu_kernels import Kernels
 from exla_opt.runtime.hlo import Computation, HloError, Instruction, Module, attribute, parse_hlo
 
 # These take no time: they rename a buffer, or a part of one.
-_VIEWS = frozenset("add-dependency async-done bitcast copy-done get-tuple-element opt-barrier tuple".split())
+_VIEWS = frozenset(
+    "add-dependency async-done bitcast copy-done fusion-done get-tuple-element opt-barrier tuple".split()
+)
 _FREE = _VIEWS | frozenset("after-all constant domain get-dimension-size parameter partition-id replica-id".split())
 # These run a computation once, in their place.
 _CALLS = frozenset(("async-start", "call"))
@@ -148,5 +150,6 @@ class _Estimator:
             else:
                 far += size
         moving = far / machine.bytes_per_second + near / machine.cache_bytes_per_second
+        loading = kernel.loaded / machine.cache_bytes_per_second
         fixed = machine.seconds_per_kernel
-        return GpuTime(max(moving, kernel.work) + fixed, far, 1, fixed, kernel.at_least)
+        return GpuTime(max(moving, loading, kernel.work) + fixed, far, 1, fixed, kernel.at_least)

@@ -12,10 +12,10 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit as fit_of_budget
-from exla_opt.budget.attempts import Search
+from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.bound import lower_bound
-from exla_opt.budget.choose import CLEARLY_FASTER, fastest, front, steps
-from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.choose import CLEARLY_FASTER, fastest, front, much_faster, near_miss, steps
+from exla_opt.budget.fit import Fit, fit, unsplit_options
 from exla_opt.budget.ways import coarse_first, is_coarse, ways
 from exla_opt.ir import build
 from exla_opt.ir.context import new_context
@@ -200,6 +200,24 @@ def test_what_a_little_more_memory_would_be_worth_is_said() -> None:
     assert 2 * found.faster.seconds < found.seconds
     again = fit(module_of("attention"), DEFAULT_PASSES, Options(), found.faster.peak)
     assert again.fits and steps(again.seconds) <= steps(found.faster.seconds)
+
+
+def test_no_attempt_larger_than_the_original_is_written_or_advised() -> None:
+    search = Search(module_of("attention"), DEFAULT_PASSES, Options(), 1, None, True, None)
+    original = search.attempt(unsplit_options(Options()))
+    temp = original.predicted.temp
+
+    def other(part: float, times: float) -> Attempt:
+        return replace(
+            original,
+            predicted=replace(original.predicted, temp=int(part * temp)),
+            seconds=times * original.seconds,
+        )
+
+    search.attempts = [original, other(1.02, 0.1)]
+    assert near_miss(search) is original and much_faster(original, search.attempts) is None
+    search.attempts.append(other(0.98, 0.2))
+    assert near_miss(search) is search.attempts[-1] is much_faster(original, search.attempts)
 
 
 def test_the_front_falls_in_memory_as_it_rises_in_time() -> None:

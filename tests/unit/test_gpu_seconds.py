@@ -10,7 +10,7 @@ from exla_opt.runtime.gpu_seconds import GpuTime, estimate
 from exla_opt.runtime.hlo import HloError
 
 H200 = machine_of("cuda:h200")
-BANDWIDTH, CACHE, KERNEL, TRIP = 0.85 * 4.8e12, 7e12, 2.5e-6, 2e-6
+BANDWIDTH, CACHE, KERNEL, TRIP = 0.85 * 4.8e12, 7e12, 2.2e-6, 1e-6
 BF16, F32, PLAIN = 0.65 * 989e12, 0.65 * 494e12, 0.65 * 67e12
 BIG = 4 * 2**28  # bytes of f32[268435456], which no cache holds
 
@@ -54,6 +54,29 @@ def test_what_is_given_twice_is_read_once() -> None:
     added = added.replace("negate(%p)", "add(%p, %q)")
     found = time_of(f"%x = f32[268435456]{{0}} parameter(0)\n%y = {NEGATE.replace('%x', '%x, %x')}", added)
     assert found.traffic == 2 * BIG
+
+
+def test_a_kernel_that_is_started_and_awaited_is_one() -> None:
+    started = f"((f32[268435456]), f32[268435456]{{0}}, u32[]) {NEGATE.partition(' ')[2].replace('(', '-start(', 1)}"
+    done = "f32[268435456]{0} fusion-done(%y)"
+    found = time_of(f"%x = f32[268435456]{{0}} parameter(0)\n%y = {started}\n%z = {done}", FUSED)
+    assert (found.launches, found.traffic) == (1, 2 * BIG)
+
+
+@pytest.mark.parametrize(("operand", "dims", "loads"), [("f32[16384]", "1", 2), ("f32[]", "", 1)])
+def test_every_element_loads_its_own_of_a_broadcast(operand: str, dims: str, loads: int) -> None:
+    fused = f"""
+%distances (p: f32[16384], q: {operand}) -> f32[16384,16384] {{
+  %p = f32[16384]{{0}} parameter(0)
+  %q = {operand} parameter(1)
+  %a = f32[16384,16384]{{1,0}} broadcast(%p), dimensions={{0}}
+  %b = f32[16384,16384]{{1,0}} broadcast(%q), dimensions={{{dims}}}
+  ROOT %s = f32[16384,16384]{{1,0}} subtract(%a, %b)
+}}
+"""
+    parameters = f"%x = f32[16384]{{0}} parameter(0)\n%y = {operand} parameter(1)\n"
+    found = time_of(f"{parameters}%z = f32[16384,16384]{{1,0}} fusion(%x, %y), kind=kLoop, calls=%distances", fused)
+    assert found.seconds == approx(max(BIG / BANDWIDTH, loads * BIG / CACHE) + KERNEL, rel=1e-3)
 
 
 def test_slow_functions_take_arithmetic() -> None:
@@ -282,12 +305,20 @@ def test_what_a_library_does_is_at_least_its_traffic(line: str) -> None:
     [
         "(f32[1024,65536], s32[1024,65536]) sort(%x, %i), dimensions={1}, to_apply=%less",
         '(f32[1024,65536], s8[100]) custom-call(%x), custom_call_target="__cub$DeviceRadixSort"',
+        '(f32[1024,65536], s8[100]) custom-call(%x), custom_call_target="xla.gpu.ext.cub_sort_keys"',
     ],
 )
 def test_a_sort_takes_its_comparisons(line: str) -> None:
     found = time_of(f"%x = f32[1024,65536] parameter(0)\n%i = s32[1024,65536] parameter(1)\n%y = {line}")
     assert found.seconds == approx(1024 * 65536 * 16 * H200.seconds_per_comparison + KERNEL)
     assert not found.at_least
+
+
+def test_a_top_k_takes_its_rows_and_its_elements() -> None:
+    line = '(f32[1000,10], s32[1000,10]) custom-call(%x), custom_call_target="__gpu$TopK"'
+    short, long = (time_of(f"%x = f32[1000,{n}] parameter(0)\n%y = {line}") for n in (40_000, 10**6))
+    # Measured on an H200: 0.954 and 11.93 ms.
+    assert short.seconds == approx(0.954e-3, rel=0.1) and long.seconds == approx(11.93e-3, rel=0.1)
 
 
 @pytest.mark.parametrize(
