@@ -121,6 +121,8 @@ def load_jax(*, uses_gpu: bool) -> None:
     if not uses_gpu:
         # A CUDA plugin on a machine without a driver prints a traceback that nobody asked for.
         os.environ["JAX_PLATFORMS"] = "cpu"
+    # Else jax takes three quarters of a GPU's memory, and what runs there already may need it.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         import jax  # noqa: F401
     except (ImportError, RuntimeError) as error:  # a RuntimeError if jaxlib is of another version

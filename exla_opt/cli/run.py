@@ -39,8 +39,9 @@ Two results are equal when integers and booleans agree bit by bit, NaN and
 infinity stand at the same places, and floats differ by at most
   max(rtol x the largest finite magnitude of the result, atol)
 with rtol 1e-9 for f64, 1e-4 for f32, 2e-3 for f16, 2e-2 for bf16 and 0.1
-for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others. Where they do
-not, OTHER is also run on inputs that are off by one ulp; an error of up to four
+for f8, atol 1e-11 for f64, 1e-6 for f32 and rtol for the others; on a GPU,
+f32 counts as f16 where products of f32 are rounded to TF32. Where they do not,
+OTHER is also run on inputs that are off by one ulp; an error of up to four
 times the change that causes counts as equal, and the table says so.
 
 \b
@@ -228,6 +229,7 @@ def _execute(
     from exla_opt.runtime.compare import compare
     from exla_opt.runtime.compile import compile_program, run_program, time_programs
     from exla_opt.runtime.draws import choose_inputs
+    from exla_opt.runtime.tf32 import rounds_to_tf32
 
     compiled: list[Program] = []
     for source, module in zip(sources, programs, strict=True):
@@ -247,7 +249,10 @@ def _execute(
         with naming(sources[0]):
             actual = run_program(compiled[0], arrays)
         if tolerances == (None, None):
-            comparisons = compare_results(expected, actual, run_original, arrays)
+            tf32 = device == "cuda" and any(rounds_to_tf32(source.module) for source in sources)
+            comparisons = compare_results(expected, actual, run_original, arrays, tf32=tf32)
+            if tf32:
+                click.echo("a GPU rounds products of f32 to TF32: f32 results are compared as f16 ones are")
         else:
             pairs = zip(expected, actual, strict=True)
             comparisons = [compare(one, other, _tolerance(one, *tolerances)) for one, other in pairs]

@@ -57,6 +57,8 @@ def compare_results(
     actual: Sequence[Array],
     run: Callable[[Sequence[Array]], Sequence[Array]],
     inputs: Sequence[Array],
+    *,
+    tf32: bool = False,
 ) -> list[Comparison]:
     """Compare all results; measure the tolerance where a float exceeds the tolerance of its type.
 
@@ -66,39 +68,43 @@ def compare_results(
     A float that passes but is zero where it should not be is missing, unless a nudge of the inputs moves the expected
     number: rounding does not turn a number into zero that it does not move.
 
-    run: runs the program that computed `expected`. Raises InputError if the run fails.
+    run: runs the program that computed `expected`. tf32: whether products of f32 were rounded to TF32. Raises
+    InputError if the run fails.
     """
-    comparisons = [compare(*pair) for pair in zip(expected, actual, strict=True)]
-    gone = [_gone(*triple) for triple in zip(comparisons, expected, actual, strict=True)]
-    if all(one.passed and not _is_tiny(one) for one in comparisons) and not any(where.size for where in gone):
+    rules = [default_tolerance(wanted.dtype, tf32=tf32) for wanted in expected]
+    comparisons = [compare(*triple) for triple in zip(expected, actual, rules, strict=True)]
+    gone = [_gone(*group) for group in zip(comparisons, expected, actual, rules, strict=True)]
+    are_plain = all(one.passed and not _is_tiny(one, rule) for one, rule in zip(comparisons, rules, strict=True))
+    if are_plain and not any(where.size for where in gone):
         return comparisons
     measured = measure_spreads(run, inputs, expected)
-    for number, (one, wanted, found, moved) in enumerate(zip(comparisons, expected, actual, measured, strict=True)):
+    groups = zip(comparisons, expected, actual, measured, rules, strict=True)
+    for number, (one, wanted, found, moved, rule) in enumerate(groups):
         spread = float(moved.max(initial=0.0))
-        relative = default_tolerance(wanted.dtype).relative
-        if one.passed and _is_tiny(one) and spread < relative * one.largest:
+        relative = rule.relative
+        if one.passed and _is_tiny(one, rule) and spread < relative * one.largest:
             comparisons[number] = compare(wanted, found, Tolerance(relative, 0.0), spread)
         elif not one.passed:
-            comparisons[number] = compare(wanted, found, spread=spread)
+            comparisons[number] = compare(wanted, found, rule, spread)
         elif problem := missing(wanted, gone[number], moved):
             comparisons[number] = replace(one, problem=problem)
     return comparisons
 
 
-def _gone(one: Comparison, wanted: Array, found: Array) -> npt.NDArray[np.intp]:
+def _gone(one: Comparison, wanted: Array, found: Array, rule: Tolerance) -> npt.NDArray[np.intp]:
     """The positions of floats, as in `parts_of`, that are 0 but should be well above the rounding of the largest.
 
     Floats of 16 bits and fewer are left out: their small numbers underflow to zero.
     """
     if not one.passed or wanted.dtype.kind not in "fc" or wanted.dtype.itemsize < _WIDE:
         return np.empty(0, np.intp)
-    least = _OF_TOLERANCE * default_tolerance(wanted.dtype).relative * one.largest
+    least = _OF_TOLERANCE * rule.relative * one.largest
     return np.flatnonzero((parts_of(found) == 0) & (np.abs(parts_of(wanted)) > least))
 
 
-def _is_tiny(one: Comparison) -> bool:
+def _is_tiny(one: Comparison, rule: Tolerance) -> bool:
     """Whether the error is above the relative tolerance, and below the absolute one alone."""
-    return one.absolute.value > default_tolerance(one.dtype).relative * one.largest
+    return one.absolute.value > rule.relative * one.largest
 
 
 def _compile(module: ir.Module) -> Program:

@@ -98,14 +98,17 @@ class Comparison:
         return 0.0 if error == 0 else error / self.largest if self.largest else np.inf
 
 
-def default_tolerance(dtype: npt.DTypeLike) -> Tolerance:
-    """The tolerances of a float or complex dtype; zero for integers and booleans."""
+def default_tolerance(dtype: npt.DTypeLike, *, tf32: bool = False) -> Tolerance:
+    """The tolerances of a float or complex dtype; zero for integers and booleans.
+
+    tf32: whether products of f32 were rounded to TF32, which has the significand of f16.
+    """
     kind = np.dtype(dtype)
     if kind.kind == "c":
         kind = np.empty(0, kind).real.dtype
     if is_exact(kind):
         return Tolerance(0.0, 0.0)
-    return TOLERANCES.get(kind.name, _NARROW)
+    return TOLERANCES.get("float16" if tf32 and kind.name == "float32" else kind.name, _NARROW)
 
 
 def compare(expected: Array, actual: Array, tolerance: Tolerance | None = None, spread: float = 0.0) -> Comparison:

@@ -185,7 +185,7 @@ class _Arguments:
         traits = traits_of(op.name)
         moves = op.name == "stablehlo.convert" or Trait.MOVES in traits
         # Not the table of a gather: its rows are data here, and the table may be a weight elsewhere.
-        if not moves or Trait.EXPENSIVE in traits:
+        if not moves or Trait.EXPENSIVE in traits or not len(op.operands):  # an iota moves nothing
             return None
         moved: ir.Value = op.operands[0]
         return moved

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -38,6 +39,11 @@ _GEMMS = {"Triton": True, "cuBLAS": False}
 
 # Without some of these XLA divides by zero and crashes the process, without the others it does not compile.
 _NEEDED = ("threads_per_warp", "block_dim_limit_x", "shared_memory_per_block_optin", "cuda_compute_capability")
+
+# On a GPU that is here XLA replaces most sorts by CUB's, and asks CUB how much memory they need.
+_SORT = re.compile(r"= \(?\w+\[([\d,]*)\]\S*(?: [^=\n]*)? sort\(")
+_LARGE_SORT = 2**14  # elements; XLA sorts fewer itself
+_SORTS = "sorts may need more: XLA asks the GPU how much, and this one is not here"
 
 # The GPUs whose speeds are known, by the names that their drivers give them.
 _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)
@@ -81,12 +87,14 @@ class Target:
     memory: of the device, in bytes.
     description: the GPU as a text of GpuTargetConfigProto; "" for this machine's CPU and for a TPU.
     tpu: the TPU; None for all others.
+    is_here: whether it is this machine's GPU, on which XLA can try out kernels.
     """
 
     name: str
     memory: int
     description: str = ""
     tpu: Tpu | None = None
+    is_here: bool = False
 
 
 def parse_target(text: str) -> Target:
@@ -98,7 +106,7 @@ def parse_target(text: str) -> Target:
     if text == "cpu":
         return Target(text, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if text == "cuda":
-        return _described(text, _own_description())
+        return replace(_described(text, _own_description()), is_here=True)
     if text == "gpu":
         return _described(text, describe(GPUS[_ANY_GPU]))
     platform, _, name = text.partition(":")
@@ -146,6 +154,9 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
     imported, or else jax's CUDA plugin looks for a driver and does not load. Everything independent of the module is
     made once per process. gemms: which of Triton and cuBLAS to try. A TPU's compile is stopped after ten minutes.
 
+    This machine's GPU compiles as for a run: XLA tries out kernels and takes the fastest. If it cannot, because it has
+    no room to try them or too few devices, the module is compiled as for a GPU that is not here, with a note.
+
     Raises TargetError without the extra `cuda` or `tpu` and when XLA cannot read the description, and InputError when
     the module cannot be read or XLA refuses it.
     """
@@ -155,6 +166,12 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
         return Compiled(measure_memory(module, "cpu"))
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
+    untried = ""
+    if target.is_here:
+        try:
+            return _compiled_here(data, target)
+        except InputError as error:
+            untried = f"no kernels were tried out: {error.message}"
     devices = _devices(target, devices_of(parsed))
     choices: list[Memory] = []
     executable: Any = None
@@ -169,9 +186,17 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
             refused.append((gemm, error))
     if not choices:
         raise refused[0][1]
-    note = "; ".join(f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused)
+    notes = [f"{gemm}'s matrix products left out: {error.message}" for gemm, error in refused]
     # The last is cuBLAS's: its products are as fast as they get, while Triton's have untuned tiles.
-    return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(executable, target))
+    hlo = pjrt.optimised_hlo(executable)
+    notes += [_SORTS] if _has_large_sort(hlo) else []
+    note = "; ".join([untried, *notes] if untried else notes)
+    return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(hlo, target))
+
+
+def _compiled_here(data: bytes, target: Target) -> Compiled:
+    executable = compile_program(data, "cuda").executable
+    return Compiled(memory_of(executable, "autotuned"), "", _time_of(pjrt.optimised_hlo(executable), target))
 
 
 def compiled_traffic(module: bytes, target: Target) -> Traffic:
@@ -216,13 +241,18 @@ def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
         raise InputError(f"XLA cannot compile this module for {target.name}: {error}") from None
 
 
-def _time_of(executable: Any, target: Target) -> GpuTime | None:
+def _has_large_sort(hlo: str) -> bool:
+    sizes = (prod(int(size) for size in found[1].split(",") if size) for found in _SORT.finditer(hlo))
+    return any(size >= _LARGE_SORT for size in sizes)
+
+
+def _time_of(hlo: str, target: Target) -> GpuTime | None:
     """The estimated time of one run; None if the GPU's speeds are not known or its HLO cannot be read."""
     name = _NAME.search(target.description)
     if name is None or name[1] not in _MACHINES:
         return None
     try:
-        return estimate(pjrt.optimised_hlo(executable), _MACHINES[name[1]])
+        return estimate(hlo, _MACHINES[name[1]])
     except HloError:
         return None
 

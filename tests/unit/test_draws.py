@@ -81,6 +81,10 @@ def test_weights_and_what_they_sum_over(function: Any, shapes: Any, weights: dic
     assert weights_of(function, *shapes) == weights
 
 
+def test_a_product_with_numbers_that_count_has_no_weight() -> None:
+    assert weights_of(lambda x: jnp.tanh(x) @ jnp.arange(8.0), (4, 8)) == {}
+
+
 def test_weights_are_scaled() -> None:
     x, w, b, v = inputs_of(perceptron, *PERCEPTRON)[0]
     for array, scale in ((x, 1), (w, FEATURES**-0.5), (b, 1), (v, HIDDEN**-0.5)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from exla_opt import optimize
 from exla_opt.cli.run import main
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.memory.peak import Memory
-from exla_opt.runtime import pjrt
+from exla_opt.runtime import pjrt, target
 from exla_opt.runtime.memory import measure_memory
-from exla_opt.runtime.target import TargetError, compiled_memory, parse_target
+from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, parse_target
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 TRANSPOSE = """
@@ -66,14 +67,37 @@ def test_known_gpus_have_their_memory() -> None:
 def test_a_gpu_is_read_from_its_description(tmp_path: Path) -> None:
     path = tmp_path / "gpu.txtpb"
     path.write_text(GPU)
-    target = parse_target(f"cuda:{path}")
-    assert (target.name, target.memory, target.description) == (f"cuda:{path}", 24_000_000_000, GPU)
+    found = parse_target(f"cuda:{path}")
+    assert (found.name, found.memory, found.description) == (f"cuda:{path}", 24_000_000_000, GPU)
 
 
 def test_the_cpu_is_this_machine() -> None:
-    target = parse_target("cpu")
-    assert target.memory > 10**8
-    assert target.description == ""
+    cpu = parse_target("cpu")
+    assert cpu.memory > 10**8
+    assert cpu.description == ""
+
+
+def test_a_gpu_that_is_here_tries_out_kernels_if_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorting = "  ROOT %y = (f32[1024,16]{1,0}, s32[1024,16]{1,0}) sort(%x, %i), dimensions={1}"
+    here, elsewhere = Memory(1, 1, 0, 10, "autotuned"), Memory(1, 1, 0, 20)
+    place = Target("cuda", 10**9, GPU, is_here=True)
+    monkeypatch.setattr(target, "_compiled_here", lambda data, place: Compiled(here))
+    monkeypatch.setattr(target, "_devices", lambda place, count: [None])
+    monkeypatch.setattr(target, "_compile_for_gpu", lambda *arguments: None)
+    monkeypatch.setattr(target, "memory_of", lambda executable, gemm: elsewhere)
+    monkeypatch.setattr(pjrt, "optimised_hlo", lambda executable: sorting)
+    assert compiled_memory(TRANSPOSE, place).memory is here
+
+    def refuse(data: bytes, place: Target) -> Compiled:
+        raise InputError("no room")
+
+    monkeypatch.setattr(target, "_compiled_here", refuse)
+    found = compiled_memory(TRANSPOSE, place)
+    assert found.memory is elsewhere
+    assert found.note.startswith("no kernels were tried out: no room; sorts may need more")
+    assert compiled_memory(TRANSPOSE, replace(place, is_here=False)).note.startswith("sorts may need more")
+    sorting = "  %sort.1.0 = s32[2]{0} sort(%start), dimensions={0}"
+    assert not compiled_memory(TRANSPOSE, replace(place, is_here=False)).note
 
 
 def complaint(target: str) -> str:
@@ -321,17 +345,17 @@ def test_the_estimated_time_is_printed(tmp_path: Path, transpose: str, monkeypat
     result = run(transpose, "--compare", transpose, "--target=cuda:h200", "--json", str(path))
     assert result.exit_code == 0, result.stderr
     table = [line.split() for line in result.stdout.splitlines()]
-    seconds = 500 * (4e9 / (0.85 * 4.8e12) + 4.5e-6)
+    seconds = 500 * (4e9 / (0.85 * 4.8e12) + 3.2e-6)
     time = f"{seconds * 1e3:.3g}"
     assert table[-4:] == [
         ["est.", "time", time, "ms", time, "ms", "1"],
         ["traffic", "2TB", "2TB", "1"],
         ["launches", "500", "500", "1"],
-        ["overhead", "0.5%", "0.5%"],
+        ["overhead", "0.3%", "0.3%"],
     ]
     found = json.loads(path.read_text())["modules"][0]["estimated"]
     assert found.pop("seconds") == pytest.approx(seconds)
-    assert found.pop("overhead_share") == pytest.approx(500 * 4.5e-6 / seconds)
+    assert found.pop("overhead_share") == pytest.approx(500 * 3.2e-6 / seconds)
     assert found == {"traffic_bytes": 2 * 10**12, "launches": 500, "at_least": False}
 
 
