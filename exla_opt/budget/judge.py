@@ -16,7 +16,8 @@ class Judge:
     name: of the machine, for the user. memory: its bytes, 0 if not known. measure: compiles a module given as bytecode
     and returns its peak bytes and, for an H200 or H100, the estimated seconds of a run; None if only a prediction is
     possible, and `no_compiler` says why.
-    notes: on parts that a compile had to leave out.
+    notes: on parts that a compile had to leave out. workspace: the bytes that a program may need on top on the machine
+    itself, where kernels can be tried out.
     """
 
     name: str
@@ -24,3 +25,4 @@ class Judge:
     measure: Measure | None
     no_compiler: str = ""
     notes: list[str] = field(default_factory=list)
+    workspace: int = 0

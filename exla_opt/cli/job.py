@@ -259,6 +259,7 @@ class Job:
 
     def _print_fit(self) -> None:
         from exla_opt.report.text import fit_lines
+        from exla_opt.runtime.workspace import tight
 
         found, quiet = self.fitted, self.request.quiet
         if found is None or (quiet and found.fits):
@@ -267,6 +268,8 @@ class Job:
         no_compiler = found.why_predicted or self.judge.no_compiler
         lines = fit_lines(self.source.name, found, self.limit, self.judge.name, no_compiler)
         lines += [f"{self.source.name}: note: {note}" for note in self.judge.notes]
+        if found.compiled and (note := tight(found.module, found.peak, self.limit, self.judge.workspace)):
+            lines.append(f"{self.source.name}: note: {note}")
         if self.request.target is None and found.options.split_size is not None:
             lines.append(f"{self.source.name}: note: sizes chosen for {self.judge.name}; for a GPU give --target=gpu")
         for line in lines[:1] if quiet else lines:

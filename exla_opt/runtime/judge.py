@@ -11,6 +11,7 @@ from exla_opt.budget.measured import Measured
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
 from exla_opt.runtime.tpus import SLOW
+from exla_opt.runtime.workspace import workspace_of
 from exla_opt.sharding.partition import Partition, joined_bytes
 
 _NO_PLUGIN = "compiling for a GPU needs jax's CUDA plugin: pip install 'exla-opt[cuda]'"
@@ -48,4 +49,5 @@ def judge_of(
             raise CannotCompile(error.message) from None
 
     by_name = is_elsewhere and target != "gpu"
-    return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes)
+    workspace = 0 if machine.is_here else workspace_of(machine.description)
+    return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes, workspace=workspace)

@@ -15,11 +15,15 @@ from click.testing import CliRunner, Result
 
 from exla_opt import optimize
 from exla_opt.cli.run import main
+from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.read import parse_module
 from exla_opt.memory.peak import Memory
 from exla_opt.runtime import pjrt, target
+from exla_opt.runtime.judge import judge_of
 from exla_opt.runtime.memory import measure_memory
 from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, parse_target
+from exla_opt.runtime.workspace import tight, workspace_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 TRANSPOSE = """
@@ -98,6 +102,20 @@ def test_a_gpu_that_is_here_tries_out_kernels_if_it_can(monkeypatch: pytest.Monk
     assert compiled_memory(TRANSPOSE, replace(place, is_here=False)).note.startswith("sorts may need more")
     sorting = "  %sort.1.0 = s32[2]{0} sort(%start), dimensions={0}"
     assert not compiled_memory(TRANSPOSE, replace(place, is_here=False)).note
+
+
+@pytest.mark.parametrize(("name", "workspace"), [("h200", 2**25), ("b200", 2**25), ("l4", 0), ("a100-80", 0)])
+def test_new_gpus_may_give_products_a_larger_workspace(name: str, workspace: int) -> None:
+    assert workspace_of(parse_target(f"cuda:{name}").description) == workspace
+    assert judge_of(f"cuda:{name}").workspace == workspace
+    assert not workspace_of(GPU)
+
+
+@pytest.mark.parametrize(("limit", "is_said"), [(99, False), (100, True), (149, True), (150, False)])
+def test_a_program_that_fits_by_less_than_a_workspace_has_a_note(limit: int, is_said: bool) -> None:
+    product = parse_module("module", EXAMPLE.read_bytes(), new_context()).module
+    assert bool(tight(product, 100, limit, 50)) is is_said
+    assert not tight(parse_module("module", TRANSPOSE.encode(), new_context()).module, 100, limit, 50)
 
 
 def complaint(target: str) -> str:
