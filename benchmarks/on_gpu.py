@@ -3,11 +3,12 @@
     python -m benchmarks.on_gpu prepare DIRECTORY          # anywhere, with exla-opt[cuda]
     python -m benchmarks.on_gpu measure DIRECTORY          # on a machine with the GPU
 
-`prepare` searches for a program within arguments + results + a part of temp (--of-temp) for each DIRECTORY/*.mlir, and
-writes it, and what XLA plans and exla-run estimates for both without a GPU, to DIRECTORY/prepared. `measure` compiles
-both as XLA does on the GPU, runs them on the same inputs, compares the results, and times them by turns. It writes
-DIRECTORY/measured/NAME.json, with the seconds of every kernel where --kernels is given, and prints a table. What is
-there already is not done again. `table` prints the table of what was measured.
+`prepare` searches for a program within arguments + results + a part of temp (--of-temp) for each DIRECTORY/*.mlir, or
+splits it into slices of that part (--split). It writes the program, and what XLA plans and exla-run estimates without a
+GPU for the original and for it, to DIRECTORY/prepared. `measure` compiles both as XLA does on the GPU, runs them on the
+same inputs, compares the results, and times them by turns. It writes DIRECTORY/measured/NAME.json, with the seconds of
+each kernel where --kernels is given, and prints a table. What is there already is not done again. `table` prints the
+table of what was measured.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--target", default="cuda:h200", help="what is prepared for [%(default)s]")
     parser.add_argument("--of-temp", type=float, default=0.125, help="the limit as a part of temp [%(default)s]")
+    parser.add_argument("--split", action="store_true", help="slices of that part of temp, instead of a search")
     parser.add_argument("--least", type=float, default=1e6, help="programs with less temp are left out, bytes [1e6]")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each program [300]")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which nothing more is begun")
@@ -83,11 +86,10 @@ def run_workers(arguments: argparse.Namespace) -> None:
         if rest <= 0:
             print(f"not measured: {' '.join(left)}")
             return
-        done = subprocess.run([*command, f"{rest}:{','.join(left)}"])
-        if done.returncode:  # the first one without a result ended the process
-            ended = next((name for name in left if not (target / f"{name}.json").exists()), None)
-            if ended is not None:
-                (target / f"{ended}.json").write_text(json.dumps({"error": f"exit status {done.returncode}"}))
+        status = subprocess.run([*command, f"{rest}:{','.join(left)}"]).returncode
+        missing = [name for name in left if not (target / f"{name}.json").exists()]
+        if status and missing:  # the first one without a result ended the process
+            (target / f"{missing[0]}.json").write_text(json.dumps({"error": f"exit status {status}"}))
 
 
 def prepare(arguments: argparse.Namespace) -> None:
@@ -98,33 +100,32 @@ def prepare(arguments: argparse.Namespace) -> None:
     from exla_opt.ir.write import serialise
     from exla_opt.memory.machine import machine_of
     from exla_opt.options import Options
-    from exla_opt.pipeline import DEFAULT_PASSES
+    from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
     from exla_opt.runtime.judge import judge_of
     from exla_opt.runtime.target import compiled_memory, parse_target
 
     name, directory = arguments.worker, arguments.directory / "prepared"
     module = read_module(str(arguments.directory / f"{name}.mlir"), new_context()).module
-    data = serialise(module, "bytecode")
+    before = serialise(module, "bytecode")
     target = parse_target(arguments.target)
-    temp = compiled_memory(data, target).memory.temp
-    if temp < arguments.least:
-        (directory / f"{name}.json").write_text(json.dumps({"error": f"temp of {temp} bytes"}))
-        print(f"temp of {temp} bytes")
+    memory = compiled_memory(before, target).memory
+    if memory.temp < arguments.least:
+        (directory / f"{name}.json").write_text(json.dumps({"error": f"temp of {memory.temp} bytes"}))
+        print(f"temp of {memory.temp} bytes")
         return
-    peak = compiled_memory(data, target).memory.peak
-    limit = peak - temp + int(arguments.of_temp * temp)
+    part, options = int(arguments.of_temp * memory.temp), Options(machine=machine_of(arguments.target))
     start = time.perf_counter()
-    judge = judge_of(arguments.target)
-    found = fit(module, DEFAULT_PASSES, Options(machine=machine_of(arguments.target)), limit, judge.measure)
-    seconds = time.perf_counter() - start
-    after = serialise(found.module, "bytecode")
-    (directory / f"{name}.before.mlirbc").write_bytes(data)
-    (directory / f"{name}.after.mlirbc").write_bytes(after)
-    row = {"limit": limit, "fits": found.fits, "search": seconds}
-    for form, module_bytes in zip(FORMS, (data, after), strict=True):
-        row[form] = expected(module_bytes, target)
+    if arguments.split:
+        run_pipeline(module, DEFAULT_PASSES, replace(options, size_threshold=2 * part, split_size=part))
+    else:
+        limit = memory.peak - memory.temp + part
+        module = fit(module, DEFAULT_PASSES, options, limit, judge_of(arguments.target).measure).module
+    row: dict[str, Any] = {"limit": memory.peak - memory.temp + part, "seconds": time.perf_counter() - start}
+    for form, data in zip(FORMS, (before, serialise(module, "bytecode")), strict=True):
+        (directory / f"{name}.{form}.mlirbc").write_bytes(data)
+        row[form] = expected(data, target)
     (directory / f"{name}.json").write_text(json.dumps(row))
-    print(f"limit {limit} fits {found.fits} in {seconds:.1f} s: {row['before']} {row['after']}")
+    print(f"{row['seconds']:.1f} s: {row['before']} {row['after']}")
 
 
 def expected(module: bytes, target: Any) -> dict[str, Any]:
@@ -241,14 +242,13 @@ def time_by_turns(programs: list[Any], arrays: list[Any]) -> list[float]:
     runs = [1 for _ in programs]
     for turn in range(5):
         for number, program in enumerate(programs):
-            buffers = [put(program, arrays) for _ in range(1 if runs[number] == 1 else 1)]
+            buffers = put(program, arrays)
             start = time.perf_counter()
-            done = [pjrt.execute(program.executable, buffers[0])]
-            if not any(buffer.is_deleted() for buffer in buffers[0]):
-                for _ in range(runs[number] - 1):
-                    done = [pjrt.execute(program.executable, buffers[0])]
-            else:
+            done = pjrt.execute(program.executable, buffers)
+            if any(buffer.is_deleted() for buffer in buffers):
                 runs[number] = 1
+            for _ in range(runs[number] - 1):
+                done = pjrt.execute(program.executable, buffers)
             jax.block_until_ready(done)
             seconds = (time.perf_counter() - start) / runs[number]
             if turn == 0:

@@ -50,8 +50,8 @@ CPU it is read from a compile without the fusions that hide their scratch
 memory; times are those of the default compile, the median after a warm-up.
 
 \b
-A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200 (or
-gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
+A target is cpu (this machine's), cuda (the GPU that is here, which compiles as
+for a run), cuda:h200 (or gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
 with a GpuTargetConfigProto as text, or tpu:v4, v5e, v5p, v6e or v7x. None of
 the devices is needed, only: pip install 'exla-opt[cuda]' or 'exla-opt[tpu]'.
 For a GPU a module is compiled with Triton's and with cuBLAS's matrix products
@@ -62,8 +62,8 @@ them, prints one table of where the modules fit, in less than a minute for all.
 For an H200 and an H100 the time of a run is estimated from what XLA compiled
 (with cuBLAS's products), with the bytes that cross the GPU's memory (traffic),
 the kernels that are launched, and the part of the time that launches and
-trips of loops cost (overhead). Nothing is run: the time is 20 to 50 % too
-short; ratios of two modules are better than that.
+trips of loops cost (overhead). Nothing is run: of programs measured on an
+H200, half took 0.8 to 1.2 times as long; ratios of two modules are closer.
 
 \b
 Exit status: 0 done and, with --compare, equal or, with --target, FILE fits
