@@ -7,7 +7,7 @@ order of the attempts is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
+from math import log, log2
 
 from exla_opt.budget.attempts import Attempt, Search
 
@@ -16,7 +16,7 @@ _SLOWER = 1.1
 # How many times faster the prediction must be to split a program that already fits. Above 1.1, no program of
 # benchmarks/wild that was run got slower; the rest is a margin for programs that were not.
 CLEARLY_FASTER = 1.25
-# If nothing fits, this much more memory is as good.
+# If nothing fits, a program of this much more memory is as good at half the time.
 _ABOUT = 1.05
 # A program this many times slower than one that needs more memory gets a note.
 _MUCH_SLOWER = 2.0
@@ -49,35 +49,41 @@ def fastest_that_fits(search: Search) -> Attempt | None:
 
 
 def near_miss(search: Search) -> Attempt:
-    """For a search in which nothing fits: the fastest attempt of those that need about the least.
+    """For a search in which nothing fits: the attempt of the least cost, where 5 % more memory is worth half the time.
 
-    The last few bytes can cost most of the time. A few attempts are compiled: the one that should need the least, the
-    fastest that should need about as little, and the fastest that should need less than those did.
+    The last few bytes can cost most of the time, for a limit that is missed all the same. A few attempts are compiled:
+    the one that should need the least, the one that should cost the least, and the fastest that should need less than
+    those did.
     """
     least = min(search.attempts, key=lambda found: found.predicted.peak)
     search.compile(least)
     unsplit = search.attempts[0]
     if search.measure is None:
-        return _about_the_least(no_larger_than(unsplit, search.attempts))
-    for ratio in (_ABOUT, None):
-        measured = [found for found in search.attempts if found.measured is not None]
-        most = min(found.peak for found in measured) if ratio is None else int(ratio * least.predicted.peak)
-        asked = {found.predicted.peak for found in measured}
-        others = [found for found in search.attempts if found.predicted.peak not in asked]
-        others = [found for found in others if found.predicted.peak < most]
-        if others:
-            search.compile(fastest(others)[0])
+        return min(no_larger_than(unsplit, search.attempts), key=lambda found: _cost(found, found.predicted.peak))
+    cheapest = min([*_others(search), least], key=lambda found: _cost(found, found.predicted.peak))
+    if cheapest is not least:
+        search.compile(cheapest)
+    most = min((found.peak for found in search.attempts if found.measured is not None), default=0)
+    if smaller := [found for found in _others(search) if found.predicted.peak < most]:
+        search.compile(fastest(smaller)[0])
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:
         return fastest(within)[0]
     # Never larger than the original, not even slightly.
     no_larger = [found for found in measured if unsplit.measured is None or found.peak <= unsplit.peak]
-    return _about_the_least(no_larger or measured)
+    return min([*(no_larger or measured), unsplit], key=lambda found: _cost(found, found.peak))
 
 
-def _about_the_least(attempts: Sequence[Attempt]) -> Attempt:
-    most = _ABOUT * min(found.peak for found in attempts)
-    return fastest([found for found in attempts if found.peak <= most])[0]
+def _others(search: Search) -> list[Attempt]:
+    """The attempts of which no compile is known, by their predicted peaks."""
+    asked = {found.predicted.peak for found in search.attempts if found.measured is not None}
+    return [found for found in search.attempts if found.predicted.peak not in asked]
+
+
+def _cost(found: Attempt, peak: int) -> float:
+    """How often the time doubles, and how often the memory, `peak` bytes, grows by a twentieth; each counts as much."""
+    seconds = found.seconds if found.estimated is None else found.estimated
+    return log2(max(seconds, 1e-9)) + log(max(peak, 1)) / log(_ABOUT)
 
 
 def smallest(search: Search) -> Attempt:

@@ -220,6 +220,19 @@ def test_no_attempt_larger_than_the_original_is_written_or_advised() -> None:
     assert near_miss(search) is search.attempts[-1] is much_faster(original, search.attempts)
 
 
+@pytest.mark.parametrize(
+    ("part", "times", "is_written"),
+    [(0.9, 3.0, True), (0.9, 41.0, False), (0.5, 41.0, True), (0.99, 1.05, True), (0.99, 2.0, False)],
+)
+def test_a_twentieth_of_the_memory_is_worth_half_of_the_time(part: float, times: float, is_written: bool) -> None:
+    search = Search(module_of("attention"), DEFAULT_PASSES, Options(), 1, None, True, None)
+    original = search.attempt(unsplit_options(Options()))
+    memory = original.predicted
+    smaller = replace(memory, temp=memory.temp - int((1 - part) * memory.peak))
+    search.attempts.append(replace(original, predicted=smaller, seconds=times * original.seconds))
+    assert near_miss(search) is search.attempts[is_written]
+
+
 def test_the_front_falls_in_memory_as_it_rises_in_time() -> None:
     search = Search(module_of("attention_gradient"), DEFAULT_PASSES, Options(), 1, None, True, None)
     attempts = [search.attempt(way) for way in ways(read_timeline(search.module).memory, 10**9, Options())]
