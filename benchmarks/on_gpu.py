@@ -308,10 +308,11 @@ def print_table(directory: Path) -> None:
         for form in FORMS:
             planned = max(prepared[form][gemm] or 0 for gemm in ("Triton", "cuBLAS"))
             cells += [f"{row[form]['peak'] / 1e6:,.1f}", f"{planned / 1e6:,.1f}"]
-        for form in FORMS:
-            cells += [f"{row[form]['seconds'] * 1e3:.3f}", f"{prepared[form]['seconds'] * 1e3:.3f}"]
-        for seconds in (row, prepared):
-            cells.append(f"{seconds['after']['seconds'] / seconds['before']['seconds']:.2f}")
+        estimated = [prepared[form].get("seconds") for form in FORMS]
+        for form, seconds in zip(FORMS, estimated, strict=True):
+            cells += [f"{row[form]['seconds'] * 1e3:.3f}", f"{seconds * 1e3:.3f}" if seconds else "-"]
+        cells.append(f"{row['after']['seconds'] / row['before']['seconds']:.2f}")
+        cells.append(f"{estimated[1] / estimated[0]:.2f}" if all(estimated) else "-")
         print(f"| {' | '.join(cells)} |")
 
 

@@ -6,7 +6,7 @@ order of the attempts is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log, log2
 
 from exla_opt.budget.attempts import Attempt, Search
@@ -18,6 +18,8 @@ _SLOWER = 1.1
 CLEARLY_FASTER = 1.25
 # If nothing fits, a program of this much more memory is as good at half the time.
 _ABOUT = 1.05
+# A program that saves less than this by a compile is held against a compile of the original.
+_MAY_BE_LARGER = 1.25
 # A program this many times slower than one that needs more memory gets a note.
 _MUCH_SLOWER = 2.0
 
@@ -53,37 +55,51 @@ def near_miss(search: Search) -> Attempt:
 
     The last few bytes can cost most of the time, for a limit that is missed all the same. A few attempts are compiled:
     the one that should need the least, the one that should cost the least, and the fastest that should need less than
-    those did.
+    those did; the original too, if one of them may be larger.
     """
-    least = min(search.attempts, key=lambda found: found.predicted.peak)
-    search.compile(least)
     unsplit = search.attempts[0]
+    attempts = no_larger_than(unsplit, search.attempts)
     if search.measure is None:
-        return min(no_larger_than(unsplit, search.attempts), key=lambda found: _cost(found, found.predicted.peak))
-    cheapest = min([*_others(search), least], key=lambda found: _cost(found, found.predicted.peak))
-    if cheapest is not least:
-        search.compile(cheapest)
-    most = min((found.peak for found in search.attempts if found.measured is not None), default=0)
-    if smaller := [found for found in _others(search) if found.predicted.peak < most]:
+        # Only the margin keeps these from counting as fitting.
+        within = [found for found in attempts if found.predicted.peak <= search.limit]
+        return fastest(within)[0] if within else _cheapest(attempts)
+    least = min(attempts, key=lambda found: found.predicted.peak)
+    search.compile(least)
+    search.compile(_cheapest([*_unknown(attempts), least]))
+    most = min((found.peak for found in attempts if found.measured is not None), default=0)
+    if smaller := [found for found in _unknown(attempts) if found.predicted.peak < most]:
         search.compile(fastest(smaller)[0])
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:
-        return fastest(within)[0]
+        return min(within, key=_seconds_of(within))
+    if any(_MAY_BE_LARGER * found.peak > unsplit.predicted.peak for found in measured):
+        search.compile(unsplit)
     # Never larger than the original, not even slightly.
-    no_larger = [found for found in measured if unsplit.measured is None or found.peak <= unsplit.peak]
-    return min([*(no_larger or measured), unsplit], key=lambda found: _cost(found, found.peak))
+    return _cheapest([*(found for found in measured if _peak(found) <= _peak(unsplit)), unsplit])
 
 
-def _others(search: Search) -> list[Attempt]:
+def _unknown(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempts of which no compile is known, by their predicted peaks."""
-    asked = {found.predicted.peak for found in search.attempts if found.measured is not None}
-    return [found for found in search.attempts if found.predicted.peak not in asked]
+    asked = {found.predicted.peak for found in attempts if found.measured is not None}
+    return [found for found in attempts if found.predicted.peak not in asked]
 
 
-def _cost(found: Attempt, peak: int) -> float:
-    """How often the time doubles, and how often the memory, `peak` bytes, grows by a twentieth; each counts as much."""
-    seconds = found.seconds if found.estimated is None else found.estimated
-    return log2(max(seconds, 1e-9)) + log(max(peak, 1)) / log(_ABOUT)
+def _cheapest(attempts: Sequence[Attempt]) -> Attempt:
+    """The attempt of the least cost: how often the time doubles, and how often the memory grows by a twentieth."""
+    seconds = _seconds_of(attempts)
+    return min(attempts, key=lambda found: log2(max(seconds(found), 1e-9)) + log(max(_peak(found), 1)) / log(_ABOUT))
+
+
+def _peak(found: Attempt) -> int:
+    """The compiled bytes, or the predicted ones without a margin."""
+    return found.predicted.peak if found.measured is None else found.measured
+
+
+def _seconds_of(attempts: Sequence[Attempt]) -> Callable[[Attempt], float]:
+    """The seconds of a run by which all of these can be compared: those of the compiled kernels, if all are known."""
+    if all(found.estimated is not None for found in attempts):
+        return lambda found: found.estimated or 0.0
+    return lambda found: found.seconds
 
 
 def smallest(search: Search) -> Attempt:

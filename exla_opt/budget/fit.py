@@ -63,7 +63,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The outcome of a search: the module that fits or, if none does, the fastest of those that need about the least.
+    """The outcome of a search: the module that fits or, if none does, the one of the least cost (`near_miss`).
 
     options: with its sizes. peak: its bytes, as planned by a compiler if `compiled`, else predicted with a margin.
     seconds: of a run, predicted. before: the figures of the module without any split. fits: whether the peak is within

@@ -22,7 +22,7 @@ def log_attempts(search: Search, chosen: Attempt) -> None:
         _LOG.debug(f"chosen: the fastest of those within {limit} (a tenth slower counts as equal);")
         _LOG.debug("the original program is kept if it fits, unless another is clearly faster")
     else:
-        _LOG.debug(f"chosen: none is within {limit}; the fastest of those that need about the least")
+        _LOG.debug(f"chosen: none is within {limit}; of all, 5 % more memory being worth half of the time")
 
 
 def log_tried(search: Search, chosen: Attempt | None = None) -> None:

@@ -23,7 +23,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
     from exla_opt.ir.attributes import devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
-    from exla_opt.runtime.target import TargetError, compiled_memory, compiled_traffic, parse_target
+    from exla_opt.runtime.target import AUTOTUNED, TargetError, compiled_memory, compiled_traffic, parse_target
     from exla_opt.runtime.tpus import SLOW
     from exla_opt.runtime.workspace import tight, workspace_of
 
@@ -47,7 +47,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
         return 2
     bound, bound_name = (target.memory, target.name) if limit is None else (limit, "limit")
     print_fits(Console(highlight=False), sides, bound_name, bound)
-    workspace = 0 if target.is_here else workspace_of(target.description)
+    workspace = 0 if sides[0].memory.gemm == AUTOTUNED else workspace_of(target.description)
     if note := tight(sources[0].module, sides[0].memory.peak, bound, workspace):
         click.echo(f"{sides[0].name}: note: {note}", err=True)
     if json_file is not None:

@@ -229,7 +229,7 @@ def _execute(
     from exla_opt.runtime.compare import compare
     from exla_opt.runtime.compile import compile_program, run_program, time_programs
     from exla_opt.runtime.draws import choose_inputs
-    from exla_opt.runtime.tf32 import rounds_to_tf32
+    from exla_opt.runtime.tf32 import has_tf32, rounds_to_tf32
 
     compiled: list[Program] = []
     for source, module in zip(sources, programs, strict=True):
@@ -248,14 +248,14 @@ def _execute(
     if len(sources) == 2:
         with naming(sources[0]):
             actual = run_program(compiled[0], arrays)
+        tf32 = device == "cuda" and has_tf32() and any(rounds_to_tf32(source.module) for source in sources)
+        if tf32 and None in tolerances:
+            click.echo("this GPU rounds products of f32 to TF32: f32 results are compared as f16 ones are")
         if tolerances == (None, None):
-            tf32 = device == "cuda" and any(rounds_to_tf32(source.module) for source in sources)
             comparisons = compare_results(expected, actual, run_original, arrays, tf32=tf32)
-            if tf32:
-                click.echo("a GPU rounds products of f32 to TF32: f32 results are compared as f16 ones are")
         else:
             pairs = zip(expected, actual, strict=True)
-            comparisons = [compare(one, other, _tolerance(one, *tolerances)) for one, other in pairs]
+            comparisons = [compare(one, other, _tolerance(one, *tolerances, tf32)) for one, other in pairs]
         del actual
     del expected  # free memory for the timed runs
     return time_programs(compiled, arrays, repeats), comparisons
@@ -290,8 +290,8 @@ def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signat
     return ""
 
 
-def _tolerance(expected: Array, rtol: float | None, atol: float | None) -> Tolerance:
+def _tolerance(expected: Array, rtol: float | None, atol: float | None, tf32: bool) -> Tolerance:
     from exla_opt.runtime.compare import Tolerance, default_tolerance
 
-    default = default_tolerance(expected.dtype)
+    default = default_tolerance(expected.dtype, tf32=tf32)
     return Tolerance(default.relative if rtol is None else rtol, default.absolute if atol is None else atol)

@@ -38,7 +38,8 @@ class Memory:
     aliased: the results that overwrite donated arguments.
     temp: the tensors that exist only during the run.
     unknown: ops, by their full names, whose own memory is not known: if there are any, temp is a lower bound.
-    gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS; "" for a CPU.
+    gemm: what multiplies matrices in the compile that this was read from, Triton or cuBLAS, or that kernels
+        were tried out on the GPU ("autotuned"); "" for a CPU.
     """
 
     arguments: int

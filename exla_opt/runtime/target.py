@@ -40,8 +40,11 @@ _GEMMS = {"Triton": True, "cuBLAS": False}
 # Without some of these XLA divides by zero and crashes the process, without the others it does not compile.
 _NEEDED = ("threads_per_warp", "block_dim_limit_x", "shared_memory_per_block_optin", "cuda_compute_capability")
 
+# What `Memory.gemm` says of products whose kernels were tried out.
+AUTOTUNED = "autotuned"
+
 # On a GPU that is here XLA replaces most sorts by CUB's, and asks CUB how much memory they need.
-_SORT = re.compile(r"= \(?\w+\[([\d,]*)\]\S*(?: [^=\n]*)? sort\(")
+_SORT = re.compile(r"= \(?\w+\[([\d,]*)\]\S*(?: (?:[^=\n]|/\*index=\d+\*/)*)? sort\(")
 _LARGE_SORT = 2**14  # elements; XLA sorts fewer itself
 _SORTS = "sorts may need more: XLA asks the GPU how much, and this one is not here"
 
@@ -146,7 +149,7 @@ def has_gpu_compiler() -> bool:
 
 
 def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = tuple(_GEMMS)) -> Compiled:
-    """Compile `module` (text, bytecode or portable artifact) for `target` and read its memory; nothing is run.
+    """Compile `module` (text, bytecode or portable artifact) for `target` and read its memory; it is not run.
 
     For a GPU it is compiled twice, with the matrix products of Triton and of cuBLAS, and the larger peak is reported;
     if XLA refuses one of the two, the other, with a note. The time is that with cuBLAS's products, which are fast
@@ -171,7 +174,7 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
         try:
             return _compiled_here(data, target)
         except InputError as error:
-            untried = f"no kernels were tried out: {error.message}"
+            untried = f"no kernels were tried out, and products may need 33.6MB more: {error.message}"
     devices = _devices(target, devices_of(parsed))
     choices: list[Memory] = []
     executable: Any = None
@@ -196,7 +199,7 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
 
 def _compiled_here(data: bytes, target: Target) -> Compiled:
     executable = compile_program(data, "cuda").executable
-    return Compiled(memory_of(executable, "autotuned"), "", _time_of(pjrt.optimised_hlo(executable), target))
+    return Compiled(memory_of(executable, AUTOTUNED), "", _time_of(pjrt.optimised_hlo(executable), target))
 
 
 def compiled_traffic(module: bytes, target: Target) -> Traffic:

@@ -11,9 +11,16 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import inside_out
+from exla_opt.runtime import pjrt
 
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution")
+_AMPERE = 8.0  # the compute capability
 _ROUNDED = ("f32", "complex<f32>")
+
+
+def has_tf32() -> bool:
+    """Whether this machine's GPU has TF32, as all from Ampere on. Raises RuntimeError when there is no GPU."""
+    return float(pjrt.client("cuda").local_devices()[0].compute_capability) >= _AMPERE
 
 
 def rounds_to_tf32(module: ir.Module) -> bool:
@@ -29,8 +36,8 @@ def rounds_to_tf32(module: ir.Module) -> bool:
 
 def _is_exact(op: ir.Operation) -> bool:
     if "algorithm" in op.attributes:
-        return "tf32" not in str(op.attributes["algorithm"])
+        return "lhs_precision_type = f32" in str(op.attributes["algorithm"])
     if "precision_config" not in op.attributes:
         return False
     asked = [stablehlo.PrecisionAttr(each).value for each in ir.ArrayAttr(op.attributes["precision_config"])]
-    return bool(asked) and all(each == "HIGHEST" for each in asked)
+    return "HIGHEST" in asked  # XLA takes the higher one of both operands
