@@ -59,12 +59,12 @@ def near_miss(search: Search) -> Attempt:
     """
     unsplit = search.attempts[0]
     attempts = no_larger_than(unsplit, search.attempts)
-    if search.measure is None:
+    least = min(attempts, key=lambda found: found.predicted.peak)
+    search.compile(least)
+    if search.measure is None:  # perhaps only since this compile
         # Only the margin keeps these from counting as fitting.
         within = [found for found in attempts if found.predicted.peak <= search.limit]
         return fastest(within)[0] if within else _cheapest(attempts)
-    least = min(attempts, key=lambda found: found.predicted.peak)
-    search.compile(least)
     search.compile(_cheapest([*_unknown(attempts), least]))
     most = min((found.peak for found in attempts if found.measured is not None), default=0)
     if smaller := [found for found in _unknown(attempts) if found.predicted.peak < most]:
