@@ -111,6 +111,10 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+# What the user asked for, before we ask for the CPU.
+_PLATFORMS = os.environ.get("JAX_PLATFORMS")
+
+
 def load_jax(*, uses_gpu: bool) -> None:
     """Import jax with its own and XLA's messages silenced: errors become exceptions.
 
@@ -121,7 +125,11 @@ def load_jax(*, uses_gpu: bool) -> None:
     if not uses_gpu:
         # A CUDA plugin on a machine without a driver prints a traceback that nobody asked for.
         os.environ["JAX_PLATFORMS"] = "cpu"
-    # Else jax takes three quarters of a GPU's memory, and what runs there already may need it.
+    elif sys.modules.get("jax") and _PLATFORMS is None:
+        # Reading a file of jax.export has loaded jax for the CPU alone.
+        os.environ.pop("JAX_PLATFORMS", None)
+        sys.modules["jax"].config.update("jax_platforms", None)
+    # By default jax takes three quarters of a GPU's memory, which what runs there already may need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         import jax  # noqa: F401

@@ -50,12 +50,13 @@ CPU it is read from a compile without the fusions that hide their scratch
 memory; times are those of the default compile, the median after a warm-up.
 
 \b
-A target is cpu (this machine's), cuda (the GPU that is here, which compiles as
-for a run), cuda:h200 (or gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
-with a GpuTargetConfigProto as text, or tpu:v4, v5e, v5p, v6e or v7x. None of
-the devices is needed, only: pip install 'exla-opt[cuda]' or 'exla-opt[tpu]'.
-For a GPU a module is compiled with Triton's and with cuBLAS's matrix products
-(gemm), and the larger peak counts. --target=all, or names with commas between
+A target is cpu (this machine's), cuda (the GPU that is here), cuda:h200 (or
+gpu), cuda:a100-80, cuda:l4 or another GPU that is known, cuda:PATH, a file
+with a GpuTargetConfigProto as text, or tpu:v4, v5e, v5p, v6e or v7x. Except
+for cuda, which lets XLA try out kernels on the GPU, none of the devices is
+needed, only: pip install 'exla-opt[cuda]' or 'exla-opt[tpu]'. For a GPU that
+is not here, a module is compiled with Triton's and with cuBLAS's matrix
+products (gemm), and the larger peak counts. --target=all, or names with commas between
 them, prints one table of where the modules fit, in less than a minute for all.
 
 \b

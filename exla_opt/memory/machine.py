@@ -167,6 +167,8 @@ def _tpu(name: str, generation: str) -> Machine:
         kind="tpu",
         fitted=False,
         workspace=0,
+        seconds_per_kernel=2.5e-6,
+        seconds_per_trip=2e-6,
         flops=(("bf16", 0.65 * flops), ("f32", 0.65 * flops / 3)),
         flops_elementwise=0.65 * flops / 50,
         bytes_per_second=0.85 * bandwidth,

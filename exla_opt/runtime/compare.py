@@ -6,9 +6,10 @@ Integers and booleans must be equal bit by bit. Floats must have NaN and infinit
 
 where `largest` is the largest finite magnitude in the expected array. The errors of a reordered sum are proportional to
 its terms, not to its value, so an element near zero in an array of large ones may be off by as much as its neighbours.
-Both tolerances follow from the dtype alone (TOLERANCES). The absolute one is for results that are zero in exact
-arithmetic, such as the gradient of a bias that a softmax cancels: their values are noise of a few roundings of numbers
-near one. Complex numbers are compared by their parts, as twice as many floats.
+Both tolerances follow from the dtype (TOLERANCES); where a GPU rounded products of f32 to TF32 (see
+`exla_opt.runtime.tf32`), f32 has those of f16. The absolute one is for results that are zero in exact arithmetic, such
+as the gradient of a bias that a softmax cancels: their values are noise of a few roundings of numbers near one. Complex
+numbers are compared by their parts, as twice as many floats.
 
 Some programs amplify rounding: deep networks with random weights, long recurrences, cancellations. For those the
 tolerance is measured: an error also passes if it is at most SPREADS times the change of the original's results when its

@@ -75,6 +75,7 @@ class Kernels:
         wanted = dict.fromkeys(around, 0.0)
         wanted.update({name: _written(each, around) for name, each in results.items()})
         work, loaded, is_known = 0.0, 0.0, True
+        from_memory = _read_from_memory(around)
         for each in reversed(around.values()):
             if not wanted[each.name]:
                 continue
@@ -83,7 +84,7 @@ class Kernels:
             for operand, read in zip(operands, reads, strict=True):
                 wanted[operand.name] = max(wanted[operand.name], min(read, operand.shape.elements))
             work, is_known = work + seconds, is_known and known
-            loaded += self.loaded(each, operands, wanted[each.name])
+            loaded += self.loaded(each, operands, wanted[each.name]) if each.name in from_memory else 0.0
         found = Kernel(
             tuple(wanted[each.name] * _element_bytes(each) for each in _parameters(around.values())),
             sum(_written(each, around) * _element_bytes(each) for each in results.values()),
@@ -119,6 +120,18 @@ class Kernels:
         sizes = [max(_element_bytes(operand), 1 / 8) for operand in operands]
         reads = [part * read / size for read, size in zip(inner.reads, sizes, strict=True)]
         return reads, part * inner.work, not inner.at_least
+
+
+def _read_from_memory(around: Mapping[str, Instruction]) -> set[str]:
+    """The instructions of a fusion that depend on a tensor that is read; numbers and iotas are in registers."""
+    read: set[str] = set()
+    for each in around.values():
+        if each.opcode == "parameter":
+            if each.shape.elements > 1:
+                read.add(each.name)
+        elif any(name in read for name in each.operands):
+            read.add(each.name)
+    return read
 
 
 def _parameters(instructions: Iterable[Instruction]) -> list[Instruction]:

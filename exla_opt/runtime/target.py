@@ -46,7 +46,7 @@ AUTOTUNED = "autotuned"
 # On a GPU that is here XLA replaces most sorts by CUB's, and asks CUB how much memory they need.
 _SORT = re.compile(r"= \(?\w+\[([\d,]*)\]\S*(?: (?:[^=\n]|/\*index=\d+\*/)*)? sort\(")
 _LARGE_SORT = 2**14  # elements; XLA sorts fewer itself
-_SORTS = "sorts may need more: XLA asks the GPU how much, and this one is not here"
+_SORTS = "sorts may need more: XLA asks a GPU how much while it tries out kernels"
 
 # The GPUs whose speeds are known, by the names that their drivers give them.
 _NAME = re.compile(r'^\s*name\s*:\s*"([^"]*)"', re.MULTILINE)

@@ -79,6 +79,22 @@ def test_every_element_loads_its_own_of_a_broadcast(operand: str, dims: str, loa
     assert found.seconds == approx(max(BIG / BANDWIDTH, loads * BIG / CACHE) + KERNEL, rel=1e-3)
 
 
+def test_a_broadcast_of_numbers_that_count_loads_nothing() -> None:
+    fused = """
+%mask (p: s32[]) -> pred[16384,16384] {
+  %p = s32[] parameter(0)
+  %i = s32[16384]{0} iota(), iota_dimension=0
+  %q = s32[16384]{0} broadcast(%p), dimensions={}
+  %j = s32[16384]{0} add(%i, %q)
+  %a = s32[16384,16384]{1,0} broadcast(%j), dimensions={0}
+  %b = s32[16384,16384]{1,0} broadcast(%i), dimensions={1}
+  ROOT %m = pred[16384,16384]{1,0} compare(%a, %b), direction=GE
+}
+"""
+    found = time_of("%x = s32[] parameter(0)\n%m = pred[16384,16384]{1,0} fusion(%x), kind=kLoop, calls=%mask", fused)
+    assert found.seconds == approx(2**28 / BANDWIDTH + KERNEL, rel=1e-3)
+
+
 def test_slow_functions_take_arithmetic() -> None:
     found = time_of("%x = f32[1048576]{0} parameter(0)\n%y = f32[1048576]{0} exponential(%x)")
     assert found.seconds == approx(KERNEL + max(8 * 2**20 / BANDWIDTH, 10 * 2**20 / PLAIN))

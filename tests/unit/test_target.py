@@ -99,7 +99,7 @@ def test_a_gpu_that_is_here_tries_out_kernels_if_it_can(monkeypatch: pytest.Monk
     found = compiled_memory(TRANSPOSE, place)
     assert found.memory is elsewhere
     assert found.note.endswith(
-        "33.6MB more: no room; sorts may need more: XLA asks the GPU how much, and this one is not here"
+        "33.6MB more: no room; sorts may need more: XLA asks a GPU how much while it tries out kernels"
     )
     assert compiled_memory(TRANSPOSE, replace(place, is_here=False)).note.startswith("sorts may need more")
     sorting = (
@@ -123,6 +123,21 @@ def test_a_program_that_fits_by_less_than_a_workspace_has_a_note(limit: int, is_
     product = parse_module("module", EXAMPLE.read_bytes(), new_context()).module
     assert bool(tight(product, 100, limit, 50)) is is_said
     assert not tight(parse_module("module", TRANSPOSE.encode(), new_context()).module, 100, limit, 50)
+
+
+def test_a_gpu_is_looked_for_after_a_file_was_read_for_the_cpu() -> None:
+    code = """
+import os
+os.environ.pop("JAX_PLATFORMS", None)
+from exla_opt.cli.common import load_jax
+load_jax(uses_gpu=False)
+import jax
+assert jax.config.jax_platforms == os.environ["JAX_PLATFORMS"] == "cpu"
+load_jax(uses_gpu=True)
+assert jax.config.jax_platforms is None and "JAX_PLATFORMS" not in os.environ
+"""
+    done = in_fresh_process(code)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def complaint(target: str) -> str:

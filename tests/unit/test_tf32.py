@@ -53,6 +53,9 @@ def test_f32_of_rounded_products_is_compared_as_f16() -> None:
         assert one.passed is tf32
     [far] = compare_results([wanted], [wanted + np.float32(1e-2)], lambda arrays: list(arrays), [wanted], tf32=True)
     assert not far.passed
+    small = np.float32(1e-4) * wanted
+    [other] = compare_results([small], [-small], lambda arrays: list(arrays), [small], tf32=True)
+    assert not other.passed
     [wide] = compare_results(
         [wanted.astype("f8")], [found.astype("f8")], lambda arrays: list(arrays), [wanted], tf32=True
     )
