@@ -225,7 +225,9 @@ def put(program: Any, arrays: list[Any]) -> list[Any]:
     import jax
 
     with jax.enable_x64(True):
-        return jax.block_until_ready([jax.device_put(array, program.devices[0]) for array in arrays])  # type: ignore[no-any-return]
+        found = [jax.device_put(array, program.devices[0]) for array in arrays]
+        jax.block_until_ready(found)
+        return found
 
 
 def time_by_turns(programs: list[Any], arrays: list[Any]) -> list[float]:
@@ -293,7 +295,7 @@ def profile(program: Any, arrays: list[Any]) -> list[tuple[str, str, float, floa
 
 
 def print_table(directory: Path) -> None:
-    """Print what was measured: bytes in MB and times in ms, each beside what was said without the GPU."""
+    """Print what was measured: bytes in MB and times in ms, each next to what was said without the GPU."""
     heads = ["program", "equal", "limit, MB", "peak", "planned", "after", "planned", "ms", "estimated"]
     heads += ["after", "estimated", "ratio", "estimated"]
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
