@@ -7,9 +7,8 @@ plus a margin decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import sha256
 from typing import Literal
 
@@ -17,7 +16,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import inside_out, number_of_ops
 from exla_opt.ir.write import serialise
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import Timeline, read_timeline
@@ -76,10 +75,9 @@ class Split:
 class Attempt:
     """The outcome of one pair of sizes.
 
-    largest: the bytes of the largest temporary tensor. read_split: computes the outcome of the sizes alone, before
-    recomputing; if something is recomputed, that takes more passes and a prediction, so it is done on demand. seconds:
-    of a run, predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run,
-    estimated from the compiled program; None if not known.
+    largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone. seconds: of a run,
+    predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run, estimated
+    from the compiled program; None if not known.
     """
 
     module: ir.Module
@@ -87,15 +85,10 @@ class Attempt:
     options: Options
     predicted: Memory
     largest: int
-    read_split: Callable[[], Split]
+    split: Split
     seconds: float
     measured: int | None = None
     estimated: float | None = None
-
-    @property
-    def split(self) -> Split:
-        """The outcome of the sizes alone, computed once."""
-        return self.read_split()
 
     @property
     def recomputes(self) -> bool:
@@ -161,28 +154,29 @@ class Search:
         return found
 
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
-        """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes."""
+        """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes.
+
+        Tensors are recomputed only if the other passes leave the module above the limit.
+        """
         module = copy_of(start)
-        at = names.index(RECOMPUTE) if RECOMPUTE in names and sizes.memory_limit is not None else len(names)
+        limit = sizes.memory_limit
+        at = names.index(RECOMPUTE) if RECOMPUTE in names and limit is not None else len(names)
         done = [before, self._run(module, names[:at], sizes)]
-        split = copy_of(module) if at < len(names) else None
-        done.append(self._run(module, names[at:], sizes))
+        plain = copy_of(module) if at < len(names) else None
+        last = self._run(module, names[at + 1 :], sizes)
         timeline = read_timeline(module, sizes.machine)
-        recomputed = any(remark.pass_name == RECOMPUTE for remark in done[-1].remarks)
-        alone = None if recomputed else _split(timeline, sizes)  # now, so that the large timeline is not kept
-
-        @cache
-        def read_split() -> Split:
-            if alone is not None:
-                return alone
-            assert split is not None
-            run_pipeline(split, names[at + 1 :], sizes, verify_each=False)
-            return _split(read_timeline(split, sizes.machine), sizes)
-
+        split = _split(timeline, sizes)
+        if plain is not None and limit is not None and timeline.memory.peak > limit:
+            ops = number_of_ops(plain)
+            done.append(self._run(plain, names[at : at + 1], sizes))
+            if number_of_ops(plain) != ops:
+                module, last = plain, self._run(plain, names[at + 1 :], sizes)
+                timeline = read_timeline(module, sizes.machine)
+        done.append(last)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
         largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        return Attempt(module, outcome, sizes, timeline.memory, largest, read_split, timeline.seconds)
+        return Attempt(module, outcome, sizes, timeline.memory, largest, split, timeline.seconds)
 
     def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)

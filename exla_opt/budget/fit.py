@@ -29,7 +29,7 @@ from exla_opt.budget.needless import is_needless
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
-from exla_opt.ir.walk import walk_functions
+from exla_opt.ir.walk import number_of_ops
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
@@ -119,7 +119,7 @@ def fit(
     chosen = unsplit if search.fits(unsplit) else None
     options = replace(options, memory_limit=search.aim)
     recomputes = chosen is None and RECOMPUTE in names
-    is_small = _ops_of(search.module) <= _SMALL
+    is_small = number_of_ops(search.module) <= _SMALL
     needs_no_split = recomputes and unsplit.largest <= search.room
     # In a large module this takes as long as the slices to plan, and rarely fits where they do not.
     recomputes_last = needs_no_split and not is_small and _SPLITTER in names
@@ -197,7 +197,7 @@ def may_be_faster(search: Search) -> bool:
 
     Not for a GPU, where they are no faster, and not for a long module, where each attempt takes seconds.
     """
-    return search.attempts[0].options.machine.kind == "cpu" and _ops_of(search.module) <= _VERY_LARGE
+    return search.attempts[0].options.machine.kind == "cpu" and number_of_ops(search.module) <= _VERY_LARGE
 
 
 def try_faster(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
@@ -219,10 +219,6 @@ def unsplit_options(options: Options) -> Options:
     return replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None, memory_limit=None)
 
 
-def _ops_of(module: ir.Module) -> int:
-    return sum(1 for _ in walk_functions(module.operation))
-
-
 def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool = False) -> Iterator[Attempt]:
     """Try one way after another, for each placement of library calls if there are any.
 
@@ -232,7 +228,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
     before smaller slices of a large module are planned.
     """
-    ops = _ops_of(search.module)
+    ops = number_of_ops(search.module)
     first = search.attempts[0]
     is_ordered = first.options.machine.kind != "cpu"
     most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from exla_opt.budget.attempts import Attempt, Search
-from exla_opt.ir.walk import walk_functions
+from exla_opt.ir.walk import number_of_ops
 from exla_opt.options import Options
 from exla_opt.passes.joined_trips import joins_any
 
@@ -29,7 +29,7 @@ def with_joined_trips(search: Search, found: Attempt, tried: Callable[[Options, 
 
     tried: called with the sizes and the bytes of each program that is tried.
     """
-    if found.options.machine.kind != "gpu" or sum(1 for _ in walk_functions(found.module.operation)) > _MOST_OPS:
+    if found.options.machine.kind != "gpu" or number_of_ops(found.module) > _MOST_OPS:
         return found
     for slices in _SLICES:
         sizes = replace(found.options, slices_a_trip=slices)

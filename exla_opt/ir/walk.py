@@ -46,6 +46,11 @@ def walk_functions(module: ir.Operation, inside: Container[str] = CONTROL_FLOW) 
                 yield from walk(block, inside)
 
 
+def number_of_ops(module: ir.Module) -> int:
+    """The number of ops in the module's functions and in the bodies of their control flow."""
+    return sum(1 for _ in walk_functions(module.operation))
+
+
 def all_blocks(module: ir.Module) -> Iterator[ir.Block]:
     """The blocks of all functions and of the control flow in them; not the bodies of reduce, sort and the like."""
     stack = [module.operation]

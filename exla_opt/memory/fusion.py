@@ -134,7 +134,11 @@ class _Decision:
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.returned = set(block.returned)
         for position, op in enumerate(block.ops):
-            self.fusion.producer.update(dict.fromkeys(op.results, position))
+            for value in op.results:
+                self.fusion.producer[value] = position
+        if machine.repeats_cheap:
+            return  # `Greedy` decides
+        for position, op in enumerate(block.ops):
             for index, value in enumerate(op.operands):
                 self.users.setdefault(value, []).append((position, index))
             for value in op.captures:

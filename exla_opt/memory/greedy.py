@@ -13,6 +13,7 @@ FusionNodeIndexingEvaluation, found by comparing with what it compiles:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from heapq import heappop, heappush
 
 from exla_opt.ops.traits import Trait
@@ -53,9 +54,10 @@ class Greedy:
         self.producer = producer
         self.fusible = [able and not joins_alone(op) for able, op in zip(fusible, block.ops, strict=True)]
         self.takes = [_takes(op, machine) for op in block.ops]
-        self.expensive = [is_expensive(op) for op in block.ops]
-        self.pointwise = [Trait.POINTWISE in op.traits for op in block.ops]
-        self.uses = [_uses(op, straight) for op, straight in zip(block.ops, self.pointwise, strict=True)]
+        facts = [_facts(op.name, op.traits) for op in block.ops]
+        self.expensive = [is_dear for is_dear, _, _ in facts]
+        self.pointwise = [straight for _, straight, _ in facts]
+        self.uses = [uses for _, _, uses in facts]
         self.light = [able and self.is_light(op) for able, op in zip(self.fusible, block.ops, strict=True)]
         self.readers, self.stays = reads_of(block, producer)
         self.written = [False] * len(self.ops)
@@ -98,17 +100,21 @@ class Greedy:
         def take(position: int, own: int, straight: bool) -> None:
             op = ops[position]
             straight = straight and self.pointwise[position]
+            takes, by_op = self.takes[position], indexers[position]
             first, others = self.uses[position]
+            first, others = max(own, first), max(own, others)
             for value in op.captures:
                 read[value] = False
             for index, value in enumerate(op.operands):
-                use = others if index else first
-                kind[value] = max(kind.get(value, own), own, use)
-                read[value] = read.get(value, True) and straight
-                indexed.setdefault(value, set()).update(self.indexers(position, index, indexers[position]))
-                source = producer.get(value)
-                if source is not None and source not in members and self.absorbs(position, index):
-                    heappush(waiting, -source)
+                kind[value] = max(kind.get(value, own), others if index else first)
+                read[value] = straight and read.get(value, True)
+                by = self.indexers(position, index, by_op)
+                known = indexed.get(value)
+                indexed[value] = by if known is None or known is by else known | by
+                if takes == _ALL or (takes == _WRITTEN and index == 1):
+                    source = producer.get(value)
+                    if source is not None and source not in members:
+                        heappush(waiting, -source)
 
         take(root, _IN_PLACE, True)
         refused = {root}
@@ -260,11 +266,6 @@ def joins_alone(op: Operation) -> bool:
     return len(op.operands) > _MOST_JOINED or max(op.lengths, default=0) > _LONGEST_JOINED_ROW
 
 
-def is_expensive(op: Operation) -> bool:
-    """Whether XLA:CPU avoids recomputing the op."""
-    return Trait.EXPENSIVE in op.traits
-
-
 def _rank(shape: Sequence[int]) -> int:
     return len(shape) - shape.count(1)
 
@@ -273,13 +274,20 @@ def _is_tensor_constant(op: Operation) -> bool:
     return op.name == "constant"
 
 
-def _uses(op: Operation, straight: bool) -> tuple[int, int]:
-    """How the op uses the elements of its first operand and of the others; of several uses, the larger one."""
+@cache
+def _facts(name: str, traits: Trait) -> tuple[bool, bool, tuple[int, int]]:
+    """Whether an op is expensive; is elementwise; and how it uses the elements of its first operand and of the others.
+
+    Of several uses, the larger one.
+    """
+    straight = Trait.POINTWISE in traits
     if straight:
-        return _IN_PLACE, _IN_PLACE
-    if op.name == "broadcast_in_dim":
-        return _REUSED, _REUSED
-    return _MOVED, _REUSED if op.name == "pad" else _MOVED
+        uses = _IN_PLACE, _IN_PLACE
+    elif name == "broadcast_in_dim":
+        uses = _REUSED, _REUSED
+    else:
+        uses = _MOVED, _REUSED if name == "pad" else _MOVED
+    return Trait.EXPENSIVE in traits, straight, uses
 
 
 def _takes(op: Operation, machine: Machine) -> int:

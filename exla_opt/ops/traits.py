@@ -72,6 +72,9 @@ class Trait(Flag):
     RANDOM = auto()
     EXACT = auto()
 
+    # There is one object for each value. Enum's own method hashes its name, in Python: caches are asked all the time.
+    __hash__ = object.__hash__
+
 
 _NONE = Trait(0)
 _P = Trait.POINTWISE

@@ -29,7 +29,7 @@ CACHE = SIZES[0].slice_bytes
 def attempted(way: Options, seconds: float, peak: int) -> Attempt:
     memory = Memory(0, 0, 0, peak)
     split = Split(peak, peak, ())
-    return Attempt(cast(ir.Module, None), Outcome((), ()), way, memory, 0, lambda: split, seconds)
+    return Attempt(cast(ir.Module, None), Outcome((), ()), way, memory, 0, split, seconds)
 
 
 class Tried:
@@ -174,7 +174,7 @@ def test_small_slices_of_a_large_module_are_left_out_where_larger_ones_recompute
 def test_larger_slices_are_left_out_where_smaller_ones_are_far_above_the_limit() -> None:
     coarse, larger = next(filter(is_coarse, SIZES)), replace(SIZES[0], size_threshold=8 * CACHE, split_size=8 * CACHE)
     search = Tried(10 * MB)
-    held = replace(attempted(SIZES[0], 1.0, 20 * MB), read_split=lambda: Split(20 * MB, 5 * MB, ()))
+    held = replace(attempted(SIZES[0], 1.0, 20 * MB), split=Split(20 * MB, 5 * MB, ()))
     search.attempts = [held]
     assert not is_too_large(cast(Search, search), larger)  # nothing fits yet
     search.attempts.append(attempted(coarse, 1.0, 5 * MB))
@@ -182,7 +182,7 @@ def test_larger_slices_are_left_out_where_smaller_ones_are_far_above_the_limit()
     assert not is_too_large(cast(Search, search), coarse)
     search.attempts[0].measured = 12 * MB
     assert not is_too_large(cast(Search, search), larger)
-    search.attempts[0] = replace(attempted(SIZES[0], 1.0, 20 * MB), read_split=lambda: Split(20 * MB, 15 * MB, ()))
+    search.attempts[0] = replace(attempted(SIZES[0], 1.0, 20 * MB), split=Split(20 * MB, 15 * MB, ()))
     assert not is_too_large(cast(Search, search), larger)  # what stays unsplit holds the memory
 
 

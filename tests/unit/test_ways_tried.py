@@ -52,7 +52,7 @@ class Given(Search):
         remark = Remark(Kind.PASSED, "EX013", RECOMPUTE, "tensor<f32>", 4, "here", "recomputed")
         outcome = Outcome((remark,) if recomputes else (), ())
         split = Split(peak, 0, ())
-        found = Attempt(cast(ir.Module, None), outcome, sizes, memory_of(peak), 0, lambda: split, seconds)
+        found = Attempt(cast(ir.Module, None), outcome, sizes, memory_of(peak), 0, split, seconds)
         self.attempts.append(found)
         return found
 

@@ -222,17 +222,19 @@ def body_seconds(body: Body, tile: int) -> float:
     return body.seconds[tile]
 
 
-def longest_tile(body: Body, slice_bytes: int, longest: int) -> int:
+def longest_tile(body: Body, slice_bytes: int, longest: int, equal: int) -> int:
     """The longest tile, of at most `longest` indices, whose body stays within a few slices in total.
 
-    Loops of the program keep their carries in all of their trips: of those there may be fewer.
+    Loops of the program keep their carries in all of their trips: of those there may be fewer. equal: the length of
+    equal tiles of at most `longest` indices, which are the ones that a loop computes.
     """
     if longest < 2:
         return 1
-    fixed = body_peak(body, 1)
-    grown = body_peak(body, longest)
     carries = any(Trait.IN_PLACE in body.planned.ops[place].traits for place in body.planned.inside)
     room = (MOST_CARRIED_ALIVE if carries else MOST_SLICES_ALIVE) * slice_bytes
-    if grown <= room or grown <= fixed:
+    if body_peak(body, equal) <= room:
+        return longest
+    grown, fixed = body_peak(body, longest), body_peak(body, 1)
+    if grown <= fixed:
         return longest
     return max(min(longest, (room - fixed) * (longest - 1) // (grown - fixed)), longest // MOST_SLICES_ALIVE, 1)

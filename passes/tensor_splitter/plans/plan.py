@@ -42,7 +42,7 @@ from .body import (
     work_of,
 )
 from .loop_plan import LoopPlan, overlapping_loop
-from .runs import cut_runs, find_borders
+from .runs import cut_runs, find_borders, tile_of
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
@@ -171,20 +171,20 @@ def make_plan(
     ]
     find = find_seams if region.reaches() else find_borders
     borders = [find(region, stage) for stage in stages]
-    longest = [
-        max(longest_tile(body, slice_bytes, slice_bytes // most), _least_tile(own))
-        for body, most, own in zip(bodies, per_index, extents, strict=True)
-    ]
-    too_big = max(
-        1,
-        *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
-    )
     for seams, read in zip(borders, reads, strict=True):
         ends = [(mapping.low, mapping.low + mapping.length) for (_, mapping), each in read.items() if each.period]
         if any(low > seams[0] or high < seams[-1] for low, high in ends):
             return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"))
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
+    longest = [
+        max(longest_tile(body, slice_bytes, slice_bytes // most, tile_of(seams, slice_bytes // most)), _least_tile(own))
+        for body, most, own, seams in zip(bodies, per_index, extents, borders, strict=True)
+    ]
+    too_big = max(
+        1,
+        *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
+    )
     planned = [
         LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
         if not region.reaches()

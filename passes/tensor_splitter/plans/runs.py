@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from ..regions.region import Region, Stage
@@ -22,6 +23,7 @@ class TileRun:
     trips: int
 
 
+@cache
 def balanced_tile(extent: int, longest: int) -> int:
     """The tile length for `extent` indices of which at most `longest` fit: few trips of equal length.
 
@@ -48,6 +50,11 @@ def cut_runs(borders: list[int], longest: int) -> tuple[TileRun, ...]:
         if rest:
             runs.append(TileRun(stop - rest, rest, 1))
     return tuple(runs)
+
+
+def tile_of(borders: list[int], longest: int) -> int:
+    """The longest tile of `cut_runs`."""
+    return max(run.tile for run in cut_runs(borders, longest))
 
 
 def find_borders(region: Region, stage: Stage) -> list[int]:
