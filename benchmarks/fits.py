@@ -24,6 +24,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempts import Measure
 from exla_opt.budget.fit import fit
+from exla_opt.cli.common import collect_rarely
 from exla_opt.cli.judge import judge_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import read_module
@@ -89,6 +90,7 @@ def ask(path: Path, arguments: argparse.Namespace) -> list[tuple[str, str, str, 
 
 def rows_of(arguments: argparse.Namespace) -> list[tuple[str, str, str, float]]:
     """The answers for one module, in this process."""
+    collect_rarely()  # as the command does
     judge = judge_of(arguments.target, arguments.modules.name)
     context = new_context()
     data = serialise(read_module(str(arguments.modules), context).module, "bytecode")
