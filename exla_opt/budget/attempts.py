@@ -77,7 +77,7 @@ class Attempt:
 
     largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone. seconds: of a run,
     predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run, estimated
-    from the compiled program; None if not known.
+    from the compiled program; None if not known. note: what its compile had to leave out.
     """
 
     module: ir.Module
@@ -89,6 +89,7 @@ class Attempt:
     seconds: float
     measured: int | None = None
     estimated: float | None = None
+    note: str = ""
 
     @property
     def recomputes(self) -> bool:
@@ -248,7 +249,7 @@ class Search:
             known = self.known[_digest(serialise(found.module, "bytecode"))] = Measured(_NEVER)
         if known is None:
             return
-        found.measured, found.estimated = known.peak, known.seconds
+        found.measured, found.estimated, found.note = known.peak, known.seconds, known.note
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.predicted.temp and found.measured < _NEVER:
             self.ratios[_kind(found)].append(temp / found.predicted.temp)
@@ -263,7 +264,7 @@ class Search:
         except CannotCompile:
             return False
         if found is not None:
-            unsplit.measured, unsplit.estimated = found.peak, found.seconds
+            unsplit.measured, unsplit.estimated, unsplit.note = found.peak, found.seconds, found.note
         return found is not None
 
     def _measured(self, found: Attempt) -> Measured | None:

@@ -72,7 +72,7 @@ class Fit:
     should be far faster. smallest: the figures of the program that needs the least, if nothing fits and another was
     chosen. faster: the figures of a program with more memory and less than half the time, if there is one.
     why_predicted: why it was not compiled although it should have been. unknown: the ops whose own memory the
-    prediction leaves out, sorted; if there are any, the peak is a lower bound.
+    prediction leaves out, sorted; if there are any, the peak is a lower bound. note: what its compile had to leave out.
     """
 
     module: ir.Module
@@ -90,6 +90,7 @@ class Fit:
     faster: Figures | None = None
     why_predicted: str = ""
     unknown: tuple[str, ...] = ()
+    note: str = ""
 
 
 def fit(
@@ -170,6 +171,7 @@ def fit(
         faster=None if faster is None else _figures(faster),
         why_predicted=search.refusal,
         unknown=() if found.measured is not None else tuple(sorted(found.predicted.unknown)),
+        note=found.note,
     )
 
 

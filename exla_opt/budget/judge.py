@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from exla_opt.budget.measured import Measure
 
@@ -16,7 +16,7 @@ class Judge:
     name: of the machine, for the user. memory: its bytes, 0 if not known. measure: compiles a module given as bytecode
     and returns its peak bytes and, for an H200 or H100, the estimated seconds of a run; None if only a prediction is
     possible, and `no_compiler` says why.
-    notes: on parts that a compile had to leave out. workspace: the bytes that a program may need on top on the machine
+    note: on all of its compiles. workspace: the bytes that a program may need on top on the machine
     itself, where kernels can be tried out.
     """
 
@@ -24,5 +24,5 @@ class Judge:
     memory: int
     measure: Measure | None
     no_compiler: str = ""
-    notes: list[str] = field(default_factory=list)
+    note: str = ""
     workspace: int = 0

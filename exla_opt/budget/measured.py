@@ -10,11 +10,12 @@ from dataclasses import dataclass
 class Measured:
     """A compiled module.
 
-    peak: bytes. seconds: the estimated time of a run; None if not known.
+    peak: bytes. seconds: the estimated time of a run; None if not known. note: what the compile had to leave out.
     """
 
     peak: int
     seconds: float | None = None
+    note: str = ""
 
 
 # Compiles a module given as bytecode. Raises CannotCompile (exla_opt/budget/attempts.py).

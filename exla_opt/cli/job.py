@@ -267,7 +267,7 @@ class Job:
         assert self.judge is not None and self.limit is not None
         no_compiler = found.why_predicted or self.judge.no_compiler
         lines = fit_lines(self.source.name, found, self.limit, self.judge.name, no_compiler)
-        lines += [f"{self.source.name}: note: {note}" for note in self.judge.notes]
+        lines += [f"{self.source.name}: note: {note}" for note in (self.judge.note, found.note) if note]
         if found.compiled and (note := tight(found.module, found.peak, self.limit, self.judge.workspace)):
             lines.append(f"{self.source.name}: note: {note}")
         if self.request.target is None and found.options.split_size is not None:

@@ -106,10 +106,11 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
 
 
 def as_json(sides: Sequence[Measured], comparisons: Sequence[Comparison] | None, passed: bool | None) -> dict[str, Any]:
-    """The same as data: bytes, seconds and errors; numbers that JSON cannot hold are null."""
-    data: dict[str, Any] = {
-        "modules": [{"file": side.name, **_memory_data(side), "seconds": side.seconds} for side in sides]
-    }
+    """The same as data: bytes, seconds and errors; numbers that JSON cannot hold are null.
+
+    Bytes are those of one device.
+    """
+    data: dict[str, Any] = {"modules": [{**_module_data(side), "seconds": side.seconds} for side in sides]}
     if comparisons is not None:
         data["results"] = [_comparison_data(one) for one in comparisons]
     if passed is not None:
@@ -121,8 +122,7 @@ def fits_as_json(sides: Sequence[Measured], target: str, limit: int) -> dict[str
     """The figures of `print_fits` as data: bytes, the target's name, and whether each module fits."""
     modules = [
         {
-            "file": side.name,
-            **_memory_data(side),
+            **_module_data(side),
             "gemm": side.memory.gemm or None,
             "fits": fits(side, limit),
             "estimated": None if side.estimated is None else _time_data(side.estimated),
@@ -132,8 +132,13 @@ def fits_as_json(sides: Sequence[Measured], target: str, limit: int) -> dict[str
     return {"target": target, "limit_bytes": limit, "modules": modules}
 
 
-def _memory_data(side: Measured) -> dict[str, int]:
-    return {f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS}
+def _module_data(side: Measured) -> dict[str, Any]:
+    """The file and its bytes and, of a program for several devices, their number and the bytes that each sends."""
+    data = {"file": side.name, **{f"{row}_bytes": int(getattr(side.memory, row)) for row in _MEMORY_ROWS}}
+    if side.traffic is not None:
+        sent, in_loops = round(side.traffic.bytes), round(side.traffic.in_loops)
+        data |= {"devices": side.devices, "sent_bytes": sent, "sent_in_loops_bytes": in_loops}
+    return data
 
 
 def _time_data(time: GpuTime) -> dict[str, float | int | bool]:

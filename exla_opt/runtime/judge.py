@@ -33,14 +33,11 @@ def judge_of(
     name = f"an H200 ({machine.name})" if target == "gpu" else machine.name if is_elsewhere else THIS_CPU
     if target == "gpu" and not has_gpu_compiler():
         return Judge(name, machine.memory, None, _NO_PLUGIN)
-    notes: list[str] = [] if machine.tpu is None else [SLOW]
 
     def compiled(data: bytes) -> Measured:
         with compiling():
             found = compiled_memory(data if partition is None else joined_bytes(partition, data), machine)
-        if found.note and not notes:  # once is enough: it differs between the programs tried
-            notes.append(found.note)
-        return Measured(found.memory.peak, None if found.time is None else found.time.seconds)
+        return Measured(found.memory.peak, None if found.time is None else found.time.seconds, found.note)
 
     def leniently(data: bytes) -> Measured:
         try:
@@ -49,5 +46,6 @@ def judge_of(
             raise CannotCompile(error.message) from None
 
     by_name = is_elsewhere and target != "gpu"
+    note = "" if machine.tpu is None else SLOW
     workspace = 0 if machine.is_here else workspace_of(machine.description)
-    return Judge(name, machine.memory, compiled if by_name else leniently, notes=notes, workspace=workspace)
+    return Judge(name, machine.memory, compiled if by_name else leniently, note=note, workspace=workspace)

@@ -31,7 +31,9 @@ from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.memory import Memory, measure_memory, memory_of
 from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, compile_for_tpu
 from exla_opt.runtime.traffic import Traffic, traffic_of
+from exla_opt.runtime.workspace import workspace_of
 from exla_opt.sharding.gspmd import is_gspmd
+from exla_opt.sizes import format_size
 
 # With a GPU, XLA times the candidates for each matrix product and takes the fastest. Without one it obeys a flag: all
 # by Triton or all by cuBLAS; the GPU's own choice should lie between the two.
@@ -174,7 +176,9 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
         try:
             return _compiled_here(data, target)
         except InputError as error:
-            untried = f"no kernels were tried out, and products may need 33.6MB more: {error.message}"
+            workspace = workspace_of(target.description)
+            more = f", and products may need {format_size(workspace)} more" if workspace else ""
+            untried = f"no kernels were tried out{more}: {error.message}"
     devices = _devices(target, devices_of(parsed))
     choices: list[Memory] = []
     executable: Any = None

@@ -158,7 +158,7 @@ class Compiler:
         self.asked.append(data)
         if isinstance(figure, str):
             raise CannotCompile(figure)
-        return Measured(figure)
+        return Measured(figure, note=f"the {len(self.asked)}th compile")
 
 
 def test_the_search_goes_on_where_the_compiler_says_no() -> None:
@@ -167,6 +167,7 @@ def test_the_search_goes_on_where_the_compiler_says_no() -> None:
     assert (found.fits, found.compiled, found.peak) == (True, True, 19_000_000)
     assert len(compiler.asked) == 3
     assert compiler.asked[-1] == serialise(found.module, "bytecode"), "the figure is of what is written"
+    assert found.note == "the 3th compile", "and so is the note"
 
 
 def test_what_the_compiler_says_fits_although_it_was_predicted_not_to() -> None:
