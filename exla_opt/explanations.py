@@ -108,6 +108,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "that all layers add, for example. With a memory limit each is now added in a loop of its own, which runs as "
         "soon as it can and adds in the memory of the sum.",
     ),
+    "EX017": Explanation(
+        "computed after another chain of ops, with the N that follow it",
+        "XLA:CPU runs independent chains of ops side by side, a step of each in turn, and holds the tensors of all of "
+        "them: those of an optimiser that orthogonalises one matrix after another, for example. With a memory limit the "
+        "first ops of a chain wait until the chain before has ended.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",

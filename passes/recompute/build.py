@@ -19,6 +19,7 @@ loop. A branch would need a second one, which computes tensors of the same types
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
@@ -78,12 +79,42 @@ def _recompute(
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
             return _held_back(made, always(trigger))
-        ready = always(trigger)
-        for value in inputs:
-            op = defining_op(value)
-            if value != trigger and op is not None and op.block == block and _is_computed(value):
-                ready = stablehlo.and_(ready, always(value))
-        return _once(chain, inputs, made, ready)
+        return _once(chain, inputs, made, _ready(block, trigger, inputs))
+
+
+def move_behind(
+    block: ir.Block,
+    ops: Sequence[ir.Operation],
+    steps: Sequence[int],
+    made: Sequence[int],
+    trigger: ir.Value,
+    schedule: Schedule,
+    types: Types,
+) -> None:
+    """Compute the results of some kernels of a CPU once a tensor is there that does not depend on them.
+
+    They go to the end of the block; the originals stay, unread.
+    """
+    stored = frozenset(schedule.values) - set(made)
+    segment = Segment(tuple(steps), frozenset(made), tuple(made), (), 0, 0.0, 0)
+    chain, inputs = _chain(ops, replace(segment, inputs=tuple(stored)), schedule, types)
+    values = [schedule.value_of(value) for value in made]
+    origin = defining_op(values[0])
+    assert origin is not None
+    with ir.InsertionPoint(terminator(block)), origin.location:
+        copies = _once(chain, inputs, values, _ready(block, trigger, inputs))
+    for value in values:
+        value.replace_all_uses_with(copies[value])
+
+
+def _ready(block: ir.Block, trigger: ir.Value, inputs: Sequence[ir.Value]) -> ir.Value:
+    """A boolean, always true, that is there after the trigger and all inputs."""
+    ready = always(trigger)
+    for value in inputs:
+        op = defining_op(value)
+        if value != trigger and op is not None and op.block == block and is_computed(value):
+            ready = stablehlo.and_(ready, always(value))
+    return ready
 
 
 def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:
@@ -201,12 +232,12 @@ def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
     for step in range(segment.before - 1, -1, -1):
         for number in schedule.kernels[step].made:
             value = schedule.values.get(number)
-            if value is not None and _is_computed(value):
+            if value is not None and is_computed(value):
                 return value
     return None
 
 
-def _is_computed(value: ir.Value) -> bool:
+def is_computed(value: ir.Value) -> bool:
     """Whether a value is a tensor of numbers that is not a broadcast, as initial values of loops are."""
     op = defining_op(value)
     return op is not None and not has_trait(op, Trait.FREE) and bits_of(value) > 0 and prod(build.shape_of(value)) > 1

@@ -21,6 +21,7 @@ from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
 from .build import build_plan
+from .chains import find_chains, wait_for_others
 from .choose import Plan, find_plans, find_problem
 from .kernels import Schedule, place_schedule, read_body, read_schedule
 from .segments import Problem, Segment
@@ -90,6 +91,8 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     places = _places(function, schedule, types, machine)
     original = copy_of(module)
     places, remarks = _with_early_sums(module, places, options)
+    places, chained = _with_chains(module, places, options)
+    remarks += chained
     for _ in range(_MOST_ROUNDS):
         memory = places[0].schedule.memory
         if memory.peak <= limit:
@@ -125,6 +128,24 @@ def _with_early_sums(module: ir.Module, places: list[_Place], options: Options) 
     clean_up(module)
     after = _read(module, options)
     return (after, remarks[::-1]) if after[0].schedule.memory.peak <= most else (before.restore(module), [])
+
+
+def _with_chains(module: ir.Module, places: list[_Place], options: Options) -> tuple[list[_Place], list[Remark]]:
+    """Run independent chains one after another if this lowers the peak; the module's places then, and the chains."""
+    place, types = max(places, key=lambda place: place.own), Types()
+    block = _block(module, place.path)
+    chains = find_chains(block, place.schedule, types, options.machine)
+    if not chains:
+        return places, []
+    before = _Snapshot(module, places)
+    try:
+        remarks = wait_for_others(block, chains, place.schedule, types)
+    except CannotOrder:
+        return before.restore(module), []
+    clean_up(module)
+    after = _read(module, options)
+    most = _WORTHWHILE * places[0].schedule.memory.temp
+    return (after, remarks) if after[0].schedule.memory.temp <= most else (before.restore(module), [])
 
 
 def _read(module: ir.Module, options: Options) -> list[_Place]:

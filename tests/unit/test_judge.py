@@ -15,7 +15,9 @@ from exla_opt.runtime.target import Compiled
 def test_the_judge_of_a_target_says_how_long_a_run_takes(
     monkeypatch: pytest.MonkeyPatch, seconds: float | None
 ) -> None:
-    found = Compiled(Memory(1, 2, 0, 4), "left out", None if seconds is None else GpuTime(seconds=seconds, at_least=True))
+    found = Compiled(
+        Memory(1, 2, 0, 4), "left out", None if seconds is None else GpuTime(seconds=seconds, at_least=True)
+    )
     monkeypatch.setattr("exla_opt.runtime.judge.compiled_memory", lambda data, target: found)
     measure = judge_of("cuda:h200", "test").measure
     assert measure is not None
