@@ -111,8 +111,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX017": Explanation(
         "computed after another chain of ops, with the N that follow it",
         "XLA:CPU runs independent chains of ops side by side, a step of each in turn, and holds the tensors of all of "
-        "them: those of an optimiser that orthogonalises one matrix after another, for example. With a memory limit the "
-        "first ops of a chain wait until the chain before has ended.",
+        "them: those of an optimiser that orthogonalises one matrix after another, for example. With a memory limit "
+        "the first ops of a chain wait until the chain before has ended.",
     ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",

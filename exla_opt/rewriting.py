@@ -14,8 +14,9 @@ from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.report.summary import Summary, summarise
+from exla_opt.sharding.joined import as_written, joined
 from exla_opt.sharding.partition import CannotPartition, Partition, is_partitioned, partition
-from exla_opt.sharding.rewrite import NAMING, joined_if_gained, refused
+from exla_opt.sharding.rewrite import NAMING, refused
 
 
 @dataclass(slots=True)
@@ -74,10 +75,16 @@ def rewrite(
     after = _seen(one, options)
     if found is None:
         return Rewriting(one, tuple(remarks), seen[0], after, options, fitted)
-    written, said = joined_if_gained(found, one, remarks)
-    if written is None:
-        return Rewriting(module, tuple(said), seen[0], seen[0], options)
-    return Rewriting(written, tuple(said), seen[0], after, options, fitted)
+    share = None
+    if limit is not None:  # the search has compiled already
+        from exla_opt.runtime.target import share_of
+
+        share = share_of(target)
+    written = joined(found, module, one, remarks, limit, share)
+    if fitted is not None and limit is not None:
+        fitted = as_written(fitted, written, limit)
+    after = seen[0] if written.is_original else after
+    return Rewriting(written.module, written.remarks, seen[0], after, options, fitted)
 
 
 def _left(module: ir.Module, copy: ir.Module, options: Options, why: str) -> Rewriting:

@@ -81,7 +81,7 @@ class Job:
     judge, limit, fitted: the judge of the limit, its bytes, and the outcome of the search. before: the figures before
     any split, with calls inlined. rewritten: the figures after. seconds: each step and its wall time. partition,
     refusal: for a module for several devices, `source` is the local program of `partition`, or `refusal` says why there
-    is none. written: the module to write.
+    is none. written: the module to write; is_kept if that is for several devices and goes out as it came.
     """
 
     request: Request
@@ -95,6 +95,7 @@ class Job:
     fitted: Fit | None = None
     partition: Partition | None = None
     refusal: str = ""
+    is_kept: bool = False
     source: Source = field(init=False)
     written: ir.Module = field(init=False)
     options: Options = field(init=False)
@@ -126,6 +127,7 @@ class Job:
 
     def join(self) -> None:
         """Put the local program back into the module for all devices, if that is worth it."""
+        from exla_opt.sharding.joined import as_written
         from exla_opt.sharding.rewrite import refused
 
         self.written = self.source.module
@@ -136,8 +138,12 @@ class Job:
             self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))
             return
         with self._timed("Joining, compiles"):
-            module, remarks = joined(self.partition, self.source, self.outcome.remarks, self.request.target)
-        self.written, self.outcome = module, replace(self.outcome, remarks=remarks)
+            limit = self.limit if self.fitted is not None else None
+            found = joined(self.partition, self.source, self.outcome.remarks, self.request.target, limit)
+        self.is_kept = found.is_original
+        self.written, self.outcome = found.module, replace(self.outcome, remarks=found.remarks)
+        if self.fitted is not None and self.limit is not None:
+            self.fitted = as_written(self.fitted, found, self.limit)
 
     def rewrite(self) -> None:
         """Run the passes with the given sizes."""
@@ -288,10 +294,10 @@ class Job:
             click.echo(f"{self.source.name}: note: {held}", err=True)
 
     def _held(self, remarks: Sequence[Remark]) -> str:
-        """A clause on the tensors that cause the final peak; "" if nothing was big, or the limit's line names them."""
+        """A clause on the tensors that cause the final peak; "" if nothing was big, or others name them."""
         from exla_opt.report.figures import held_at_peak, is_held_worth_a_line
 
-        is_worth = is_held_worth_a_line(remarks, self.fitted)
+        is_worth = is_held_worth_a_line(remarks, self.fitted) and not self.is_kept
         return held_at_peak(self.after[1], place_names(self.source)) if is_worth else ""
 
     def _nothing_gained(self, remarks: Sequence[Remark]) -> str:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
     from exla_opt.ir.read import Source
     from exla_opt.remarks import Remark
-    from exla_opt.runtime.memory import Memory
-    from exla_opt.runtime.traffic import Traffic
+    from exla_opt.sharding.joined import Joined
     from exla_opt.sharding.partition import Partition
 
 
@@ -41,45 +40,22 @@ def program_of_one(source: Source) -> tuple[ir.Module, Partition | None]:
 
 
 def joined(
-    partition: Partition, source: Source, remarks: Sequence[Remark], target: str | None
-) -> tuple[ir.Module, tuple[Remark, ...]]:
-    """Return the module of all devices around the rewritten local program, or the original, and the remarks.
+    partition: Partition, source: Source, remarks: Sequence[Remark], target: str | None, limit: int | None
+) -> Joined:
+    """As `exla_opt.sharding.joined.joined`, with the compiler of `target`, or of this machine's CPU, if there is one.
 
-    source: holds the local program. If a compiler is available, traffic and memory per device are those that it plans,
-    for `target` or for a CPU; otherwise they are counted on the ops.
+    source: holds the local program.
     """
-    from exla_opt.sharding.rewrite import MORE, joined_if_gained, more_needed, too_much_sent
+    from exla_opt.sharding.joined import joined
 
-    module, said = joined_if_gained(partition, source.module, remarks)
-    original = as_it_came(source)
-    if module is None:
-        return original, tuple(said)
-    shares = _shares(source.name, original, module, target)
-    if shares is None:
-        return module, tuple(said)
-    (sent, needed), (sends, needs) = ((traffic.bytes, memory.peak) for traffic, memory in shares)
-    if sends > MORE * sent:
-        return original, tuple(too_much_sent(said, sent, sends))
-    if needs > MORE * needed:
-        return original, tuple(more_needed(said, needed, needs))
-    return module, tuple(said)
-
-
-def _shares(name: str, before: ir.Module, after: ir.Module, target: str | None) -> list[tuple[Traffic, Memory]] | None:
-    """The traffic and memory per device of two modules, as compiled; None if no compiler is available."""
     try:
         load_jax(uses_gpu=target == "cuda")
     except click.ClickException:
-        return None
-    from exla_opt.ir.diagnostics import InputError
-    from exla_opt.ir.write import serialise
-    from exla_opt.runtime.target import compiled_share, parse_target
+        return joined(partition, as_it_came(source), source.module, remarks, limit, None)
+    from exla_opt.runtime.target import share_of
 
-    doing(COMPILING, name)
+    doing(COMPILING, source.name)
     try:
-        machine = parse_target(target or "cpu")
-        return [compiled_share(serialise(module, "bytecode"), machine) for module in (before, after)]
-    except InputError:
-        return None
+        return joined(partition, as_it_came(source), source.module, remarks, limit, share_of(target))
     finally:
-        doing("working on it", name)
+        doing("working on it", source.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import prod
@@ -227,6 +227,20 @@ def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
         parsed = parse_module(PARSER_FILE, module, new_context()).module
         executable = _compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")
     return traffic_of(pjrt.optimised_hlo(executable)), memory_of(executable)
+
+
+def share_of(target: str | None) -> Callable[[ir.Module], tuple[float, int]]:
+    """A compiler of modules for several devices, which returns the bytes that one device sends and needs.
+
+    target: as on the command line; None is this machine's CPU. It raises what `compiled_share` raises.
+    """
+    machine = parse_target(target or "cpu")
+
+    def share(module: ir.Module) -> tuple[float, int]:
+        traffic, memory = compiled_share(serialise(module, "bytecode"), machine)
+        return traffic.bytes, memory.peak
+
+    return share
 
 
 def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:

@@ -28,20 +28,26 @@ def refused(remarks: Sequence[Remark], why: str) -> tuple[Remark, ...]:
 
 
 def joined_if_gained(
-    partition: Partition, local: ir.Module, remarks: Sequence[Remark]
+    partition: Partition, local: ir.Module, remarks: Sequence[Remark], *, even_unchanged: bool = False
 ) -> tuple[ir.Module | None, list[Remark]]:
     """The module of all devices, and its remarks; None if the original should be kept.
 
-    It is kept if no pass changed a tensor that one device holds, or if the devices would exchange more bytes.
+    It is kept if no pass changed a tensor that one device holds, unless `even_unchanged`, or if the devices would
+    exchange more bytes.
     """
     said = [replace(remark, devices=partition.mesh.count) for remark in remarks]
-    if not any(remark.kind is Kind.PASSED for remark in said):
+    if not even_unchanged and not is_changed(said):
         return None, said
     merge_equal_collectives(local)
     before, after = bytes_sent(partition.local), bytes_sent(local)
     if after > MORE * before:
         return None, too_much_sent(said, before, after)
     return partition.joined(local), said
+
+
+def is_changed(remarks: Sequence[Remark]) -> bool:
+    """Whether any pass changed a tensor."""
+    return any(remark.kind is Kind.PASSED for remark in remarks)
 
 
 def too_much_sent(remarks: Sequence[Remark], before: float, after: float) -> list[Remark]:

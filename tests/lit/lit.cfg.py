@@ -17,5 +17,5 @@ config.test_exec_root = str(here)
 config.environment["PATH"] = f"{scripts}:{config.environment['PATH']}"
 # Reports are as wide as here, whatever terminal the tests run in.
 config.environment["COLUMNS"] = "80"
-for command in ("exla-opt", "exla-reduce"):
+for command in ("exla-opt", "exla-reduce", "exla-run"):
     config.substitutions.append((f"%{command}", str(scripts / command)))

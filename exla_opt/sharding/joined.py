@@ -1,0 +1,112 @@
+"""The module of all devices around a rewritten local program, as a compiler judges it, and the figures of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from jaxlib.mlir import ir
+
+from exla_opt.budget.fit import Figures, Fit, unsplit_options
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.remarks import Remark
+from exla_opt.sizes import format_size
+
+from .partition import Partition
+from .rewrite import MORE, is_changed, joined_if_gained, more_needed, too_much_sent
+
+# The bytes that one device sends and needs, of a compiled module. Raises InputError if the compiler refuses it.
+Share = Callable[[ir.Module], tuple[float, int]]
+# Why a module is left unchanged, by the remarks' code, and why it is if there is none.
+_KEPT = {
+    "EX312": "the module being left unchanged: in slices, its devices would send more",
+    "EX305": "the module being left unchanged: in slices, each device would need more",
+}
+_NOT_SPLIT = "nothing being split"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The module of all devices, and the remarks.
+
+    is_original: whether it is the module as it came. before, peak: the compiled bytes of one device, of the module as
+    it came and of this one; None where no compiler was asked. note: why it was written although no pass changed it.
+    """
+
+    module: ir.Module
+    remarks: tuple[Remark, ...]
+    is_original: bool
+    before: int | None = None
+    peak: int | None = None
+    note: str = ""
+
+
+def joined(
+    partition: Partition,
+    original: ir.Module,
+    local: ir.Module,
+    remarks: Sequence[Remark],
+    limit: int | None,
+    share: Share | None,
+) -> Joined:
+    """Put the rewritten local program back into the module of all devices, unless the original is better.
+
+    remarks: of the passes on the local program. limit: the bytes that one device may need, if the sizes were chosen for
+    that: then a local program that no pass changed is taken too, if it fits and the original does not. share: a
+    compiler; without one, or if it refuses a module, the bytes that are sent are counted on the ops.
+    """
+    module, said = joined_if_gained(partition, local, remarks, even_unchanged=limit is not None)
+    asked = [original] if module is None else [original, module]
+    shares = None if share is None or (module is None and limit is None) else _shares(asked, share)
+    if shares is None:
+        is_kept = module is None or not is_changed(said)
+        return Joined(original if module is None or is_kept else module, tuple(said), is_kept)
+    (before, needed), (sends, needs) = shares[0], shares[-1]
+    if module is None:
+        return Joined(original, tuple(said), True, needed, needed)
+    if sends > MORE * before:
+        return Joined(original, tuple(too_much_sent(said, before, sends)), True, needed, needed)
+    if needs > MORE * needed:
+        return Joined(original, tuple(more_needed(said, needed, needs)), True, needed, needed)
+    if is_changed(said):
+        return Joined(module, tuple(said), False, needed, needs)
+    if limit is None or needed <= limit or needs * MORE >= needed:
+        return Joined(original, tuple(said), True, needed, needed)
+    note = f"written as a program of one device: spread by XLA, the original needs {format_size(needed)} on each"
+    return Joined(module, tuple(said), False, needed, needs, note)
+
+
+def as_written(found: Fit, written: Joined, limit: int) -> Fit:
+    """The outcome of a search with the figures of what is written: the search knows the local program only."""
+    if written.before is None or written.peak is None:
+        return found
+    before = Figures(written.before, True, found.before.seconds)
+    if not written.is_original:
+        return replace(found, before=before, note="; ".join(filter(None, (found.note, written.note))))
+    fits = written.peak <= limit
+    codes = {remark.code for remark in written.remarks}
+    is_alike = 1 / MORE < written.peak / found.peak < MORE
+    own = found.held_by if is_alike else _NOT_SPLIT
+    held_by = next((why for code, why in _KEPT.items() if code in codes), own)
+    return replace(
+        found,
+        options=unsplit_options(found.options),
+        before=before,
+        peak=written.peak,
+        compiled=True,
+        seconds=found.before.seconds,
+        fits=fits,
+        fitted=False,
+        held_by="" if fits else held_by,
+        bound=None,
+        smallest=None,
+        faster=None,
+        note="",
+    )
+
+
+def _shares(modules: Sequence[ir.Module], share: Share) -> list[tuple[float, int]] | None:
+    try:
+        return [share(module) for module in modules]
+    except InputError:
+        return None
