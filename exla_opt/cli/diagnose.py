@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import naming, read_source
+from exla_opt.cli.common import as_it_came, naming, read_source
 from exla_opt.cli.judge import judge_of
 from exla_opt.cli.partitioned import program_of_one
 from exla_opt.cli.places import place_names
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from exla_opt.budget.judge import Judge
     from exla_opt.budget.measured import Measure
     from exla_opt.cli.request import Request
+    from exla_opt.ir.read import Source
     from exla_opt.memory.timeline import Timeline
 
 # The number of tensors listed.
@@ -61,6 +62,10 @@ def print_diagnosis(request: Request) -> int:
             f"{source.name}: peak {format_size(peak or memory.peak)}{each}, {who}; "
             f"arguments {format_size(memory.arguments)}, results {format_size(memory.results)}"
         )
+        if partition is not None and peak is not None and (more := _needed_by_original(source, request.target, peak)):
+            click.echo(
+                f"{source.name}: this is the program of one device; spread by XLA, the original needs {more}{each}"
+            )
         for line in alive_lines(timeline, named):
             click.echo(line)
         _print_rewrite(request, one, judge, peak or memory.peak, source.name, named)
@@ -68,6 +73,19 @@ def print_diagnosis(request: Request) -> int:
             for advice in _advice(request, one, judge.measure, peak, named):
                 click.echo(f"{source.name}: advice: {advice}")
     return 0
+
+
+def _needed_by_original(source: Source, target: str | None, peak: int) -> str:
+    """The memory of one device that the module as it came needs, if that is clearly above `peak` bytes; else ""."""
+    from exla_opt.ir.diagnostics import InputError
+    from exla_opt.runtime.target import share_of
+    from exla_opt.sharding.rewrite import MORE
+
+    try:
+        _, needed = share_of(target)(as_it_came(source))
+    except InputError:
+        return ""
+    return format_size(needed) if needed > MORE * peak else ""
 
 
 def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:

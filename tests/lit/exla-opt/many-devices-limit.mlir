@@ -1,6 +1,7 @@
 // RUN: %exla-opt %s --memory-limit=1.5MB -o %t 2>&1 | filecheck %s
 // RUN: %exla-run %t --compare %s 2>&1 | filecheck %s --check-prefix=RAN
 // RUN: %exla-opt %s --memory-limit=17MB -o - 2>/dev/null | filecheck %s --check-prefix=LEFT
+// RUN: %exla-opt %s --diagnose | filecheck %s --check-prefix=DIAGNOSE
 
 // The four nearest of points that are spread over the devices. Each device finds the best of its own points, without a split.
 // XLA gathers all distances instead: so the program of one device is written where the original does not fit, and only there.
@@ -10,6 +11,9 @@
 
 // RAN: sent 65.5KB 8.39MB
 // RAN: PASSED
+
+// DIAGNOSE: peak 1.14MB on each of 8 devices
+// DIAGNOSE: this is the program of one device; spread by XLA, the original needs 16.9MB on each of 8 devices
 
 // LEFT-NOT: sdy.manual_computation
 
