@@ -174,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["export", "measure"])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--big", action="store_true", help="export at sizes that fill a GPU")
+    parser.add_argument("--big", action="store_true", help="export for GPUs, at sizes that fill one")
     parser.add_argument("--pattern", default="*.mlir", help="glob of the files to measure [*.mlir]")
     parser.add_argument("--of-temp", type=float, default=0.125, help="the limit's part of temporary memory [0.125]")
     parser.add_argument("--target", help="as for exla-opt; without, the programs are compiled for a CPU")
@@ -195,7 +195,7 @@ def export(directory: Path, big: bool) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, program in programs(big).items():
         jitted = jax.jit(program.function, **program.options)
-        exported = jax.export.export(jitted, platforms=["cpu", "cuda"] if big else ["cpu"])(*program.arguments)
+        exported = jax.export.export(jitted, platforms=["cuda" if big else "cpu"])(*program.arguments)
         (directory / f"{name}.mlir").write_bytes(exported.mlir_module_serialized)
 
 
