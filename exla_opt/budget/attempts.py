@@ -170,7 +170,7 @@ class Search:
         if plain is not None and limit is not None and timeline.memory.peak > limit:
             ops = number_of_ops(plain)
             done.append(self._run(plain, names[at : at + 1], sizes))
-            if number_of_ops(plain) != ops:
+            if done[-1].remarks or number_of_ops(plain) != ops:  # tensors that are only delayed make no remark
                 module, last = plain, self._run(plain, names[at + 1 :], sizes)
                 timeline = read_timeline(module, sizes.machine)
         done.append(last)

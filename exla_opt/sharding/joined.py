@@ -82,7 +82,8 @@ def as_written(found: Fit, written: Joined, limit: int) -> Fit:
         return found
     before = Figures(written.before, True, found.before.seconds)
     if not written.is_original:
-        return replace(found, before=before, note="; ".join(filter(None, (found.note, written.note))))
+        note = "; ".join(filter(None, (found.note, written.note)))
+        return replace(found, before=before, fitted=found.fitted and written.before <= limit, note=note)
     fits = written.peak <= limit
     codes = {remark.code for remark in written.remarks}
     is_alike = 1 / MORE < written.peak / found.peak < MORE

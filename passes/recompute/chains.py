@@ -13,7 +13,7 @@ other op reads, if the predicted peak falls. Chains are found in a depth-first o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -65,6 +65,7 @@ def find_chains(block: ir.Block, schedule: Schedule, types: Types, machine: Mach
     first = _first_readers(block, schedule, place, types)
     asked = asked_about(block, schedule, types)
     found = []
+    moved: set[int] = set()
     after = None
     for group in large:
         starts = _starts(schedule, group, small)
@@ -75,7 +76,8 @@ def find_chains(block: ir.Block, schedule: Schedule, types: Types, machine: Mach
         )
         if made and after is not None and may_wait:
             found.append(Chain(tuple(starts), made, after, len(group)))
-        after = _end(schedule, group) or after
+            moved.update(made)
+        after = _end(schedule, group, moved) or after
     return found
 
 
@@ -189,10 +191,10 @@ def _first_readers(block: ir.Block, schedule: Schedule, place: Mapping[int, int]
     return {number: first.get(value, never) for number, value in schedule.values.items()}
 
 
-def _end(schedule: Schedule, group: Sequence[int]) -> int | None:
-    """A tensor of the last step of a group that computes one."""
+def _end(schedule: Schedule, group: Sequence[int], moved: Collection[int]) -> int | None:
+    """A tensor of the last step of a group that computes one, and that is not moved itself."""
     for step in reversed(group):
         for value in schedule.kernels[step].made:
-            if value in schedule.values and is_computed(schedule.values[value]):
+            if value in schedule.values and value not in moved and is_computed(schedule.values[value]):
                 return value
     return None

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from exla_opt.budget.fit import fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
@@ -125,3 +126,14 @@ def test_nothing_is_moved_where_the_program_fits() -> None:
 
 def test_other_machines_choose_an_order_themselves() -> None:
     assert CHAIN not in rewritten(exported(optimiser), machine=GPU)[1]
+
+
+def test_as_many_ops_as_before_do_not_hide_what_was_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recompute also removes dead ops."""
+    monkeypatch.setattr("exla_opt.budget.attempts.number_of_ops", lambda module: 0)
+    with new_context() as context:
+        module = parse_module("<program>", exported(optimiser).encode(), context).module
+        memory = predict(module)
+        limit = memory.peak - memory.temp // 2
+        found = fit(module, ("normalise", "recompute", "normalise"), Options(), limit)
+    assert found.fits and found.peak <= limit
