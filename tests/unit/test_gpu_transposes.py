@@ -10,6 +10,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 from exla_opt.memory.machine import machine_of
 from exla_opt.memory.reading import read_block
+from exla_opt.memory.timeline import read_timeline
 
 X, T = "tensor<1024x784xf32>", "tensor<784x1024xf32>"
 
@@ -80,3 +81,23 @@ def test_transposes_stand_where_xla_has_them(name: str) -> None:
     made = {*block.arguments, *(value for op in block.ops for value in op.results)}
     assert made.issuperset(value for op in block.ops for value in op.operands)
     assert made.issuperset(block.returned)
+
+
+def test_products_that_write_transposes_are_merged_with_their_batch() -> None:
+    """Two products with a shared operand, each of which writes its result in the order of a transpose."""
+    x, w, out = "tensor<16x8x2xf32>", "tensor<2x32x8xf32>", "tensor<2x16x32xf32>"
+    dims = "batching_dims = [2] x [0], contracting_dims = [1] x [2]"
+    turned = "tensor<16x2x32xf32>"
+    text = f"""func.func @main(%x: {x}, %y: {x}, %w: {w}) -> ({turned}, {turned}) {{
+      %0 = stablehlo.dot_general %x, %w, {dims} : ({x}, {w}) -> {out}
+      %1 = stablehlo.transpose %0, dims = [1, 0, 2] : ({out}) -> {turned}
+      %2 = stablehlo.dot_general %y, %w, {dims} : ({x}, {w}) -> {out}
+      %3 = stablehlo.transpose %2, dims = [1, 0, 2] : ({out}) -> {turned}
+      return %1, %3 : {turned}, {turned}
+    }}"""
+    with new_context() as context:
+        module = parse_module("transposes.mlir", text.encode(), context).module
+        block = read_block(main_function(module).regions[0].blocks[0], Types(), machine_of("cuda:h200"))
+        assert read_timeline(module, machine_of("cuda:h200")).seconds > 0
+    [product] = [op for op in block.ops if op.name == "dot_general"]
+    assert (block.shapes[product.results[0]], product.shared) == ((2, 32 * 32), (0,))

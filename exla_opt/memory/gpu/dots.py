@@ -242,9 +242,13 @@ def _merge(builder: Builder, products: dict[int, Product], first: int, other: in
     out = list(block.shapes[first])
     out[-1 if side == 0 else -2 if len(out) > 1 else 0] = total
     elements = (prod(block.shapes[first]) // one.outer[1 - side]) * total
-    result = builder.fresh(origin, tuple(out) if prod(out) == elements else (elements,), first)
+    shared = one.made.shared
+    if prod(out) != elements:  # the dimensions are in another order: only the batch has to be known
+        batches = prod(block.shapes[first][dim] for dim in shared)
+        out, shared = [batches, elements // max(batches, 1)], (0,)
+    result = builder.fresh(origin, tuple(out), first)
     operands = (one.made.operands[0], joined) if side == 0 else (joined, one.made.operands[1])
-    made = replace(one.made, operands=operands, results=(result,))
+    made = replace(one.made, operands=operands, results=(result,), shared=shared)
     plain = [
         Operation("concatenate", traits_of("stablehlo.concatenate"), (own, theirs), (joined,)),
         made,
