@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _ALIASING, _DONOR = "tf.aliasing_output", "jax.buffer_donor"
 _SHOWN = 3
+# The code of remarks on recomputed tensors: that pass also adds sums early, and orders chains.
+_RECOMPUTED = "EX013"
 
 
 def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) -> str:
@@ -69,7 +71,7 @@ def checkpoint_advice(
     least = replace(options, memory_limit=peak // 2)
     remarks = run_pipeline(copy, ("normalise", "recompute"), least).remarks
     done = [remark for remark in remarks if remark.kind is Kind.PASSED and remark.pass_name == "recompute"]
-    if not done:
+    if not done or any(remark.code != _RECOMPUTED for remark in done):  # the order of ops is not the user's to change
         return ""
     found = measure(serialise(copy, "bytecode")).peak
     if peak - found < worth:

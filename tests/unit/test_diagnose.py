@@ -16,7 +16,9 @@ from exla_opt.cli.opt import main
 from exla_opt.cli.places import relative
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.rewrite import copy_of
 from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
 from exla_opt.runtime.judge import judge_of
 from exla_opt.sizes import parse_size
 
@@ -90,6 +92,20 @@ def test_what_is_recomputed_is_where_checkpoint_helps() -> None:
     found = re.search(r"peak (\S+), compiled", advice)
     assert found is not None
     assert parse_size(found[1]) < peak
+
+
+def test_an_order_of_chains_is_no_place_for_checkpoint() -> None:
+    def chains(matrices: list[Any]) -> Any:
+        return [(each @ each @ each.T @ each).sum() for each in matrices]
+
+    matrices = [jax.ShapeDtypeStruct((256, 256), jnp.float32)] * 4
+    text = jax.jit(chains).lower(matrices).as_text(debug_info=True)
+    measure = judge_of("cpu").measure
+    assert measure is not None
+    module = parsed(text)
+    remarks = run_pipeline(copy_of(module), ("normalise", "recompute"), Options(memory_limit=1)).remarks
+    assert {remark.code for remark in remarks} == {"EX017"}
+    assert checkpoint_advice(module, Options(), measure, measure(text.encode()).peak, 1, str) == ""
 
 
 def test_the_diagnosis() -> None:
