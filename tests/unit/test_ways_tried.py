@@ -65,7 +65,7 @@ def search_for(monkeypatch: pytest.MonkeyPatch) -> Searched:
     def search(
         ops: int, limit: int, figures: Callable[[Options], Figures], has_calls: bool = False
     ) -> tuple[Given, Attempt | None]:
-        monkeypatch.setattr(fit, "_ops_of", lambda module: ops)
+        monkeypatch.setattr(fit, "number_of_ops", lambda module: ops)
         given = Given(limit, figures, has_calls=has_calls)
         sizes = ways(memory_of(TEMP), TEMP // 2, Options(machine=CPU))
         for _ in try_ways(given, sizes, until_one_fits=True):
