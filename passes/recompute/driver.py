@@ -34,6 +34,8 @@ _MOST_ROUNDS = 6
 _MOST_TRIES = 4
 # Recomputing must lower the temporary memory to this fraction.
 _WORTHWHILE = 0.98
+# So must chains that wait for others: the other plans fit the order as it was.
+_WORTH_WAITING = 0.9
 # The part of the room for temporary memory to leave free if anything is recomputed: predictions are a little off, and a
 # compile of a program just above the limit is wasted.
 _MARGIN = 1 / 16
@@ -131,7 +133,7 @@ def _with_early_sums(module: ir.Module, places: list[_Place], options: Options) 
 
 
 def _with_chains(module: ir.Module, places: list[_Place], options: Options) -> tuple[list[_Place], list[Remark]]:
-    """Run independent chains one after another if this lowers the peak; the module's places then, and the chains."""
+    """Run independent chains one after another if the peak clearly falls; the module's places then, and the chains."""
     place, types = max(places, key=lambda place: place.own), Types()
     block = _block(module, place.path)
     chains = find_chains(block, place.schedule, types, options.machine)
@@ -144,7 +146,7 @@ def _with_chains(module: ir.Module, places: list[_Place], options: Options) -> t
         return before.restore(module), []
     clean_up(module)
     after = _read(module, options)
-    most = _WORTHWHILE * places[0].schedule.memory.temp
+    most = _WORTH_WAITING * places[0].schedule.memory.temp
     return (after, remarks) if after[0].schedule.memory.temp <= most else (before.restore(module), [])
 
 
