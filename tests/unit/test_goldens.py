@@ -38,6 +38,8 @@ NOT_RUN = {
     "exla-opt/error-types-do-not-match.mlir": "the input is wrong on purpose",
     "exla-opt/error-undeclared-value.mlir": "the input is wrong on purpose",
     "exla-opt/many-devices.mlir": "it is for four devices; tests/sharded runs such modules",
+    "exla-opt/many-devices-kept.mlir": "it is for eight devices, and goes out as it came",
+    "exla-opt/many-devices-limit.mlir": "it is for eight devices; its RUN line runs it",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
     "normalise/refuses-recursion.mlir": CRASHES,
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
