@@ -60,7 +60,8 @@ def programs(big: bool) -> dict[str, Program]:
     n = 4 if big else 1
     one, two = line(), grid()
     on = partial(spec, one)
-    words = partial(on, dtype=jnp.int32)
+    words, half = partial(on, dtype=jnp.int32), partial(on, dtype=jnp.bfloat16)
+    size = 262144 if big else 16384
     attended = [on((512, 8, 64))] * 3 + [on((8, 64, 512))]
     matrices = [on((512 * n, 512 * n), "d")] * 6
     rows = on((65536 * n, 512 * n), "d")
@@ -76,6 +77,9 @@ def programs(big: bool) -> dict[str, Program]:
 
     def nearest(points: Array, queries: Array) -> Any:
         return lax.top_k(2 * queries @ points.T - (points**2).sum(1), 10)
+
+    def of_one_head(q: Array, k: Array, v: Array) -> Array:
+        return jax.nn.softmax(jnp.einsum("qd,kd->qk", q, k) / 8, -1) @ v
 
     def by_heads(q: Array, k: Array, v: Array) -> Array:
         """Attention of tensors that are cut along the sequence, computed with the heads cut."""
@@ -116,6 +120,7 @@ def programs(big: bool) -> dict[str, Program]:
         ),
         "attention, queries, gradient": Program(jax.grad(partial(total, attention), (0, 1, 2)), cut),
         "attention, keys": Program(attention, (cut[1], cut[0], cut[0])),
+        "attention, long keys in bf16": Program(of_one_head, (half((size, 64)), *[half((size, 64), "d")] * 2)),
         "attention, sequence to heads": Program(by_heads, (cut[0],) * 3),
         "layers, fully sharded, step": Program(constrained, (matrices, rows), options={"donate_argnums": 0}),
         "layers, data parallel, gradient": Program(jax.grad(layers), ([on((512, 512))] * 6, on((65536 * n, 512), "d"))),
