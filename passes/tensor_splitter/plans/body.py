@@ -232,9 +232,13 @@ def longest_tile(body: Body, slice_bytes: int, longest: int, equal: int) -> int:
         return 1
     carries = any(Trait.IN_PLACE in body.planned.ops[place].traits for place in body.planned.inside)
     room = (MOST_CARRIED_ALIVE if carries else MOST_SLICES_ALIVE) * slice_bytes
-    if body_peak(body, equal) <= room:
+    # Without loops of the program, a peak grows no faster than its tile: mostly the loop as it will be is simulated.
+    if not body.planned.inside and body_peak(body, equal) * longest <= room * equal:
         return longest
-    grown, fixed = body_peak(body, longest), body_peak(body, 1)
+    grown = body_peak(body, longest)
+    if grown <= room:
+        return longest
+    fixed = body_peak(body, 1)
     if grown <= fixed:
         return longest
     return max(min(longest, (room - fixed) * (longest - 1) // (grown - fixed)), longest // MOST_SLICES_ALIVE, 1)
