@@ -10,7 +10,7 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ops.index_numbers import GATHER, SCATTER, numbers_of
 from exla_opt.ops.reducers import body_of, componentwise
 
-__all__ = ["GATHER", "SCATTER", "clamp_indices", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
+__all__ = ["GATHER", "SCATTER", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
 
 
 def indexed_dims(op: ir.Operation) -> tuple[int, ...]:
@@ -42,29 +42,11 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
     values = build.convert(indices, wide)
     shape = build.shape_of(values)
     if op.name == GATHER:
-        values = _clamped(values, numbers.vector, component, size)
+        number = build.with_shape(build.tensor_of(values), [])
+        clamped = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
+        values = _in_component(values, clamped, numbers.vector, component)
     moved = stablehlo.subtract(values, build.broadcast(build.convert(offset, wide), shape))
     return _in_component(values, moved, numbers.vector, component)
-
-
-def clamp_indices(op: ir.Operation) -> None:
-    """Clamp a gather's indices to its operand as it is, in place: padding makes it longer."""
-    numbers, shape = numbers_of(op), build.shape_of(op.operands[0])
-    element = ir.IntegerType(build.tensor_of(op.operands[1]).element_type)
-    largest = 2 ** (element.width - (not element.is_unsigned)) - 1
-    with ir.InsertionPoint(op), op.location:
-        for dim in indexed_dims(op):
-            if shape[dim] > largest:  # no index is beyond the end
-                continue
-            component = numbers.named.index(dim)
-            op.operands[1] = _clamped(op.operands[1], numbers.vector, component, shape[dim])
-
-
-def _clamped(values: ir.Value, vector: int, component: int, size: int) -> ir.Value:
-    """The indices with one component from 0 to below `size`."""
-    number = build.with_shape(build.tensor_of(values), [])
-    changed = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
-    return _in_component(values, changed, vector, component)
 
 
 def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:

@@ -19,7 +19,7 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.reducers import IDENTITY, monoid_of
 
-from .indexing import GATHER, SCATTER, clamp_indices, indexed_dims
+from .indexing import GATHER, SCATTER
 from .mesh import Mesh, Sharding, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
 
@@ -37,19 +37,8 @@ def mask_uneven(module: ir.Module) -> None:
         if op.name == "stablehlo.reduce":
             for index in range(len(op.results)):
                 _mask(op, index, integers(op, "dimensions", []), meshes)
-        elif op.name in (GATHER, SCATTER) and _indexes_uneven(op, meshes):
-            if op.name == GATHER:
-                clamp_indices(op)
         elif op.name in _READING and any(_uneven(value, spread) for value, spread in _operands(op, meshes)):
             raise InputError(f"{op.name} reads a dimension that its devices do not divide evenly")
-
-
-def _indexes_uneven(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
-    """Whether a gather or a scatter finds rows by indices along all uneven dimensions, and all are of its operand."""
-    spreads = [(value, spread) for value, spread in _operands(op, meshes) if _uneven(value, spread)]
-    return all(
-        value == op.operands[0] and set(_uneven(value, spread)) <= set(indexed_dims(op)) for value, spread in spreads
-    )
 
 
 def spread_masks(module: ir.Module) -> None:
