@@ -59,8 +59,9 @@ def joined(
     asked = [original] if module is None else [original, module]
     shares = None if share is None or (module is None and limit is None) else _shares(asked, share)
     if shares is None:
-        is_kept = module is None or not is_changed(said)
-        return Joined(original if module is None or is_kept else module, tuple(said), is_kept)
+        if module is None or not is_changed(said):
+            return Joined(original, tuple(said), True)
+        return Joined(module, tuple(said), False)
     (before, needed), (sends, needs) = shares[0], shares[-1]
     if module is None:
         return Joined(original, tuple(said), True, needed, needed)
