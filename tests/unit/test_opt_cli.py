@@ -196,9 +196,8 @@ def test_timing_of_a_search() -> None:
     done = opt("--memory-limit=2MB", "--timing", stdin=KERNEL)
     assert "fits into 2MB, in slices of" in done.stderr, "not the first attempt"
     rows = re.findall(r"^ +(\d+\.\d{4}) \( *(\d+\.\d)%\)  (.+)$", done.stderr, re.MULTILINE)
-    assert [name for _, _, name in rows] == [
-        "Parser", "Other attempts, compiles", *DEFAULT_PASSES, "Output", "Rest", "Total",
-    ]  # fmt: skip
+    ran = [name for name in DEFAULT_PASSES if name != "recompute"]  # the slices alone are within the limit
+    assert [name for _, _, name in rows] == ["Parser", "Other attempts, compiles", *ran, "Output", "Rest", "Total"]
     seconds = [float(each) for each, _, _ in rows]
     assert sum(seconds[:-1]) == pytest.approx(seconds[-1], abs=1e-3)
     assert seconds[1] > 0, "what was compiled took some time"
