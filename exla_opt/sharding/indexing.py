@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -10,7 +12,7 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ops.index_numbers import GATHER, SCATTER, numbers_of
 from exla_opt.ops.reducers import body_of, componentwise
 
-__all__ = ["GATHER", "SCATTER", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
+__all__ = ["GATHER", "SCATTER", "clamp_indices", "in_own_rows", "indexed_dims", "is_summing", "mask_of"]
 
 
 def indexed_dims(op: ir.Operation) -> tuple[int, ...]:
@@ -36,17 +38,35 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
     """
     numbers = numbers_of(op)
     component = numbers.named.index(dim)
-    kind = build.tensor_of(indices)
-    element = ir.IntegerType(kind.element_type)
-    wide = ir.IntegerType.get_signless(64 if element.width + element.is_unsigned > 32 else 32)
-    values = build.convert(indices, wide)
-    shape = build.shape_of(values)
+    values = _signed(indices)
     if op.name == GATHER:
-        number = build.with_shape(build.tensor_of(values), [])
-        clamped = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
-        values = _in_component(values, clamped, numbers.vector, component)
-    moved = stablehlo.subtract(values, build.broadcast(build.convert(offset, wide), shape))
+        values = _clamped(values, numbers.vector, component, size)
+    first = build.convert(offset, build.tensor_of(values).element_type)
+    moved = stablehlo.subtract(values, build.broadcast(first, build.shape_of(values)))
     return _in_component(values, moved, numbers.vector, component)
+
+
+def clamp_indices(op: ir.Operation, dims: Sequence[int]) -> None:
+    """Clamp a gather's indices to these dimensions of its operand as it is, in place: padding makes them longer."""
+    numbers, shape = numbers_of(op), build.shape_of(op.operands[0])
+    with ir.InsertionPoint(op), op.location:
+        values = _signed(op.operands[1])
+        for dim in dims:
+            values = _clamped(values, numbers.vector, numbers.named.index(dim), shape[dim])
+        op.operands[1] = values
+
+
+def _signed(indices: ir.Value) -> ir.Value:
+    """The indices as signed integers of at least 32 bits."""
+    element = ir.IntegerType(build.tensor_of(indices).element_type)
+    return build.convert(indices, ir.IntegerType.get_signless(64 if element.width + element.is_unsigned > 32 else 32))
+
+
+def _clamped(values: ir.Value, vector: int, component: int, size: int) -> ir.Value:
+    """The indices with one component from 0 to below `size`."""
+    number = build.with_shape(build.tensor_of(values), [])
+    changed = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
+    return _in_component(values, changed, vector, component)
 
 
 def mask_of(op: ir.Operation, indices: ir.Value, dim: int, size: int, shape: list[int]) -> ir.Value:

@@ -31,12 +31,13 @@ from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
 from .rules import TOP_K, mapping_of, state_rules
 from .shardings import read_meshes, sharding_of_value, text_of
-from .uneven import mask_uneven, spread_masks
+from .uneven import mask_uneven, spread_additions
 
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
 _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
 # A function pass up to jaxlib 0.11, a module pass since.
 _PAD = ("builtin.module(func.func(sdy-pad-for-divisibility))", "builtin.module(sdy-pad-for-divisibility)")
+_INDEXED = ("stablehlo.gather", "stablehlo.scatter")
 
 
 def propagate(module: ir.Module, *, evenly: bool = False) -> None:
@@ -60,15 +61,23 @@ def propagate(module: ir.Module, *, evenly: bool = False) -> None:
         _run(module, _COMMUNICATE)
         mask_uneven(module)
         _pad(module)
-        spread_masks(module)
+        spread_additions(module)
         keep_meshes(module, meshes)
 
 
 def _pad(module: ir.Module) -> None:
+    rules = [(op.name, op.attributes.get(RULE)) for op in inside_out(module, *_INDEXED)]
     try:
         _run(module, (_that_parses(_PAD),))
     except ir.MLIRError:  # what it says is of ops that nobody wrote
         raise InputError("Shardy cannot partition dimensions that the devices do not divide evenly") from None
+    # From jaxlib 0.11 on, Shardy builds those that read padding anew, without their rules.
+    padded = inside_out(module, *_INDEXED)
+    if [op.name for op in padded] != [name for name, _ in rules]:
+        raise InputError("Shardy reorders ops when it pads dimensions that the devices do not divide evenly")
+    for op, (_, rule) in zip(padded, rules, strict=True):
+        if rule is not None:
+            op.attributes[RULE] = rule
 
 
 def _divisor(module: ir.Module) -> int:

@@ -70,11 +70,20 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
 
 
 def _cut_evenly(op: ir.Operation, said: ir.Operation, divisor: int) -> None:
-    """Mark factors whose size the divisor does not divide as needed complete. said: carries the op's rule."""
-    if divisor == 1 or RULE not in said.attributes:
+    """Mark factors whose size the divisor does not divide as needed complete. said: carries the op's rule.
+
+    Those that a broadcast repeats, too: padded to the number of devices, only the first would hold the element.
+    """
+    is_broadcast = op.name == "stablehlo.broadcast_in_dim"
+    if (divisor == 1 and not is_broadcast) or RULE not in said.attributes:
         return
     rule = sdy.OpShardingRuleAttr(said.attributes[RULE])
-    complete = {factor for factor, size in enumerate(rule.factor_sizes) if size % divisor}
+    kept = {factor for tensor in rule.result_mappings for factor in places_of(tensor)}
+    complete = {
+        factor
+        for factor, size in enumerate(rule.factor_sizes)
+        if size % divisor or (is_broadcast and factor not in kept)
+    }
     if complete - set(rule.need_replication_factors):
         op.attributes[RULE] = _with_complete(rule, complete | set(rule.need_replication_factors), is_sum=True)
 

@@ -2,7 +2,8 @@
 
 Shardy pads such a dimension at its end with zeros, which other ops turn into other numbers: exp makes ones. So before a
 reduction along the dimension, the positions beyond its end are set to the identity of the reduction. Shardy does so
-before dots only, and does not annotate those ops with shardings.
+before dots only, and does not annotate those ops with shardings. Indices of a gather are clamped to the dimension as it
+was; those of a scatter may write into the padding, which nothing reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.reducers import IDENTITY, monoid_of
 
-from .indexing import GATHER, SCATTER
+from .indexing import GATHER, SCATTER, clamp_indices, indexed_dims
 from .mesh import Mesh, Sharding, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
 
@@ -37,26 +38,50 @@ def mask_uneven(module: ir.Module) -> None:
         if op.name == "stablehlo.reduce":
             for index in range(len(op.results)):
                 _mask(op, index, integers(op, "dimensions", []), meshes)
+        elif op.name in (GATHER, SCATTER) and (dims := _indexed_unevenly(op, meshes)):
+            if op.name == GATHER:
+                _clamp(op, dims, meshes)
         elif op.name in _READING and any(_uneven(value, spread) for value, spread in _operands(op, meshes)):
             raise InputError(f"{op.name} reads a dimension that its devices do not divide evenly")
 
 
-def spread_masks(module: ir.Module) -> None:
-    """Give the masks that Shardy inserts before dots the sharding of their operand, in place."""
+def spread_additions(module: ir.Module) -> None:
+    """Give the ops that Shardy inserts, masks and clamps of indices, the sharding of their operand."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
-    for op in inside_out(module, "stablehlo.select"):
-        spread = sharding_of_value(op.operands[1], meshes)
-        if SHARDING in op.attributes or spread is None:
+    for op in inside_out(module, "stablehlo.select", "stablehlo.minimum"):
+        spread = sharding_of_value(op.operands[op.name == "stablehlo.select"], meshes)
+        if spread is not None:
+            _spread_back(op, spread)
+
+
+def _spread_back(last: ir.Operation, spread: Spread) -> None:
+    """Give an op and those before it a sharding, as far as they have none."""
+    made: list[ir.Operation | None] = [last]
+    while made:
+        each = made.pop()
+        if each is None or SHARDING in each.attributes:
             continue
-        made: list[ir.Operation | None] = [op]
-        while made:
-            each = made.pop()
-            if each is None or SHARDING in each.attributes:
-                continue
-            if len(build.shape_of(each.results[0])) != len(spread.sharding):  # a scalar, or not Shardy's
-                continue
-            set_shardings(each, [spread.sharding], spread.mesh)
-            made += [defining_op(value) for value in each.operands]
+        if len(build.shape_of(each.results[0])) != len(spread.sharding):  # a scalar, or not Shardy's
+            continue
+        set_shardings(each, [spread.sharding], spread.mesh)
+        made += [defining_op(value) for value in each.operands]
+
+
+def _indexed_unevenly(op: ir.Operation, meshes: Mapping[str, Mesh]) -> list[int]:
+    """The uneven dimensions of the operand, if indices find rows along all of them and all operands else are even."""
+    operand = op.operands[0]
+    uneven = {value: dims for value, spread in _operands(op, meshes) if (dims := _uneven(value, spread))}
+    if set(uneven) != {operand} or not set(uneven[operand]) <= set(indexed_dims(op)):
+        return []
+    return uneven[operand]
+
+
+def _clamp(op: ir.Operation, dims: list[int], meshes: Mapping[str, Mesh]) -> None:
+    spread = sharding_of_value(op.operands[1], meshes)
+    clamp_indices(op, dims)
+    made = defining_op(op.operands[1])
+    if spread is not None and made is not None:
+        _spread_back(made, spread)
 
 
 def _operands(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Iterator[tuple[ir.Value, Spread]]:

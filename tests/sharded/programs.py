@@ -164,6 +164,22 @@ def uneven(x: Array, w: Array, v: Array) -> tuple[Array, ...]:
     return y.sum(1), y @ v, (-y).max(1), y.min(1), jnp.argmin(jnp.round(y), 1)
 
 
+def uneven_rows(x: Array, w: Array, labels: Array, i: Array, words: NamedSharding) -> tuple[Array, ...]:
+    """Rows that indices find along a dimension which the devices do not divide, some beyond its end."""
+
+    def loss(w: Array) -> Array:
+        logits = jax.nn.log_softmax(lax.with_sharding_constraint(x @ w, words))
+        return -jnp.take_along_axis(logits, labels[:, None] % w.shape[1], -1).mean()
+
+    y = jnp.exp(lax.with_sharding_constraint(x @ w, words))
+    i = 2 * i - 400
+    kinds = lax.GatherDimensionNumbers((0,), (1,), (1,))
+    found = lax.gather(y, i[:, None], kinds, (64, 1), mode="promise_in_bounds")
+    places = jnp.stack([jnp.arange(24), i], 1).astype(jnp.uint32)
+    one_each = lax.gather(y, places, lax.GatherDimensionNumbers((), (0, 1), (0, 1)), (1, 1), mode="clip")
+    return *jax.value_and_grad(loss)(w), found, one_each, y.at[:, i].add(1.0, mode="drop").sum(1)
+
+
 def convolved(x: Array, k: Array, **given: Any) -> Array:
     """Images of two dimensions, the channels last."""
     given = {"window_strides": (1, 1), "padding": "SAME", **given}
@@ -309,6 +325,17 @@ def made() -> dict[str, Program]:
             2,
         ),
         "uneven sums": Program(uneven, (on((64, 64)), on((64, 1001)), on((1001, 16)))),
+        "uneven rows": Program(
+            partial(uneven_rows, words=NamedSharding(line(), P(None, "d"))),
+            (on((64, 64)), on((64, 1001)), on((64,), dtype=jnp.int32), on((24,), dtype=jnp.int32)),
+        ),
+        "uneven rows, spread indices": Program(
+            partial(uneven_rows, words=NamedSharding(two, P(None, "m"))),
+            (
+                *(spec(two, shape) for shape in ((64, 64), (64, 1001))),
+                *(spec(two, (size,), "d", dtype=jnp.int32) for size in (64, 24)),
+            ),
+        ),
         "uneven mask": Program(
             lambda x: jnp.where(
                 np.arange(27).reshape(3, 9) % 4 < 2,

@@ -31,6 +31,7 @@ GROUPS = [
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
     ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
+    ["uneven rows", "uneven rows, spread indices"],
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
@@ -254,6 +255,40 @@ def test_collectives_count_as_often_as_they_run() -> None:
       return %r#0, %r#1 : tensor<i32>, tensor<8xf32>
     }"""
     assert bytes_sent(parse(text)) == 5 * 8 * 4
+
+
+def test_rows_found_by_indices_are_cut_unevenly_too() -> None:
+    text = """
+    module attributes {mhlo.num_partitions = 8 : i32} {
+      sdy.mesh @mesh = <["d"=8]>
+      func.func @main(%x: tensor<16x4xf32>, %w: tensor<4x1003xf32>, %i: tensor<16x1xi32>) -> tensor<16x16xf32> {
+        %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+          : (tensor<16x4xf32>, tensor<4x1003xf32>) -> tensor<16x1003xf32>
+        %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"d"}]> : tensor<16x1003xf32>
+        %2 = "stablehlo.gather"(%1, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [0],
+          collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 1>, slice_sizes = array<i64: 16, 1>}>
+          : (tensor<16x1003xf32>, tensor<16x1xi32>) -> tensor<16x16xf32>
+        return %2 : tensor<16x16xf32>
+      }
+    }"""
+    local = str(partition(parse(text)).local)
+    assert "tensor<16x126xf32>" in local and "tensor<16x1003xf32>" not in local
+    assert "dense<1002>" in local, "an index beyond the end finds the last row, not the padding"
+
+
+def test_the_only_element_of_a_dimension_is_repeated_on_all_devices() -> None:
+    text = """
+    module attributes {mhlo.num_partitions = 8 : i32} {
+      sdy.mesh @mesh = <["d"=8]>
+      func.func @main(%x: tensor<48xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) -> tensor<8xf32> {
+        %0 = stablehlo.slice %x [0:1] : (tensor<48xf32>) -> tensor<1xf32>
+        %1 = stablehlo.broadcast_in_dim %0, dims = [0] : (tensor<1xf32>) -> tensor<8xf32>
+        return %1 : tensor<8xf32>
+      }
+    }"""
+    local = str(partition(parse(text)).local)
+    assert "stablehlo.slice" in local
+    assert "stablehlo.pad" not in local, "only the first device would have the element"
 
 
 def test_the_figures_are_those_of_what_is_written() -> None:
