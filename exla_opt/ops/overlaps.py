@@ -101,20 +101,34 @@ def rows_beyond(op: ir.Operation, factor: Factor, length: int) -> tuple[int, int
     """
     source, target = factor.operands[0], factor.results[0]
     assert source is not None
-    if op.name == "stablehlo.reduce_window":
-        window = windows_of(op, integers(op, "window_dimensions", []))[source.dim]
+    window, made = _windows_by_dim(op)[source.dim]
+    if target is None:  # the kernel is cut as well
+        window, count = replace(window, size=length), build.shape_of(op.results[0])[made]
     else:
-        numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-        index = list(numbers.input_spatial_dimensions).index(source.dim)
-        sizes = [build.shape_of(op.operands[1])[dim] for dim in numbers.kernel_spatial_dimensions]
-        window = windows_of(op, sizes)[index]
-        if target is None:  # the kernel is cut as well
-            window = replace(window, size=length)
-            count = build.shape_of(op.results[0])[numbers.output_spatial_dimensions[index]]
-    if target is not None:
         count = length * target.inner
     last = ((count - 1) * window.stride + window.reach - 1 - window.low) // window.base
     return max(window.low // window.base, 0), max(last - (length * source.inner - 1), 0)
+
+
+def overlapping_dims(op: ir.Operation) -> set[int]:
+    """The dimensions of the first operand in which a window reads more than the elements of its own stride."""
+    source, result = (build.shape_of(value) for value in (op.operands[0], op.results[0]))
+    return {
+        dim
+        for dim, (window, made) in _windows_by_dim(op).items()
+        if not disjoint_windows([window], (source[dim],), (result[made],))
+    }
+
+
+def _windows_by_dim(op: ir.Operation) -> dict[int, tuple[Window, int]]:
+    """The windows along each dimension of the first operand that has any, and the dimension that counts them."""
+    if op.name == "stablehlo.reduce_window":
+        windows = windows_of(op, integers(op, "window_dimensions", []))
+        return {dim: (window, dim) for dim, window in enumerate(windows)}
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    sizes = [build.shape_of(op.operands[1])[dim] for dim in numbers.kernel_spatial_dimensions]
+    makes = zip(windows_of(op, sizes), numbers.output_spatial_dimensions, strict=True)
+    return dict(zip(numbers.input_spatial_dimensions, makes, strict=True))
 
 
 def _convolution_tile(tile: Tile) -> list[ir.Value]:

@@ -269,7 +269,6 @@ FORMS: dict[str, Form] = {
     **COMMUNICATION,
     **WINDOWED,
     **dict.fromkeys(COLLECTIVES, _talk),
-    "sdy.constant": _constant,
     "stablehlo.constant": _constant,
     "stablehlo.iota": _iota,
     "stablehlo.slice": _slice,

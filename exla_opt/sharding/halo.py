@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.values import defining_op
 from exla_opt.ops.factor import DimMapping, Factor, Shapes
-from exla_opt.ops.overlaps import OVERLAPS, rows_beyond
+from exla_opt.ops.overlaps import OVERLAPS, overlapping_dims, rows_beyond
 from exla_opt.ops.tile import Tile
 
 from .localise import Form, Localiser, NoLocalForm, Results, with_own_types
@@ -43,11 +43,14 @@ def _windowed(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardi
     """
     made: Results = list(with_own_types(localiser, op, shardings).results)
     shapes = Shapes(*(tuple(tuple(build.shape_of(value)) for value in values) for values in (op.operands, op.results)))
+    sharded = {dim for dim, axes in enumerate(localiser.shardings[op.operands[0]]) if parts(axes) > 1}
     for factor in OVERLAPS[op.name].factors(op, shapes):
         mapping = factor.operands[0]
-        axes = localiser.shardings[op.operands[0]][mapping.dim] if mapping is not None else ()
-        if parts(axes) > 1:
-            made = _with_neighbours(localiser, op, made, factor, axes)
+        if mapping is not None and mapping.dim in sharded:
+            sharded.remove(mapping.dim)
+            made = _with_neighbours(localiser, op, made, factor, localiser.shardings[op.operands[0]][mapping.dim])
+    if sharded & overlapping_dims(op):
+        raise NoLocalForm(f"{op.name} has windows that read rows of other devices")
     return made
 
 

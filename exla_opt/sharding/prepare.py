@@ -30,7 +30,7 @@ from .agree import agree
 from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
 from .rules import TOP_K, mapping_of, state_rules
-from .shardings import read_meshes, sharding_of_value, text_of
+from .shardings import SHARDING, read_meshes, sharding_of_value, text_of
 from .uneven import mask_uneven, spread_additions
 
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
@@ -62,6 +62,7 @@ def propagate(module: ir.Module, *, evenly: bool = False) -> None:
         mask_uneven(module)
         _pad(module)
         spread_additions(module)
+        _unwrap_constants(module)
         keep_meshes(module, meshes)
 
 
@@ -78,6 +79,16 @@ def _pad(module: ir.Module) -> None:
     for op, (_, rule) in zip(padded, rules, strict=True):
         if rule is not None:
             op.attributes[RULE] = rule
+
+
+def _unwrap_constants(module: ir.Module) -> None:
+    """Write Shardy's constants as StableHLO's: by these, ops know whether an initial value is an identity."""
+    for op in inside_out(module, "sdy.constant"):
+        attributes = {name: op.attributes[name] for name in ("value", SHARDING) if name in op.attributes}
+        with ir.InsertionPoint(op), op.location:
+            made = ir.Operation.create("stablehlo.constant", [op.results[0].type], attributes=attributes)
+        op.results[0].replace_all_uses_with(made.results[0])
+        op.erase()
 
 
 def _divisor(module: ir.Module) -> int:

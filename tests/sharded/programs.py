@@ -399,6 +399,12 @@ def made() -> dict[str, Program]:
             lambda x: jnp.sin(lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")),
             (on((2, 128, 16, 8), None, "d"),),
         ),
+        "windows of three": Program(
+            lambda x: jnp.sin(lax.reduce_window(x, -jnp.inf, lax.max, (3, 1), (1, 1), "SAME")), (rows,)
+        ),
+        "shifted windows": Program(
+            lambda x: jnp.sin(lax.reduce_window(x, 1.0, lax.mul, (1, 1), (1, 1), ((-1, 1), (0, 0)))), (rows,)
+        ),
         "turned up": Program(turned_up, (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8)))),
         "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
         "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),

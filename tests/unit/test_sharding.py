@@ -37,7 +37,7 @@ GROUPS = [
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     ["talking along one axis", "drawn along one axis"],
     ["convolution along space", "images", "images on a grid", "images, gradient"],
-    ["images, batch", "pooled", "turned up"],
+    ["images, batch", "pooled", "turned up", "windows of three", "shifted windows"],
     [
         "maximum from a start",
         "place of the largest",
@@ -49,7 +49,14 @@ GROUPS = [
     ],
 ]
 # Windows that get the rows of their neighbours alone.
-EXCHANGING = ("convolution along space", "images", "images on a grid", "images, gradient")
+EXCHANGING = (
+    "convolution along space",
+    "images",
+    "images on a grid",
+    "images, gradient",
+    "windows of three",
+    "shifted windows",
+)
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=[group[0] for group in GROUPS])
