@@ -1,6 +1,6 @@
 """Programs for eight devices: memory, bytes sent and time before and after exla-opt; prints a Markdown table.
 
-    python -m benchmarks.many_devices export DIRECTORY [--big]
+    python -m benchmarks.many_devices export DIRECTORY [--big] [--platform=cuda]
     python -m benchmarks.many_devices measure DIRECTORY                        # on a CPU that stands for eight devices
     python -m benchmarks.many_devices measure DIRECTORY --target=cuda:h200     # compiled for eight, not run
 
@@ -179,14 +179,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["export", "measure"])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--big", action="store_true", help="export for GPUs, at sizes that fill one")
+    parser.add_argument("--big", action="store_true", help="export at sizes that fill a GPU")
+    parser.add_argument("--platform", choices=["cpu", "cuda"], default="cpu", help="that the export is for [cpu]")
     parser.add_argument("--pattern", default="*.mlir", help="glob of the files to measure [*.mlir]")
     parser.add_argument("--of-temp", type=float, default=0.125, help="the limit's part of temporary memory [0.125]")
     parser.add_argument("--target", help="as for exla-opt; without, the programs are compiled for a CPU")
     parser.add_argument("--no-run", action="store_true", help="only compile")
     arguments = parser.parse_args()
     if arguments.command == "export":
-        export(arguments.directory, arguments.big)
+        export(arguments.directory, arguments.big, arguments.platform)
         return
     print("| program | temp | limit of temp | temp after | ÷ | sent before | sent | of it in loops | time | max | s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -194,13 +195,13 @@ def main() -> None:
         print(f"| {path.stem} | {' | '.join(measured(path, arguments))} |", flush=True)
 
 
-def export(directory: Path, big: bool) -> None:
+def export(directory: Path, big: bool, platform: str) -> None:
     """Write each program to a file of its name."""
     jax.config.update("jax_num_cpu_devices", DEVICES)
     directory.mkdir(parents=True, exist_ok=True)
     for name, program in programs(big).items():
         jitted = jax.jit(program.function, **program.options)
-        exported = jax.export.export(jitted, platforms=["cuda" if big else "cpu"])(*program.arguments)
+        exported = jax.export.export(jitted, platforms=[platform])(*program.arguments)
         (directory / f"{name}.mlir").write_bytes(exported.mlir_module_serialized)
 
 

@@ -34,8 +34,9 @@ _BY_VALUES = frozenset(
     "stablehlo.while stablehlo.case stablehlo.if stablehlo.return stablehlo.constant stablehlo.iota "
     "stablehlo.optimization_barrier func.return chlo.constant".split()
 )
-# Shardy has no rule for custom calls, and shards no two tensors alike in the gradient of a maximum in windows.
-_OTHERWISE = frozenset({"stablehlo.custom_call", "stablehlo.select_and_scatter"})
+# Shardy has no rule for custom calls, shards no two tensors alike in the gradient of a maximum in windows, and gathers
+# the right-hand sides of a triangular system.
+_OTHERWISE = frozenset({"stablehlo.custom_call", "stablehlo.select_and_scatter", "stablehlo.triangular_solve"})
 
 
 def state_rules(module: ir.Module, divisor: int = 1) -> None:
