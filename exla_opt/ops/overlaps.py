@@ -102,10 +102,9 @@ def rows_beyond(op: ir.Operation, factor: Factor, length: int) -> tuple[int, int
     source, target = factor.operands[0], factor.results[0]
     assert source is not None
     window, made = _windows_by_dim(op)[source.dim]
+    count = build.shape_of(op.results[0])[made] if target is None else length * target.inner
     if target is None:  # the kernel is cut as well
-        window, count = replace(window, size=length), build.shape_of(op.results[0])[made]
-    else:
-        count = length * target.inner
+        window = replace(window, size=length)
     last = ((count - 1) * window.stride + window.reach - 1 - window.low) // window.base
     return max(window.low // window.base, 0), max(last - (length * source.inner - 1), 0)
 

@@ -47,7 +47,8 @@ def _agree(op: ir.Operation, spread: Sequence[Sharding | None], mesh: Mesh) -> N
     before = [((),) * _rank(value) if one is None else one for value, one in zip(values, spread, strict=True)]
     places = [places_of(tensor) for tensor in (*rule.operand_mappings, *rule.result_mappings)]
     sizes = [prod(build.shape_of(value)) if _rank(value) else 1 for value in values]
-    axes = _axes_of_factors(places, before, sizes, set(rule.need_replication_factors))
+    complete = {*rule.need_replication_factors, *_minor_factors(places, list(rule.factor_sizes))}
+    axes = _axes_of_factors(places, before, sizes, complete)
     after = [_spread_by(place, one, axes) for place, one in zip(places, before, strict=True)]
     split = len(op.operands)
     with ir.InsertionPoint(op), op.location:
@@ -64,6 +65,19 @@ def _agree(op: ir.Operation, spread: Sequence[Sharding | None], mesh: Mesh) -> N
                 value = reshard(result, one, mesh)
                 for use in uses:
                     use.owner.operation.operands[use.operand_number] = value
+
+
+def _minor_factors(places: Sequence[Mapping[int, int]], sizes: Sequence[int]) -> set[int]:
+    """The factors after the first of a dimension: a dimension is cut along its first factor before the others."""
+    found: set[int] = set()
+    for place in places:
+        begun: set[int] = set()
+        for factor, dim in place.items():
+            if dim in begun:
+                found.add(factor)
+            if sizes[factor] > 1:
+                begun.add(dim)
+    return found
 
 
 def _axes_of_factors(

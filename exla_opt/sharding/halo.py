@@ -43,13 +43,15 @@ def _windowed(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardi
     """
     made: Results = list(with_own_types(localiser, op, shardings).results)
     shapes = Shapes(*(tuple(tuple(build.shape_of(value)) for value in values) for values in (op.operands, op.results)))
-    sharded = {dim for dim, axes in enumerate(localiser.shardings[op.operands[0]]) if parts(axes) > 1}
+    sharding = localiser.shardings[op.operands[0]]
+    sharded = {dim for dim, axes in enumerate(sharding) if parts(axes) > 1}
+    exchanged = set()
     for factor in OVERLAPS[op.name].factors(op, shapes):
         mapping = factor.operands[0]
         if mapping is not None and mapping.dim in sharded:
-            sharded.remove(mapping.dim)
-            made = _with_neighbours(localiser, op, made, factor, localiser.shardings[op.operands[0]][mapping.dim])
-    if sharded & overlapping_dims(op):
+            exchanged.add(mapping.dim)
+            made = _with_neighbours(localiser, op, made, factor, sharding[mapping.dim])
+    if (sharded - exchanged) & overlapping_dims(op):
         raise NoLocalForm(f"{op.name} has windows that read rows of other devices")
     return made
 

@@ -47,7 +47,7 @@ def in_own_rows(op: ir.Operation, indices: ir.Value, dim: int, offset: ir.Value,
 
 
 def clamp_indices(op: ir.Operation, dims: Sequence[int]) -> None:
-    """Clamp a gather's indices to these dimensions of its operand as it is, in place: padding makes them longer."""
+    """Clamp a gather's indices, in place, to dimensions of its operand that will be padded."""
     numbers, shape = numbers_of(op), build.shape_of(op.operands[0])
     with ir.InsertionPoint(op), op.location:
         values = _signed(op.operands[1])
@@ -63,7 +63,7 @@ def _signed(indices: ir.Value) -> ir.Value:
 
 
 def _clamped(values: ir.Value, vector: int, component: int, size: int) -> ir.Value:
-    """The indices with one component from 0 to below `size`."""
+    """The indices, with one component clamped to 0, ..., size - 1."""
     number = build.with_shape(build.tensor_of(values), [])
     changed = build.clamp(build.zeros(number), values, build.splat(number, size - 1))
     return _in_component(values, changed, vector, component)

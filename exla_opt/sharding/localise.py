@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
 
 from exla_opt.ir import build
 from exla_opt.ir.rewrite import remap
@@ -21,9 +22,10 @@ from exla_opt.ops.rules import OPS
 from exla_opt.ops.shardy import RULE
 from exla_opt.ops.traits import Trait, has_trait
 
+from .agree import places_of
 from .collectives import Collectives
 from .indexing import GATHER, SCATTER
-from .mesh import Axes, Mesh, Sharding, is_replicated, local_shape
+from .mesh import Axes, Mesh, Sharding, is_replicated, local_shape, parts
 from .shardings import SHARDING, shardings_of_results
 
 Results = list[ir.Value]
@@ -64,6 +66,7 @@ class Localiser:
     def op(self, op: ir.Operation) -> None:
         """Build one op. Raises NoLocalForm."""
         shardings = shardings_of_results(op, self.mesh)
+        self.check_complete(op)
         make = self.forms.get(op.name, plain)
         made = make(self, op, shardings)
         is_left = RULE in op.attributes and op.name in _REDUCING and len(op.results) == 1
@@ -76,6 +79,21 @@ class Localiser:
                 raise NoLocalForm(f"{op.name} of {result.type} on one device is {value.type}, not {expected}")
             self.local[result] = value
             self.shardings[result] = sharding
+
+    def check_complete(self, op: ir.Operation) -> None:
+        """Raise NoLocalForm if an operand is sharded along a factor that the op's rule needs complete.
+
+        From jaxlib 0.11 on, Shardy does not gather what a loop carries for an op in its body.
+        """
+        if RULE not in op.attributes:
+            return
+        rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
+        complete = set(rule.need_replication_factors)
+        for value, tensor in zip(op.operands, rule.operand_mappings, strict=True):
+            sharded = {dim for dim, axes in enumerate(self.shardings[value]) if parts(axes) > 1}
+            kept = {dim for factor, dim in places_of(tensor).items() if factor not in complete}
+            if sharded - kept:
+                raise NoLocalForm(f"{op.name} reads all of a dimension that is sharded")
 
     def combined(self, op: ir.Operation, value: ir.Value) -> ir.Value:
         """The combined results of all devices, with the op's initial value."""

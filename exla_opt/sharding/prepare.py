@@ -19,7 +19,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import integers
+from exla_opt.ir.attributes import elements_text, integers, splat_text
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
@@ -72,7 +72,7 @@ def _pad(module: ir.Module) -> None:
         _run(module, (_that_parses(_PAD),))
     except ir.MLIRError:  # what it says is of ops that nobody wrote
         raise InputError("Shardy cannot partition dimensions that the devices do not divide evenly") from None
-    # From jaxlib 0.11 on, Shardy builds those that read padding anew, without their rules.
+    # From jaxlib 0.11 on, Shardy replaces gathers and scatters that read padding by new ones, without rules.
     padded = inside_out(module, *_INDEXED)
     if [op.name for op in padded] != [name for name, _ in rules]:
         raise InputError("Shardy reorders ops when it pads dimensions that the devices do not divide evenly")
@@ -82,12 +82,18 @@ def _pad(module: ir.Module) -> None:
 
 
 def _unwrap_constants(module: ir.Module) -> None:
-    """Write Shardy's constants as StableHLO's: by these, ops know whether an initial value is an identity."""
+    """Replace Shardy's constants by StableHLO's: only from these is it read whether an initial value is an identity."""
     for op in inside_out(module, "sdy.constant"):
-        attributes = {name: op.attributes[name] for name in ("value", SHARDING) if name in op.attributes}
+        kind = build.tensor_of(op.results[0])
         with ir.InsertionPoint(op), op.location:
-            made = ir.Operation.create("stablehlo.constant", [op.results[0].type], attributes=attributes)
-        op.results[0].replace_all_uses_with(made.results[0])
+            if isinstance(kind.element_type, ir.ComplexType):
+                made = build.constant_of_text(kind, splat_text(op) or elements_text(op))
+            else:
+                made = stablehlo.constant(op.attributes["value"])
+        owner = defining_op(made)
+        if owner is not None and SHARDING in op.attributes:
+            owner.attributes[SHARDING] = op.attributes[SHARDING]
+        op.results[0].replace_all_uses_with(made)
         op.erase()
 
 

@@ -73,7 +73,8 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
 def _cut_evenly(op: ir.Operation, said: ir.Operation, divisor: int) -> None:
     """Mark factors whose size the divisor does not divide as needed complete. said: carries the op's rule.
 
-    Those that a broadcast repeats, too: padded to the number of devices, only the first would hold the element.
+    So are dimensions of 1 that a broadcast repeats: padded to the number of devices, only the first device would hold
+    the element.
     """
     is_broadcast = op.name == "stablehlo.broadcast_in_dim"
     if (divisor == 1 and not is_broadcast) or RULE not in said.attributes:

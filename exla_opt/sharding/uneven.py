@@ -49,13 +49,14 @@ def spread_additions(module: ir.Module) -> None:
     """Give the ops that Shardy inserts, masks and clamps of indices, the sharding of their operand."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
     for op in inside_out(module, "stablehlo.select", "stablehlo.minimum"):
-        spread = sharding_of_value(op.operands[op.name == "stablehlo.select"], meshes)
+        value = op.operands[1 if op.name == "stablehlo.select" else 0]
+        spread = sharding_of_value(value, meshes)
         if spread is not None:
             _spread_back(op, spread)
 
 
 def _spread_back(last: ir.Operation, spread: Spread) -> None:
-    """Give an op and those before it a sharding, as far as they have none."""
+    """Give an op that has no sharding one, and the ops that compute its operands, up to those of another rank."""
     made: list[ir.Operation | None] = [last]
     while made:
         each = made.pop()
@@ -68,7 +69,10 @@ def _spread_back(last: ir.Operation, spread: Spread) -> None:
 
 
 def _indexed_unevenly(op: ir.Operation, meshes: Mapping[str, Mesh]) -> list[int]:
-    """The uneven dimensions of the operand, if indices find rows along all of them and all operands else are even."""
+    """The uneven dimensions of the operand, if indices find rows along all of them and all other operands are even.
+
+    Empty if the op has no form with padding.
+    """
     operand = op.operands[0]
     uneven = {value: dims for value, spread in _operands(op, meshes) if (dims := _uneven(value, spread))}
     if set(uneven) != {operand} or not set(uneven[operand]) <= set(indexed_dims(op)):

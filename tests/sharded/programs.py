@@ -180,6 +180,12 @@ def uneven_rows(x: Array, w: Array, labels: Array, i: Array, words: NamedShardin
     return *jax.value_and_grad(loss)(w), found, one_each, y.at[:, i].add(1.0, mode="drop").sum(1)
 
 
+def columns_in_turn(x: Array, w: Array, i: Array) -> Array:
+    """Columns, one in each step, of a tensor that a loop carries, with columns that the devices do not divide."""
+    y = jnp.exp(lax.with_sharding_constraint(x @ w, NamedSharding(grid(), P(None, "d"))))
+    return lax.scan(lambda y, k: (y.at[:, k].multiply(1.5), lax.dynamic_slice(y, (0, k), (4, 1))), y, i)[1]
+
+
 def convolved(x: Array, k: Array, **given: Any) -> Array:
     """Images of two dimensions, the channels last."""
     given = {"window_strides": (1, 1), "padding": "SAME", **given}
@@ -335,6 +341,12 @@ def made() -> dict[str, Program]:
                 *(spec(two, shape) for shape in ((64, 64), (64, 1001))),
                 *(spec(two, (size,), "d", dtype=jnp.int32) for size in (64, 24)),
             ),
+        ),
+        "columns in turn": Program(
+            columns_in_turn, (spec(two, (4, 8)), spec(two, (8, 5)), spec(two, (16,), dtype=jnp.int32))
+        ),
+        "halves": Program(
+            lambda x: (lambda y: y[0] * 100 + y[1])(x.reshape(2, -1)), (spec(grid(4), (24,), ("d", "m")),)
         ),
         "uneven mask": Program(
             lambda x: jnp.where(

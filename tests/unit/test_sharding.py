@@ -31,7 +31,7 @@ GROUPS = [
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
     ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
-    ["uneven rows", "uneven rows, spread indices"],
+    ["uneven rows", "uneven rows, spread indices", "columns in turn", "halves"],
     ["place of the largest word", "places along two axes"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
@@ -296,6 +296,36 @@ def test_the_only_element_of_a_dimension_is_repeated_on_all_devices() -> None:
     local = str(partition(parse(text)).local)
     assert "stablehlo.slice" in local
     assert "stablehlo.pad" not in local, "only the first device would have the element"
+
+
+def test_a_slice_of_a_sharded_carry_at_an_index_has_no_local_form() -> None:
+    text = """
+    module attributes {mhlo.num_partitions = 8 : i32} {
+      sdy.mesh @mesh = <["d"=8]>
+      func.func @main(%x: tensor<4x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"d"}]>}) -> tensor<4x64xf32> {
+        %zero = stablehlo.constant dense<0> : tensor<i32>
+        %0:2 = stablehlo.while(%i = %zero, %c = %x) : tensor<i32>, tensor<4x64xf32>
+        cond {
+          %end = stablehlo.constant dense<64> : tensor<i32>
+          %1 = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %1 : tensor<i1>
+        } do {
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %first = stablehlo.constant dense<0> : tensor<i32>
+          %2 = stablehlo.dynamic_slice %c, %first, %i, sizes = [4, 1] : (tensor<4x64xf32>, tensor<i32>, tensor<i32>) -> tensor<4x1xf32>
+          %3 = stablehlo.broadcast_in_dim %2, dims = [0, 1] : (tensor<4x1xf32>) -> tensor<4x64xf32>
+          %4 = stablehlo.add %c, %3 : tensor<4x64xf32>
+          %5 = stablehlo.add %i, %one : tensor<i32>
+          stablehlo.return %5, %4 : tensor<i32>, tensor<4x64xf32>
+        }
+        return %0#1 : tensor<4x64xf32>
+      }
+    }"""
+    try:
+        local = str(partition(parse(text)).local)
+    except CannotPartition:
+        return
+    assert "all_gather" in local, "the slice is of all columns"
 
 
 def test_the_figures_are_those_of_what_is_written() -> None:
