@@ -33,7 +33,7 @@ class Operation:
     outside: for each body, the outer numbers of captured tensors, by their numbers in the body.
     narrow: the floats of less than 32 bits that some machines widen for this op.
     scratch: bytes that the op needs while it runs, as far as known in advance. seconds: of bodies that are only
-    planned.
+    planned, and of a convolution without a fast kernel; else 0.
     is_library: whether a custom call needs no memory but its operands and results, or XLA:CPU's library of kernels
     computes a reduce or a product of matrices.
     shared: the dimensions of a product's result that both operands have: the batch of a dot, or the result features of

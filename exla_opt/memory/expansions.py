@@ -71,9 +71,9 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return partial(_scatter_windows, machine)
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
         return update_window
-    # In bodies of control flow, XLA:CPU convolves in any dimension order.
+    # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
-        return _convolve if is_function or not is_cpu else _convolve_as_it_is
+        return _convolve if is_function or not is_cpu else partial(_convolve_as_it_is, machine)
     if made.name == "reduce_window" and is_long_scan(op, types):
         return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
@@ -223,21 +223,39 @@ def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> No
     builder.add(replace(made, operands=tuple(operands)))
 
 
-def _convolve_as_it_is(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A convolution in its own dimension order."""
+def _convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A convolution in its own dimension order, for which XLA has a fast kernel in one order only."""
+    orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
+    is_fast = all(is_in_order(order, builder.types.of(value).shape) for order, value in orders)
+    if not is_fast and not is_dot(op, builder.types):
+        made = replace(made, seconds=_operations(op, builder.types) / machine.flops_of_slow_convolutions)
     add_wide(builder, made, op.results[0])
 
 
-def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA convolves in one dimension order only, and copies operands in other orders."""
+def _operations(op: ir.Operation, types: Types) -> float:
+    """Twice the multiplications of a convolution: a result's terms are one output feature's part of the kernel."""
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    lhs = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
-    rhs = [
+    kernel = types.of(op.operands[1]).shape
+    terms = prod(kernel) // max(kernel[numbers.kernel_output_feature_dimension], 1)
+    return 2.0 * prod(types.of(op.results[0]).shape) * terms
+
+
+def _orders(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """The dimensions of image, kernel and result in the order in which XLA convolves."""
+    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    image = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
+    kernel = [
         *numbers.kernel_spatial_dimensions,
         numbers.kernel_input_feature_dimension,
         numbers.kernel_output_feature_dimension,
     ]
-    out = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
+    result = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
+    return image, kernel, result
+
+
+def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA convolves in one dimension order only, and copies operands in other orders."""
+    lhs, rhs, out = _orders(op)
     operands = tuple(
         number if is_in_order(order, builder.types.of(value).shape) else builder.transposed(op.results[0], value, order)
         for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)

@@ -37,6 +37,7 @@ class Machine:
 
     Speeds:
     flops: operations per second in products of matrices, by element type; the first is for all types not listed.
+    flops_of_slow_convolutions: the same in loops for convolutions in an order for which there is no fast kernel.
     flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
     cache_bytes, cache_bytes_per_second: how much of the last results is still in the cache, and its read speed.
     seconds_per_kernel, seconds_per_trip: the fixed costs of a kernel and of a loop trip.
@@ -62,6 +63,7 @@ class Machine:
     sorts_in_place: bool
     unknown: frozenset[str]
     flops: tuple[tuple[str, float], ...]
+    flops_of_slow_convolutions: float
     flops_elementwise: float
     bytes_per_second: float
     cache_bytes: int
@@ -94,6 +96,7 @@ CPU = Machine(
     sorts_in_place=True,
     unknown=frozenset("rng rng_bit_generator custom_call".split()),
     flops=(("f32", 4e10), ("f64", 2e10)),
+    flops_of_slow_convolutions=1e9,
     flops_elementwise=4e10,
     bytes_per_second=8e9,
     cache_bytes=4 * _MIB,
@@ -133,6 +136,7 @@ _H200 = Machine(
         ("f8E4M3FN", 0.65 * 1979e12),
         ("f8E5M2", 0.65 * 1979e12),
     ),
+    flops_of_slow_convolutions=0.65 * 494e12,
     flops_elementwise=0.65 * 67e12,
     bytes_per_second=0.85 * 4.8e12,
     cache_bytes=30 * 10**6,
@@ -170,6 +174,7 @@ def _tpu(name: str, generation: str) -> Machine:
         seconds_per_kernel=2.5e-6,
         seconds_per_trip=2e-6,
         flops=(("bf16", 0.65 * flops), ("f32", 0.65 * flops / 3)),
+        flops_of_slow_convolutions=0.65 * flops / 3,
         flops_elementwise=0.65 * flops / 50,
         bytes_per_second=0.85 * bandwidth,
         cache_bytes=0,

@@ -14,12 +14,16 @@ added, in an order that may differ: with --no-reassociate nothing is done.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
+from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
+from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
@@ -27,27 +31,59 @@ from .convolution import Convolution, read_convolution
 from .forms import Form, fast_form
 from .rewrite import write_form
 
+# The largest copies, in slices: a loop's body normally holds that many.
+_MOST_SLICES = 4
+# Predicted peaks of loops with such copies are that much too low at times.
+_CLEARLY = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """A convolution on the slow kernel, the form that is faster, and the bytes of that form's largest copy."""
+
+    op: ir.Operation
+    convolution: Convolution
+    form: Form
+    copied: int
+
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the convolutions in loops of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    types = Types()
-    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if _is_in_loop(op)]
-    legal = [(op, read_convolution(op)) for op in in_loops if _is_legal(op)]
-    chosen = [(op, convolution, fast_form(convolution)) for op, convolution in legal]
-    slow = [
-        (op, convolution, form)
-        for op, convolution, form in chosen
-        if form and _largest_copy(op, convolution, form, types) <= options.size_threshold
-    ]
-    for op, convolution, form in slow:
-        with op.location, ir.InsertionPoint(op):
-            op.results[0].replace_all_uses_with(write_form(op, convolution, form))
-        op.erase()
-    if slow:
-        clean_up(module)
+    _rewrite(module, options.size_threshold)
+    most = _MOST_SLICES * options.slice_bytes
+    if all(each.copied > most for each in _slow(module)):
+        return []
+    # Copies over the threshold are worth it where the peak is elsewhere, or clearly below the limit all the same.
+    trial = copy_of(module)
+    _rewrite(trial, most)
+    room = max(predict(module, options.machine).peak, (options.memory_limit or 0) / _CLEARLY)
+    if predict(trial, options.machine).peak <= room:
+        restore(module, trial)
     return []
+
+
+def _rewrite(module: ir.Module, most: int) -> None:
+    """Rewrite the slow convolutions whose copies are of up to so many bytes."""
+    chosen = [each for each in _slow(module) if each.copied <= most]
+    for each in chosen:
+        with each.op.location, ir.InsertionPoint(each.op):
+            each.op.results[0].replace_all_uses_with(write_form(each.op, each.convolution, each.form))
+        each.op.erase()
+    if chosen:
+        clean_up(module)
+
+
+def _slow(module: ir.Module) -> list[_Slow]:
+    types = Types()
+    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if _is_in_loop(op) and _is_legal(op)]
+    found = [(op, convolution, fast_form(convolution)) for op in in_loops for convolution in (read_convolution(op),)]
+    return [
+        _Slow(op, convolution, form, _largest_copy(op, convolution, form, types))
+        for op, convolution, form in found
+        if form is not None
+    ]
 
 
 def _is_in_loop(op: ir.Operation) -> bool:

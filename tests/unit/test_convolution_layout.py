@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import machine_of
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import run_pipeline
 from tests.execute import assert_equal_results
@@ -193,3 +195,29 @@ def test_another_order_of_sums_must_be_allowed() -> None:
 def test_a_gpu_chooses_for_itself() -> None:
     before = looped(FORMS["plane"])
     assert rewritten(before, "gpu") == rewritten(before, "gpu", passes=["normalise"])
+
+
+def test_a_copy_over_the_threshold_is_made_where_the_peak_stays_within_the_limit() -> None:
+    before = looped(FORMS["plane"])
+
+    def order_with(threshold: int, limit: int | None) -> list[str]:
+        with new_context() as context:
+            module = parse_module("<program>", before.encode(), context).module
+            options = Options(size_threshold=threshold, memory_limit=limit)
+            run_pipeline(module, ["normalise", "convolution-layout"], options)
+            return order_of(serialise(module, "text").decode())
+
+    slow, fast = ["[b,f,0,1]x[o,i,0,1]->[b,f,0,1]"], order_of(rewritten(before))
+    largest = 4 * max(prod(FORMS["plane"][0]), prod(FORMS["plane"][1]))
+    assert order_with(largest, None) == fast
+    assert order_with(largest // 2, 10**9) == fast
+    assert order_with(largest // 2, None) == slow, "the peak would rise"
+    assert order_with(largest // 5, 10**9) == slow, "more than a few slices"
+
+
+def test_a_convolution_in_a_loop_takes_long_unless_its_order_has_a_fast_kernel() -> None:
+    before = looped(((8, 16, 32, 32), (16, 16, 3, 3), NCHW, {"padding": "SAME"}))
+    with new_context() as context:
+        texts = rewritten(before, passes=["normalise"]), rewritten(before)
+        slow, fast = (parse_module("<program>", text.encode(), context).module for text in texts)
+        assert read_timeline(slow).seconds > 3 * read_timeline(fast).seconds
