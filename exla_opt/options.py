@@ -22,6 +22,7 @@ class Options:
     intermediate tensor, or operations unless that tensor is big.
     machine: the machine that runs the program; its memory and its run time count.
     calls_in_loops: whether a library call at the end of a loop stays in it, which may take longer and less memory.
+    nested_tiles: whether a loop's tile may be larger than a slice, and be cut along another dimension in its body.
     slices_a_trip: how many slices a trip of a loop may compute.
     memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
     slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
@@ -35,6 +36,7 @@ class Options:
     chain_cost: ChainCost = "both"
     machine: Machine = CPU
     calls_in_loops: bool = False
+    nested_tiles: bool = False
     slices_a_trip: int = 1
     memory_limit: int | None = None
     slices_at: tuple[tuple[str, int], ...] = ()

@@ -50,7 +50,7 @@ _NEVER = 2**62
 
 
 # Predictions err alike on programs of one kind.
-Kind = Literal["original", "recomputed", "split", "calls in loops"]
+Kind = Literal["original", "recomputed", "split", "calls in loops", "nested tiles"]
 
 
 class CannotCompile(Exception):
@@ -288,6 +288,8 @@ def _next_above(attempts: Sequence[Attempt], sizes: Options) -> Attempt | None:
 def _kind(found: Attempt) -> Kind:
     if found.options.split_size is None:
         return "recomputed" if found.recomputes else "original"
+    if found.options.nested_tiles:
+        return "nested tiles"
     return "calls in loops" if found.options.calls_in_loops else "split"
 
 

@@ -26,6 +26,7 @@ from exla_opt.budget.choose import (
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless
+from exla_opt.budget.nested import try_nested
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
@@ -48,6 +49,8 @@ _SMALL, _OPS_OF_ALL = 150, 6_000
 _ABOUT_AS_FAST = 1.25
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
+# Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
+_OVER = 8
 # The minimum number of ways.
 _LEAST_WAYS = 3
 
@@ -141,6 +144,8 @@ def fit(
         if recomputes_last and not fits_about_as_fast(search):
             try_recomputing(search, tried)
             recomputes = False
+        for found in try_nested(search, ways(unsplit.predicted, unsplit.largest, options)):
+            tried(found.options, found.peak)
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
                 tried(found.options, found.peak)
@@ -241,6 +246,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     def is_over(way: Options) -> bool:
         return way.slice_bytes > search.room
 
+    if until_one_fits and is_ordered:  # larger slices, if nothing fits, are only for the best of what misses
+        sizes = [way for at, way in enumerate(sizes) if at % _OVER == 0 or not is_over(way)]
     if until_one_fits:
         sizes = sorted(sizes, key=is_over)
     start = sizes[0].slice_bytes if sizes else 0

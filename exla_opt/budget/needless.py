@@ -117,7 +117,8 @@ def is_past_the_fastest(search: Search, way: Options, first: int) -> bool:
 
 
 def _is_plain(found: Attempt) -> bool:
-    return found.options.split_size is not None and not found.options.calls_in_loops
+    options = found.options
+    return options.split_size is not None and not options.calls_in_loops and not options.nested_tiles
 
 
 def _splits_all(found: Attempt) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from jaxlib.mlir import ir
 
@@ -11,6 +12,7 @@ from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import front
 from exla_opt.budget.fit import try_ways, unsplit_options
 from exla_opt.budget.measured import Measure
+from exla_opt.budget.nested import try_all_nested
 from exla_opt.budget.progress import log_tried
 from exla_opt.budget.ways import ways
 from exla_opt.options import Options
@@ -24,12 +26,14 @@ class Choice:
     """One program. peak: bytes, as planned by a compiler if `compiled`, else predicted with a margin.
 
     time: predicted, as a multiple of the original's. slice_bytes: of its slices; None for the original.
+    nested_tiles: whether tiles are cut again.
     """
 
     peak: int
     compiled: bool
     time: float
     slice_bytes: int | None
+    nested_tiles: bool = False
 
 
 def pareto(
@@ -48,7 +52,8 @@ def pareto(
     """
     search = Search(module, names, options, 1, measure, verify_each, None, compiles=_MOST)
     unsplit = search.attempt(unsplit_options(options))
-    for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options)):
+    plain = try_ways(search, ways(unsplit.predicted, unsplit.largest, options))
+    for found in chain(plain, try_all_nested(search)):
         if tried is not None:
             tried(found.options, found.peak)
     shown = _thinned([found for found in front(search.attempts[1:]) if found.peak < unsplit.peak])
@@ -67,4 +72,4 @@ def _thinned(attempts: Sequence[Attempt]) -> list[Attempt]:
 def _choice(found: Attempt, unsplit: Attempt) -> Choice:
     size = None if found is unsplit else found.options.slice_bytes
     time = found.seconds / unsplit.seconds if unsplit.seconds else 1.0
-    return Choice(found.peak, found.measured is not None, time, size)
+    return Choice(found.peak, found.measured is not None, time, size, found.options.nested_tiles)

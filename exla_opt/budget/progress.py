@@ -39,6 +39,7 @@ def _sizes(options: Options) -> str:
     words = f"threshold {format_size(options.size_threshold)}, slices {format_size(options.slice_bytes)}"
     if options.slices_at:
         words += f", down to {format_size(min(size for _, size in options.slices_at))} at the peak"
+    words += ", nested tiles" if options.nested_tiles else ""
     return words + (", a library's calls in loops" if options.calls_in_loops else "")
 
 

@@ -25,8 +25,8 @@ _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 8.0, 16.0, 1 / 2, 1 / 8, 1 / 32)
 _PARTS = (16, 64, 1024, 256, 4096)
 # With a threshold of at most this fraction of the limit's room, the unsplit tensors normally fit.
 _OF_ROOM = 16
-# How often the slices for a GPU are halved at most.
-_HALVINGS = 12
+# How often the slices for a GPU are halved at most, unless they are still larger than the bytes below.
+_HALVINGS, _SMALL_ENOUGH = 12, 2**23
 
 
 def ways(unsplit: Memory, largest: int, options: Options) -> list[Options]:
@@ -93,6 +93,7 @@ def _cached(temp: int, largest: int, cached: int) -> list[tuple[int, int]]:
 
 def _falling(most_of: int, most: int) -> list[tuple[int, int]]:
     """Thresholds and slices for a GPU, in bytes: with large slices, tensors of up to two slices stay unsplit."""
-    halves = [most_of >> times for times in range(1, _HALVINGS)]
+    times = max(_HALVINGS, (most_of // _SMALL_ENOUGH).bit_length())
+    halves = [most_of >> each for each in range(1, times)]
     sizes = [size for half in halves for size in (half, 3 * half // 4) if size >= SMALLEST_SLICE]
     return [(threshold, min(size, most)) for size in sizes for threshold in (2 * size, size)]

@@ -6,7 +6,7 @@ import click
 
 GROUPS = {
     "Input and output": "output emit stablehlo_version split_input_file",
-    "Memory": "memory_limit target size_threshold split_size strict pareto diagnose",
+    "Memory": "memory_limit target size_threshold split_size nested_tiles strict pareto diagnose",
     "Rewrites": "no_reassociate chain_cost op_rules passes pass_pipeline",
     "Reporting": "remarks remarks_output summary reports quiet explain timing",
     "Checking the result": "check check_memory verify_each crash_reproducer",

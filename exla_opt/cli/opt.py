@@ -63,6 +63,11 @@ on standard error."""
 )
 @click.option("--split-size", type=Size(), help="Maximum size of one slice of a big tensor [the threshold].")
 @click.option("--size-threshold", type=Size(), help="Tensors larger than this are big, and split [1GB].")
+@click.option(
+    "--nested-tiles",
+    is_flag=True,
+    help="Cut tiles along a second dimension, in inner loops, where a slice would hold few rows.",
+)
 @click.option("--memory-limit", type=Size(), help="Choose both sizes so that the program fits into this much memory.")
 @click.option(
     "--target",

@@ -92,6 +92,7 @@ class Request:
         if not self.is_limited:
             words.append(f"--size-threshold={options.size_threshold}")
             words += [] if options.split_size is None else [f"--split-size={options.split_size}"]
+            words += ["--nested-tiles"] if options.nested_tiles else []
         words += [] if self.limit is None else [f"--memory-limit={self.limit}"]
         words += [] if self.target is None else [f"--target={self.target}"]
         words += [] if options.reassociate else ["--no-reassociate"]
@@ -169,8 +170,8 @@ _AS_THEY_ARE = (
 
 # Options that need a rewritten program, or report on one.
 _OF_ONE_PROGRAM = (
-    "memory_limit size_threshold split_size strict check summary reports remarks remarks_output print_ir_after_all "
-    "print_ir_before print_ir_after "
+    "memory_limit size_threshold split_size nested_tiles strict check summary reports remarks remarks_output "
+    "print_ir_after_all print_ir_before print_ir_after "
     "timing"
 ).split()
 
@@ -197,6 +198,8 @@ def options_of(flags: dict[str, Any]) -> Options:
         raise click.UsageError(
             "--memory-limit and --target choose --size-threshold and --split-size themselves; leave them out"
         )
+    if limited and flags["nested_tiles"]:
+        raise click.UsageError("--memory-limit and --target choose --nested-tiles themselves; leave it out")
     if flags["strict"] and not limited:
         raise click.UsageError("--strict needs a --memory-limit or a --target")
     threshold = Options().size_threshold if threshold is None else threshold
@@ -211,6 +214,7 @@ def options_of(flags: dict[str, Any]) -> Options:
         reassociate=not flags["no_reassociate"],
         op_rules=flags["op_rules"],
         chain_cost=flags["chain_cost"],
+        nested_tiles=flags["nested_tiles"],
         machine=_machine(flags["target"]),
         memory_limit=flags["memory_limit"],
     )

@@ -67,6 +67,7 @@ def as_data(run: Run, name_place: Callable[[str], str]) -> dict[str, Any]:
             "target": run.target,
             "size_threshold": options.size_threshold,
             "split_size": options.slice_bytes,
+            "nested_tiles": options.nested_tiles,
             "reassociate": options.reassociate,
             "chain_cost": options.chain_cost,
             "op_rules": [f"{target}={rule}" for target, rule in options.op_rules],

@@ -142,6 +142,7 @@ def _slices(options: Options) -> str:
         return "without a split"
     least, most = format_size(options.least_slice_bytes), format_size(options.slice_bytes)
     how = f"in slices of {most}" if least == most else f"in slices of {least} to {most}"
+    how += " of nested tiles" if options.nested_tiles else ""
     return f"{how}, up to {options.slices_a_trip} in a trip" if options.slices_a_trip > 1 else how
 
 
@@ -158,6 +159,7 @@ def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:
     for choice in choices:
         who = "compiled" if choice.compiled else "predicted"
         how = "unsplit" if choice.slice_bytes is None else f"in slices of {format_size(choice.slice_bytes)}"
+        how += " of nested tiles" if choice.nested_tiles else ""
         peak = f"{format_size(choice.peak)}, {who}"
         rows.append((format_size(round_up(choice.peak)), peak, f"{choice.time:.2g} x", how))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -135,7 +135,7 @@ def settings(rng: random.Random) -> tuple[Options, tuple[str, ...]]:
     passes = DEFAULT_PASSES if rng.random() < 0.7 else ("normalise", rng.choice(REWRITES))
     if "recompute" in passes and rng.random() < 0.4:
         options = replace(options, memory_limit=1)
-    return options, passes
+    return replace(options, nested_tiles=rng.random() < 0.3), passes
 
 
 def _write(seed: int, index: int, devices: int, floats: str = "") -> tuple[Builder, list[Value]]:

@@ -97,7 +97,7 @@ def test_the_smallest_limit_depends_on_no_limit_and_is_met(name: str, machine: M
 def test_a_slice_in_a_loop_can_hold_up_a_limit() -> None:
     found, true = fitted(SAMPLE, parse_size("4.2MB"))
     assert not found.fits and true < parse_size("4.5MB")
-    assert found.held_by.startswith("its arguments and results (4.19MB) and 4x4096xf32 (65.5KB) at ")
+    assert found.held_by.startswith("its arguments and results (4.19MB) and 128x128xf32 (65.5KB) at ")
 
 
 def test_without_the_splitter_nothing_is_tried_twice() -> None:

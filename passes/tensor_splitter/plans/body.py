@@ -191,6 +191,12 @@ def bytes_per_index(body: Body) -> int:
     return max(most, planned.bytes_per_index_inside())
 
 
+def kernels_of(body: Body) -> int:
+    """The number of tensors that a trip writes to memory: about one kernel for each."""
+    planned = body.planned
+    return len(fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine, sums_alone=True).tensors())
+
+
 def body_peak(body: Body, tile: int) -> int:
     """The predicted peak of the body with this tile length, without the tensors that the loop carries."""
     if tile not in body.peaks:

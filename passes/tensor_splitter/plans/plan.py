@@ -5,17 +5,19 @@ A plan is a frozen value: it refers to nodes and tensors by number and touches n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 
+from exla_opt.ir.types import element_type, float_bits
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
 from exla_opt.ops.rules import DimMapping, Kind
+from exla_opt.ops.tiling import is_widened
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from ..graph import OUTSIDE, Graph, TiledOp
+from ..graph import Graph, TiledOp
 from ..regions.extents import (
     Extents,
     Reads,
@@ -38,13 +40,18 @@ from .body import (
     body_work,
     bytes_once_cut,
     bytes_per_index,
+    kernels_of,
     longest_tile,
     work_of,
 )
 from .loop_plan import LoopPlan, overlapping_loop
+from .nested import nested_sizes
+from .remaining import remaining_bytes
 from .runs import cut_runs, find_borders, tile_of
 
 _MOST_BORDERS = 6
+# The bits of the floats in which sums of narrow ones are kept.
+_WIDE = 32
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
 _MOST_REPEATED = 3.0
 
@@ -90,13 +97,19 @@ class Plan:
         return (self.remaining, round(log2(room)), self.seconds)
 
 
-def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
-    """Rough seconds of one loop; if an index is too big, each trip is again a loop of that many trips."""
+def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int, again: int = 1) -> float:
+    """Rough seconds of one loop; if an index is too big, each trip is again a loop of that many trips.
+
+    again: the trips of a loop in each trip that cuts it along another dimension, although an index is not too big.
+    """
     machine = body.planned.machine
     seconds = sum(run.trips * body_seconds(body, run.tile) for run in loop.runs)
-    nested = too_big > 1
-    trips = loop.trips * (1 + too_big * nested)
+    inner = max(too_big, again)
+    nested = inner > 1
+    trips = loop.trips * (1 + inner * nested)
     kernels = loop.trips * (too_big - 1) * len(loop.stage.nodes)
+    if again > 1:
+        kernels += loop.trips * (again - 1) * kernels_of(body)
     seconds += trips * machine.seconds_per_trip + kernels * machine.seconds_per_kernel
     if machine.kind == "cpu":  # tiles stay in the cache; unsplit tensors come from memory once per loop
         seconds += body.sliced / machine.bytes_per_second
@@ -110,27 +123,6 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int) -> float:
     return seconds
 
 
-def _exists_anyway(graph: Graph) -> int:
-    """The bytes of a function's largest argument or result: splitting smaller tensors costs time and gains nothing."""
-    if graph.nested:
-        return 0  # a loop's inputs may have any size: it reads slices
-    return max((graph.tensors[value].type.bytes for value in graph.arguments | graph.returned), default=0)
-
-
-def _stays_unsplit(graph: Graph, region: Region, outputs: list[Output], is_big: Callable[[int], bool]) -> set[int]:
-    """Big tensors of the region that exist unsplit after the split, except function arguments and results."""
-    stays = {
-        value
-        for output in outputs
-        if is_big(value := graph.nodes[output.node].results[output.result]) and value not in graph.returned
-    }
-    for value in region.mappings:
-        producer = graph.tensors[value].producer
-        if is_big(value) and producer != OUTSIDE and producer not in region.tiled:
-            stays.add(value)
-    return stays
-
-
 def make_plan(
     graph: Graph,
     region: Region,
@@ -138,12 +130,16 @@ def make_plan(
     slice_bytes: int,
     is_big: Callable[[int], bool],
     machine: Machine,
+    *,
+    nested: bool = False,
 ) -> Plan | Refusal:
     """The plan for a region in which tensors vanish, or why there is none.
 
     slice_bytes: the maximum size of one tile. is_big: whether a tensor is over the threshold. machine: the target.
+    nested: whether loops in the tiles may cut them along another dimension although a tile of one index is no larger
+    than a slice.
     """
-    stages, outputs = loops.stages, loops.outputs
+    stages = loops.stages
     extents = [find_extents(graph, region, loops.producers, stage) for stage in stages]
     if refused := next((why for own in extents if (why := refuse_extents(graph, region, own))), None):
         return refused
@@ -177,19 +173,52 @@ def make_plan(
             return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"))
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
+    common = _Common(graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders)
+    plain = _plan_in(common, slice_bytes, [slice_bytes] * len(bodies), is_big)
+    sizes = nested_sizes(graph, region, stages, bodies, per_index, slice_bytes) if nested else None
+    if sizes is None:
+        return plain
+    plans = [plan for plan in (plain, _plan_in(common, slice_bytes, sizes, is_big)) if isinstance(plan, Plan)]
+    return min(plans, key=lambda plan: plan.rank(slice_bytes), default=plain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What a region's plans have in common, whatever the lengths of their tiles; lists are by stage."""
+
+    graph: Graph
+    region: Region
+    loops: Loops
+    extents: list[Extents]
+    periods: Mapping[int, int]
+    reads: list[Reads]
+    windows: list[Windows]
+    bodies: list[Body]
+    per_index: list[int]
+    borders: list[list[int]]
+
+
+def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Callable[[int], bool]) -> Plan | Refusal:
+    """The plan with tiles of up to `sizes` bytes, by stage; what is larger than a slice is cut again in the bodies."""
+    graph, region, loops, bodies = common.graph, common.region, common.loops, common.bodies
+    extents, per_index, borders = common.extents, common.per_index, common.borders
+    stages, outputs, machine = loops.stages, loops.outputs, bodies[0].planned.machine
     longest = [
-        max(longest_tile(body, slice_bytes, slice_bytes // most, tile_of(seams, slice_bytes // most)), _least_tile(own))
-        for body, most, own, seams in zip(bodies, per_index, extents, borders, strict=True)
+        max(longest_tile(body, size, size // most, tile_of(seams, size // most)), _least_tile(own))
+        for body, most, own, seams, size in zip(bodies, per_index, extents, borders, sizes, strict=True)
     ]
     too_big = max(
         1,
         *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
     )
+    again = [-(-size // slice_bytes) for size in sizes]
     planned = [
         LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
         if not region.reaches()
-        else overlapping_loop(graph, region, stages, stage, cut_runs(own, most), longer, periods, read, ahead)
-        for stage, own, most, longer, read, ahead in zip(stages, borders, longest, extents, reads, windows, strict=True)
+        else overlapping_loop(graph, region, stages, stage, cut_runs(own, most), longer, common.periods, read, ahead)
+        for stage, own, most, longer, read, ahead in zip(
+            stages, borders, longest, extents, common.reads, common.windows, strict=True
+        )
     ]
     if short := next((node for loop in planned if (node := _too_short(region, loop))), None):
         return Refusal(Reason("EX204", f"{graph.nodes[short].name} needs longer tiles"), short)
@@ -202,20 +231,16 @@ def make_plan(
     ]
     # An index that is too big is cut again along another dimension; the carries of a loop of the program are not.
     peak = max(
-        body_peak(body, loop.tile) // (1 if body.planned.inside else too_big)
+        body_peak(body, loop.tile) // (1 if body.planned.inside else max(too_big, inner))
         + _largest_term(graph, region, loop.stage, machine)
-        for body, loop in zip(bodies, planned, strict=True)
+        for body, loop, inner in zip(bodies, planned, again, strict=True)
     )
     if all(loop.trips < 2 for loop in planned):
         return Refusal(
             Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice")
         )
-    kept = {graph.nodes[output.node].results[output.result] for output in outputs}
-    peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
-    anyway = min(_exists_anyway(graph), MOST_SLICES_ALIVE * slice_bytes)
-    stays = [graph.tensors[value].type.bytes for value in _stays_unsplit(graph, region, outputs, is_big)]
-    stays += [graph.tensors[value].type.bytes for value in _not_overwritten(graph, planned)]
-    remaining = sum(size for size in stays if size > anyway)
+    kept = {graph.nodes[output.node].results[output.result]: output for output in outputs}
+    peak += sum(_kept_bytes(graph, region, value, output) for value, output in kept.items())
     done = sum(
         run.trips * body_work(body, run.tile) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
     )
@@ -227,29 +252,26 @@ def make_plan(
         tuple(planned),
         loops.copies,
         loops.vanished,
-        remaining,
+        remaining_bytes(graph, region, outputs, planned, slice_bytes, is_big),
         peak,
-        sum(_seconds(graph, loop, body, too_big) for loop, body in zip(planned, bodies, strict=True)),
-        too_big,
+        sum(_seconds(graph, *each[:2], too_big, each[2]) for each in zip(planned, bodies, again, strict=True)),
+        max(too_big, *again),
         done - sum(work_of(graph, machine, replaced, any_shape=True).values()),
     )
+
+
+def _kept_bytes(graph: Graph, region: Region, value: int, output: Output) -> int:
+    """The bytes of a result of the loops, beyond the results of the block: sums of narrow floats are kept in f32."""
+    op, size = graph.nodes[output.node].op, graph.tensors[value].type.bytes
+    if is_widened(op, region.tiled[output.node].factor):
+        return size * _WIDE // float_bits(element_type(op.results[output.result]))
+    return 0 if value in graph.returned else size
 
 
 def _carried_per_index(graph: Graph, windows: Windows) -> int:
     """The maximum bytes per index of the rows that a loop carries of tensors that it reads ahead."""
     sizes = (graph.tensors[value].type.bytes // window.mapping.length for value, window in windows.items())
     return max(sizes, default=0)
-
-
-def _not_overwritten(graph: Graph, loops: Sequence[LoopPlan]) -> set[int]:
-    """The results that could overwrite one of their operands, and do not: there are two buffers at a time."""
-    written = {
-        value: (output.node, output.result) in loop.overwritten
-        for loop in loops
-        for output in loop.stage.outputs
-        if (value := graph.nodes[output.node].results[output.result]) in graph.overwritten
-    }
-    return {value for value, in_place in written.items() if not in_place}
 
 
 def _least_tile(extents: Extents) -> int:

@@ -122,7 +122,8 @@ class Plans:
     def make_plan(self, region: Region, loops: Loops) -> Plan | Refusal:
         """The plan for the loops of a region, in slices of its own size."""
         size = slice_bytes_of(self.graph, region.tiled, self.options)
-        return make_plan(self.graph, region, loops, size, self.is_big, self.options.machine)
+        nested, machine = self.options.nested_tiles, self.options.machine
+        return make_plan(self.graph, region, loops, size, self.is_big, machine, nested=nested)
 
     def give_up(self, region: Region, reason: Reason) -> None:
         """Record that the region takes too many loops, from whatever tensor it is reached."""

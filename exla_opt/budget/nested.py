@@ -1,0 +1,74 @@
+"""Tiles that are cut again, tried where all that fits is slow: after the attempts with one loop for each tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.choose import fastest, steps
+from exla_opt.budget.ways import is_coarse
+from exla_opt.options import Options
+
+# Programs that take no more than this many times the original's time are fast enough.
+_ABOUT_AS_FAST = 1.25
+# The largest slices tried are this many times those that fit: cut again, they may take less memory.
+_LARGER = 4
+# The maximum number of attempts, and of those that gain nothing.
+_MOST, _MOST_IN_VAIN = 6, 1
+# A peak that falls by less does not count as falling.
+_GAIN = 1.02
+
+
+def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
+    """Try tiles that are cut again, with ever smaller slices, until they fit, or are no faster than what fits.
+
+    Only if whatever fits, or needs the least if nothing does, is slow. sizes: the ways, of which those count that split
+    all tensors larger than a slice.
+    """
+    plain = [found for found in search.attempts if found.options.split_size is not None]
+    if not plain:
+        return
+    best = next(filter(search.seems_to_fit, fastest(search.attempts)), None)
+    start = best or min(plain, key=lambda found: found.split.peak)
+    if start.options.split_size is None or _is_fast(search, start):
+        return
+    least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
+    known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
+    in_vain = 0
+    for way in sorted(known, key=lambda way: -way.slice_bytes)[:_MOST]:
+        found = search.attempt(replace(way, nested_tiles=True, calls_in_loops=start.options.calls_in_loops))
+        equal = next((other for other in plain if _is_equal(found, other)), None)
+        if equal is not None:
+            search.attempts.remove(found)  # nothing was cut again
+            continue
+        yield found
+        if best is None and search.fits(found):
+            return
+        if best is not None and (search.seems_to_fit(found) or steps(found.seconds) >= steps(best.seconds)):
+            return
+        is_small = best is None and way.slice_bytes <= start.options.slice_bytes
+        in_vain += is_small and found.split.peak * _GAIN >= start.split.peak
+        if in_vain > _MOST_IN_VAIN:
+            return
+
+
+def try_all_nested(search: Search) -> Iterator[Attempt]:
+    """Try tiles that are cut again with the slices of each attempt so far that is slow and splits all tensors."""
+    for plain in list(search.attempts[1:]):
+        if is_coarse(plain.options) or _is_fast(search, plain):
+            continue
+        found = search.attempt(replace(plain.options, nested_tiles=True))
+        if _is_equal(found, plain):
+            search.attempts.remove(found)
+        else:
+            yield found
+
+
+def _is_fast(search: Search, found: Attempt) -> bool:
+    return found.seconds <= _ABOUT_AS_FAST * search.attempts[0].seconds
+
+
+def _is_equal(found: Attempt, other: Attempt) -> bool:
+    same = replace(found.options, nested_tiles=False) == other.options
+    return same and found.predicted == other.predicted and found.seconds == other.seconds

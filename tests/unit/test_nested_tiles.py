@@ -1,0 +1,130 @@
+"""Tiles that loops in them cut again: their results, their price, and the search that tries them where all is slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxlib.mlir import ir
+
+from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget.choose import steps
+from exla_opt.budget.fit import fit
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.rewrite import copy_of
+from exla_opt.ir.walk import inside_out
+from exla_opt.ir.write import serialise
+from exla_opt.memory.timeline import read_timeline
+from exla_opt.options import Options
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from tests.execute import assert_equal_results
+
+ROWS = 2048
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.T) @ v
+
+
+def masked(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.T
+    causal = jnp.arange(q.shape[0])[:, None] >= jnp.arange(k.shape[0])
+    return jax.nn.softmax(jnp.where(causal, scores, -jnp.inf)) @ v
+
+
+def kernel(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-((x * x).sum(1)[:, None] + (y * y).sum(1) - 2 * x @ y.T)) @ v
+
+
+def loss(q: Any, k: Any, v: Any) -> Any:
+    return (masked(q, k, v) ** 2).sum()
+
+
+def heads(q: Any, k: Any, v: Any) -> Any:
+    return jax.vmap(attention)(*(x.reshape(4, -1, 16) for x in (q, k, v)))
+
+
+POINTS = (f32(ROWS, 32), f32(ROWS, 32), f32(ROWS, 32))
+# What is cut, and whether two levels should be the faster ones.
+PROGRAMS: dict[str, tuple[Any, bool]] = {
+    "attention": (attention, True),
+    "masked": (masked, True),
+    "kernel": (kernel, True),
+    "gradient": (jax.grad(loss, argnums=(0, 1, 2)), True),
+    "heads": (heads, True),
+    "differences": (lambda x, y, v: jnp.abs(x[:, :1] - y[:, 0]).sum(1) + v[:, 0], False),
+}
+SLICES = Options(size_threshold=64_000, split_size=64_000)
+
+
+def module_of(name: str) -> ir.Module:
+    text = str(jax.jit(PROGRAMS[name][0]).lower(*POINTS).compiler_ir("stablehlo"))
+    return parse_module(name, text.encode(), new_context()).module
+
+
+def rewritten(module: ir.Module, options: Options) -> ir.Module:
+    made = copy_of(module)
+    run_pipeline(made, DEFAULT_PASSES, options)
+    return made
+
+
+def depth(module: ir.Module) -> int:
+    """How many loops are around the innermost one, with it."""
+    most = 0
+    for op in inside_out(module, "stablehlo.while"):
+        around = 0
+        outer: ir.Operation | None = op
+        while outer is not None:
+            around += outer.name == "stablehlo.while"
+            outer = outer.parent
+        most = max(most, around)
+    return most
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_equal_and_only_products_get_a_second_loop(name: str) -> None:
+    module = module_of(name)
+    plain, nested = (rewritten(module, replace(SLICES, nested_tiles=nested)) for nested in (False, True))
+    assert_equal_results(serialise(module, "text").decode(), serialise(nested, "text").decode())
+    times = [read_timeline(each).seconds for each in (plain, nested)]
+    if PROGRAMS[name][1]:
+        assert depth(nested) >= max(depth(plain), 2) and times[1] * 1.1 < times[0]
+        assert read_timeline(nested).memory.temp <= read_timeline(plain).memory.temp + 4 * SLICES.slice_bytes
+    else:
+        assert serialise(nested, "text") == serialise(plain, "text")
+
+
+def test_a_slice_that_is_square_already_is_not_cut_again() -> None:
+    module = module_of("attention")
+    wide = Options(size_threshold=4_000_000, split_size=4_000_000)
+    plain, nested = (rewritten(module, replace(wide, nested_tiles=nested)) for nested in (False, True))
+    assert serialise(plain, "text") == serialise(nested, "text")
+
+
+@pytest.mark.parametrize("name", ["attention", "gradient"])
+def test_a_search_takes_them_where_a_slice_would_hold_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = read_timeline(module_of(name)).memory
+    limit = memory.peak - memory.temp + memory.temp // 100
+    found = fit(module_of(name), DEFAULT_PASSES, Options(), limit)
+    assert found.fits and found.options.nested_tiles
+    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes: iter(()))
+    plain = fit(module_of(name), DEFAULT_PASSES, Options(), limit)
+    assert not plain.options.nested_tiles
+    assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
+
+
+def test_a_search_does_not_try_them_where_slices_are_fast() -> None:
+    memory = read_timeline(module_of("attention")).memory
+    tried: list[Options] = []
+    found = fit(
+        module_of("attention"), DEFAULT_PASSES, Options(), memory.peak, tried=lambda sizes, _: tried.append(sizes)
+    )
+    assert found.fits and not any(each.nested_tiles for each in tried)
