@@ -14,6 +14,8 @@ added, in an order that may differ: with --no-reassociate nothing is done.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -51,22 +53,37 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the convolutions in loops of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    _rewrite(module, options.size_threshold)
-    most = _MOST_SLICES * options.slice_bytes
-    if all(each.copied > most for each in _slow(module)):
-        return []
-    # Copies over the threshold are worth it where the peak is elsewhere, or clearly below the limit all the same.
-    trial = copy_of(module)
-    _rewrite(trial, most)
-    room = max(predict(module, options.machine).peak, (options.memory_limit or 0) / _CLEARLY)
-    if predict(trial, options.machine).peak <= room:
-        restore(module, trial)
+    _write(module, [each for each in _slow(module) if each.copied <= options.size_threshold])
+    _turn_large(module, options)
     return []
 
 
-def _rewrite(module: ir.Module, most: int) -> None:
-    """Rewrite the slow convolutions whose copies are of up to so many bytes."""
-    chosen = [each for each in _slow(module) if each.copied <= most]
+def _turn_large(module: ir.Module, options: Options) -> None:
+    """Rewrite the slow convolutions whose copies are over the threshold, as many as the memory allows, slowest first.
+
+    They are worth it where the peak is elsewhere, or clearly below the limit all the same.
+    """
+    most = _MOST_SLICES * options.slice_bytes
+    slow = _slow(module)
+    places = [place for place, each in enumerate(slow) if each.copied <= most]
+    places.sort(key=lambda place: -slow[place].convolution.multiplications)
+    if not places:
+        return
+    room = max(predict(module, options.machine).peak, (options.memory_limit or 0) / _CLEARLY)
+
+    def turned(count: int) -> ir.Module:
+        trial = copy_of(module)
+        found = _slow(trial)
+        _write(trial, [found[place] for place in places[:count]])
+        return trial
+
+    counts = range(1, len(places) + 1)
+    count = bisect_left(counts, True, key=lambda count: predict(turned(count), options.machine).peak > room)
+    if count:
+        restore(module, turned(count))
+
+
+def _write(module: ir.Module, chosen: Sequence[_Slow]) -> None:
     for each in chosen:
         with each.op.location, ir.InsertionPoint(each.op):
             each.op.results[0].replace_all_uses_with(write_form(each.op, each.convolution, each.form))

@@ -56,6 +56,11 @@ class Convolution:
         return self.kernel[-1] // (self.groups * self.batch_groups)
 
     @property
+    def multiplications(self) -> int:
+        """The number of multiplications, with those of the padding."""
+        return prod(self.result) * self.places * self.ins
+
+    @property
     def places(self) -> int:
         """The number of positions in a window."""
         return prod(self.kernel[:-2])
