@@ -33,6 +33,7 @@ class Wishes(TypedDict, total=False):
     memory_limit: the memory that the program must fit in; sets the next two sizes.
     size_threshold: tensors larger than this are computed in slices; "1GB" if neither is given.
     split_size: the maximum size of one slice; the threshold if not given.
+    nested_tiles: whether tiles may be cut along a second dimension; False by default, and for sizes only.
     target: the machine that runs the program, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200, cuda:h100, or cuda:
     and the path of a description.
     reassociate: whether a floating-point sum may be computed tile by tile; True by default.
@@ -43,6 +44,7 @@ class Wishes(TypedDict, total=False):
     memory_limit: Size
     size_threshold: Size
     split_size: Size
+    nested_tiles: bool
     target: str
     reassociate: bool
     op_rules: tuple[tuple[str, str], ...]
@@ -147,6 +149,7 @@ def jit(
     memory_limit: Size | None = None,
     size_threshold: Size | None = None,
     split_size: Size | None = None,
+    nested_tiles: bool = False,
     target: str | None = None,
     reassociate: bool = True,
     op_rules: tuple[tuple[str, str], ...] = (),
@@ -158,6 +161,7 @@ def jit(
     memory_limit: Size | None = None,
     size_threshold: Size | None = None,
     split_size: Size | None = None,
+    nested_tiles: bool = False,
     target: str | None = None,
     reassociate: bool = True,
     op_rules: tuple[tuple[str, str], ...] = (),
@@ -225,8 +229,8 @@ def options_of(wishes: Wishes) -> tuple[Options, int | None]:
 
     limit = _bytes(wishes.get("memory_limit"))
     threshold, split = _bytes(wishes.get("size_threshold")), _bytes(wishes.get("split_size"))
-    if limit is not None and (threshold, split) != (None, None):
-        raise ValueError("memory_limit chooses size_threshold and split_size itself; leave them out")
+    if limit is not None and ((threshold, split) != (None, None) or wishes.get("nested_tiles")):
+        raise ValueError("memory_limit chooses size_threshold, split_size and nested_tiles itself; leave them out")
     try:
         machine = machine_of(wishes["target"]) if "target" in wishes else CPU
     except ValueError:  # an unknown target is refused when its compiler is requested
@@ -234,6 +238,7 @@ def options_of(wishes: Wishes) -> tuple[Options, int | None]:
     return Options(
         size_threshold=Options().size_threshold if threshold is None else threshold,
         split_size=split,
+        nested_tiles=wishes.get("nested_tiles", False),
         reassociate=wishes.get("reassociate", True),
         op_rules=wishes.get("op_rules", ()),
         chain_cost=wishes.get("chain_cost", "both"),

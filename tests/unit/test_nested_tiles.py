@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from click.testing import CliRunner
 from jaxlib.mlir import ir
 
+import exla_opt
 from exla_opt.budget import fit as fit_of_budget
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import fit
+from exla_opt.cli.opt import main
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
@@ -128,3 +132,20 @@ def test_a_search_does_not_try_them_where_slices_are_fast() -> None:
         module_of("attention"), DEFAULT_PASSES, Options(), memory.peak, tried=lambda sizes, _: tried.append(sizes)
     )
     assert found.fits and not any(each.nested_tiles for each in tried)
+
+
+def test_python_and_the_command_line_take_them_with_sizes_alone(tmp_path: Path) -> None:
+    text = serialise(module_of("attention"), "text").decode()
+    size = SLICES.slice_bytes
+    found = exla_opt.optimize(text, size_threshold=size, split_size=size, nested_tiles=True)
+    plain = exla_opt.optimize(text, size_threshold=size, split_size=size)
+    assert found.program.count("stablehlo.while") > plain.program.count("stablehlo.while")
+    with pytest.raises(ValueError, match="leave them out"):
+        exla_opt.optimize(text, memory_limit="2MB", nested_tiles=True)
+    path = tmp_path / "model.mlir"
+    path.write_text(text)
+    flags = [f"--size-threshold={size}", f"--split-size={size}"]
+    made = CliRunner().invoke(main, [str(path), *flags, "--nested-tiles", "--quiet"])
+    assert made.exit_code == 0 and made.stdout.count("stablehlo.while") == found.program.count("stablehlo.while")
+    refused = CliRunner().invoke(main, [str(path), "--memory-limit=2MB", "--nested-tiles"])
+    assert refused.exit_code == 2 and "leave it out" in refused.stderr
