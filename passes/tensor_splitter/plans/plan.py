@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 
-from exla_opt.ir.types import element_type, float_bits
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
-from exla_opt.ops.rules import DimMapping, Kind
-from exla_opt.ops.tiling import is_widened
+from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
@@ -29,7 +27,7 @@ from ..regions.extents import (
 )
 from ..regions.loops import Loops, Refusal
 from ..regions.overwrite import find_overwritten
-from ..regions.region import Output, Region, Stage
+from ..regions.region import Region
 from ..regions.windows import Windows, find_windows
 from .body import (
     MOST_SLICES_ALIVE,
@@ -46,12 +44,10 @@ from .body import (
 )
 from .loop_plan import LoopPlan, overlapping_loop
 from .nested import nested_sizes
-from .remaining import remaining_bytes
+from .remaining import largest_term, remaining_bytes, widened_bytes
 from .runs import cut_runs, find_borders, tile_of
 
 _MOST_BORDERS = 6
-# The bits of the floats in which sums of narrow ones are kept.
-_WIDE = 32
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
 _MOST_REPEATED = 3.0
 
@@ -173,7 +169,7 @@ def make_plan(
             return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"))
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
-    common = _Common(graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders)
+    common = _Common(graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders, nested)
     plain = _plan_in(common, slice_bytes, [slice_bytes] * len(bodies), is_big)
     sizes = nested_sizes(graph, region, stages, bodies, per_index, slice_bytes) if nested else None
     if sizes is None:
@@ -196,6 +192,7 @@ class _Common:
     bodies: list[Body]
     per_index: list[int]
     borders: list[list[int]]
+    nested: bool
 
 
 def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Callable[[int], bool]) -> Plan | Refusal:
@@ -232,7 +229,7 @@ def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Ca
     # An index that is too big is cut again along another dimension; the carries of a loop of the program are not.
     peak = max(
         body_peak(body, loop.tile) // (1 if body.planned.inside else max(too_big, inner))
-        + _largest_term(graph, region, loop.stage, machine)
+        + largest_term(graph, region, loop.stage, machine)
         for body, loop, inner in zip(bodies, planned, again, strict=True)
     )
     if all(loop.trips < 2 for loop in planned):
@@ -240,7 +237,9 @@ def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Ca
             Reason("EX102", "XLA fuses it into its readers: all of it that is ever in memory fits one slice")
         )
     kept = {graph.nodes[output.node].results[output.result]: output for output in outputs}
-    peak += sum(_kept_bytes(graph, region, value, output) for value, output in kept.items())
+    peak += sum(graph.tensors[value].type.bytes for value in kept if value not in graph.returned)
+    if common.nested:  # whole dimensions compete with parts of them, which sum less
+        peak += sum(widened_bytes(graph, region, value, output) for value, output in kept.items())
     done = sum(
         run.trips * body_work(body, run.tile) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
     )
@@ -260,14 +259,6 @@ def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Ca
     )
 
 
-def _kept_bytes(graph: Graph, region: Region, value: int, output: Output) -> int:
-    """The bytes of a result of the loops, beyond the results of the block: sums of narrow floats are kept in f32."""
-    op, size = graph.nodes[output.node].op, graph.tensors[value].type.bytes
-    if is_widened(op, region.tiled[output.node].factor):
-        return size * _WIDE // float_bits(element_type(op.results[output.result]))
-    return 0 if value in graph.returned else size
-
-
 def _carried_per_index(graph: Graph, windows: Windows) -> int:
     """The maximum bytes per index of the rows that a loop carries of tensors that it reads ahead."""
     sizes = (graph.tensors[value].type.bytes // window.mapping.length for value, window in windows.items())
@@ -277,17 +268,6 @@ def _carried_per_index(graph: Graph, windows: Windows) -> int:
 def _least_tile(extents: Extents) -> int:
     """The shortest worthwhile tile: of the largest overlap, a third is computed twice."""
     return max(1, *(2 * (before + after) for before, after in extents.values())) if extents else 1
-
-
-def _largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:
-    """The bytes of the largest result of one tile that is then added to a carry of the loop."""
-    most = 0
-    for output in stage.outputs:
-        node = graph.nodes[output.node]
-        in_place = machine.accumulates and Trait.CONTRACTS in node.traits
-        if region.tiled[output.node].factor.kind is Kind.REDUCING and not in_place:
-            most = max(most, graph.tensors[node.results[output.result]].type.bytes)
-    return most
 
 
 def _repeated(body: Body, tile: int) -> int | None:

@@ -1,13 +1,22 @@
-"""The big tensors that a plan leaves unsplit, and what exists anyway."""
+"""The bytes of a plan besides its tiles: tensors that stay unsplit, and the sums of its loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from exla_opt.ir.types import element_type, float_bits
+from exla_opt.memory.machine import Machine
+from exla_opt.ops.rules import Kind
+from exla_opt.ops.tiling import is_widened
+from exla_opt.ops.traits import Trait
+
 from ..graph import OUTSIDE, Graph
-from ..regions.region import Output, Region
+from ..regions.region import Output, Region, Stage
 from .body import MOST_SLICES_ALIVE
 from .loop_plan import LoopPlan
+
+# The bits of the floats in which sums of narrow ones are kept.
+_WIDE = 32
 
 
 def remaining_bytes(
@@ -55,3 +64,22 @@ def _not_overwritten(graph: Graph, loops: Sequence[LoopPlan]) -> set[int]:
         if (value := graph.nodes[output.node].results[output.result]) in graph.overwritten
     }
     return {value for value, in_place in written.items() if not in_place}
+
+
+def widened_bytes(graph: Graph, region: Region, value: int, output: Output) -> int:
+    """The bytes of the f32 in which the sums of a narrow result are kept."""
+    op = graph.nodes[output.node].op
+    if not is_widened(op, region.tiled[output.node].factor):
+        return 0
+    return graph.tensors[value].type.bytes * _WIDE // float_bits(element_type(op.results[output.result]))
+
+
+def largest_term(graph: Graph, region: Region, stage: Stage, machine: Machine) -> int:
+    """The bytes of the largest result of one tile that is then added to a carry of the loop."""
+    most = 0
+    for output in stage.outputs:
+        node = graph.nodes[output.node]
+        in_place = machine.accumulates and Trait.CONTRACTS in node.traits
+        if region.tiled[output.node].factor.kind is Kind.REDUCING and not in_place:
+            most = max(most, graph.tensors[node.results[output.result]].type.bytes)
+    return most
