@@ -61,8 +61,8 @@ class Plan:
     vanished: the big tensors that exist only in tiles afterwards. remaining: bytes of big tensors of the region that
     stay unsplit, are larger than what exists anyway, and are no results, or results that fail to overwrite what they
     could. peak: predicted bytes alive in the worst loop, outputs included. seconds: predicted time, for comparison
-    only. too_big: how many times the split size one index takes. added: seconds of arithmetic of the loops beyond the
-    ops that they replace.
+    only. too_big: how many slices a tile takes, which loops in its body then cut again. added: seconds of arithmetic of
+    the loops beyond the ops that they replace.
     """
 
     seed: int
@@ -112,7 +112,7 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int, again: int 
     for output in loop.stage.outputs:
         node = graph.nodes[output.node]
         size = graph.tensors[node.results[output.result]].type.bytes
-        if output.mapping is None:
+        if output.mapping is None:  # an inner loop of nested tiles adds to slices of it, in all as much as it takes
             seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
         else:  # written by the inner loop, then by the outer one
             seconds += (nested + (machine.kind == "cpu")) * size / machine.bytes_per_second
