@@ -18,6 +18,7 @@ from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out, number_of_ops
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import as_written
 from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
@@ -160,19 +161,19 @@ class Search:
         Tensors are recomputed only if the other passes leave the module above the limit.
         """
         module = copy_of(start)
-        limit = sizes.memory_limit
+        limit, machine = sizes.memory_limit, as_written(sizes.machine)
         at = names.index(RECOMPUTE) if RECOMPUTE in names and limit is not None else len(names)
         done = [before, self._run(module, names[:at], sizes)]
         plain = copy_of(module) if at < len(names) else None
         last = self._run(module, names[at + 1 :], sizes)
-        timeline = read_timeline(module, sizes.machine)
+        timeline = read_timeline(module, machine)
         split = _split(timeline, sizes)
         if plain is not None and limit is not None and timeline.memory.peak > limit:
             ops = number_of_ops(plain)
             done.append(self._run(plain, names[at : at + 1], sizes))
             if done[-1].remarks or number_of_ops(plain) != ops:  # tensors that are only delayed make no remark
                 module, last = plain, self._run(plain, names[at + 1 :], sizes)
-                timeline = read_timeline(module, sizes.machine)
+                timeline = read_timeline(module, machine)
         done.append(last)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))

@@ -237,10 +237,11 @@ class Job:
             self.before = self._seen(module)
 
     def _seen(self, module: ir.Module) -> tuple[Summary, Timeline]:
+        from exla_opt.memory.machine import as_written
         from exla_opt.memory.timeline import read_timeline
         from exla_opt.report.summary import summarise
 
-        return summarise(module), read_timeline(module, self.request.options.machine)
+        return summarise(module), read_timeline(module, as_written(self.request.options.machine))
 
     @property
     def after(self) -> tuple[Summary, Timeline]:

@@ -227,7 +227,7 @@ def _convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, mad
     """A convolution in its own dimension order, for which XLA has a fast kernel in one order only."""
     orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
     is_fast = all(is_in_order(order, builder.types.of(value).shape) for order, value in orders)
-    if not is_fast and not is_dot(op, builder.types):
+    if machine.is_written and not is_fast and not is_dot(op, builder.types):
         made = replace(made, seconds=_operations(op, builder.types) / machine.flops_of_slow_convolutions)
     add_wide(builder, made, op.results[0])
 

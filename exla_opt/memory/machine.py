@@ -38,6 +38,7 @@ class Machine:
     Speeds:
     flops: operations per second in products of matrices, by element type; the first is for all types not listed.
     flops_of_slow_convolutions: the same in loops for convolutions in an order for which there is no fast kernel.
+    is_written: whether programs are priced as they are written (`as_written`); plans price all convolutions alike.
     flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
     cache_bytes, cache_bytes_per_second: how much of the last results is still in the cache, and its read speed.
     seconds_per_kernel, seconds_per_trip: the fixed costs of a kernel and of a loop trip.
@@ -75,6 +76,7 @@ class Machine:
     accumulates: bool
     full_speed_rows: int
     slices: tuple[int, int]
+    is_written: bool = False
 
     def flops_of(self, dtype: str) -> float:
         """Operations a second in a product of matrices of this element type, as in `bf16`."""
@@ -109,6 +111,12 @@ CPU = Machine(
     full_speed_rows=128,
     slices=(2**18, 4 * 10**6),
 )
+
+
+def as_written(machine: Machine) -> Machine:
+    """The machine for a program that no pass changes any more: `convolution-layout` has turned what it can."""
+    return replace(machine, is_written=True)
+
 
 # TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger.
 TENSORFLOW_CPU = replace(CPU, slices=(2**18, 32 * 10**6))

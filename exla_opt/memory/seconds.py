@@ -151,7 +151,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 0.0
     speed = machine.flops_of(block.dtypes[op.operands[0]])
     if op.name == "convolution":
-        slower = max(machine.full_speed_rows / _ROWS_OF_FEATURES / shared, 1.0)
+        slower = max(machine.full_speed_rows / _ROWS_OF_FEATURES / shared, 1.0) if machine.is_written else 1.0
         return 2.0 * out * (right // shared) * slower / speed
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))

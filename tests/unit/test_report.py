@@ -69,6 +69,7 @@ def test_data(tmp_path: Path) -> None:
         "target": None,
         "size_threshold": 10**6,
         "split_size": 500_000,
+        "nested_tiles": False,
         "reassociate": True,
         "chain_cost": "both",
         "op_rules": [],
