@@ -16,6 +16,8 @@ _SLOWER = 1.1
 # How many times faster the prediction must be to split a program that already fits. Above 1.1, no program of
 # benchmarks/wild that was run got slower; the rest is a margin for programs that were not.
 CLEARLY_FASTER = 1.25
+# Programs that take no more than this many times the original's time are fast enough.
+_ABOUT_AS_FAST = 1.25
 # If nothing fits, a program of this much more memory is as good at half the time.
 _ABOUT = 1.05
 # A program that saves less than this by a compile is held against a compile of the original.
@@ -38,6 +40,11 @@ def is_clearly_faster(found: Attempt, unsplit: Attempt) -> bool:
     """Whether splitting a program that already fits should pay, even if the prediction is off, for no more memory."""
     is_faster = found.seconds * CLEARLY_FASTER < unsplit.seconds
     return is_faster and found.predicted.peak <= unsplit.predicted.peak
+
+
+def is_about_as_fast(found: Attempt, unsplit: Attempt) -> bool:
+    """Whether a program takes about the time of the original."""
+    return found.seconds <= _ABOUT_AS_FAST * unsplit.seconds
 
 
 def fastest_that_fits(search: Search) -> Attempt | None:

@@ -17,6 +17,7 @@ from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import (
     fastest,
     fastest_that_fits,
+    is_about_as_fast,
     is_clearly_faster,
     much_faster,
     near_miss,
@@ -46,7 +47,6 @@ _NOTHING_IS_BIG = 2**62
 # A module of up to this many ops is tried with all sizes that may be the fastest, a larger one until it fits at about
 # the speed of the unsplit program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
 _SMALL, _OPS_OF_ALL = 150, 6_000
-_ABOUT_AS_FAST = 1.25
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
 # Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
@@ -196,7 +196,7 @@ def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> No
 def fits_about_as_fast(search: Search) -> bool:
     """Whether a program fits that takes about the time of the original."""
     found = fastest_that_fits(search)
-    return found is not None and found.seconds <= _ABOUT_AS_FAST * search.attempts[0].seconds
+    return found is not None and is_about_as_fast(found, search.attempts[0])
 
 
 def may_be_faster(search: Search) -> bool:
@@ -265,7 +265,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             continue
         for found in _placed(search, way):
             yield found
-            is_fast = takes_first or (ops > _SMALL and found.seconds <= _ABOUT_AS_FAST * first.seconds)
+            is_fast = takes_first or (ops > _SMALL and is_about_as_fast(found, first))
             if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
                 return
     for way in later:

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from exla_opt.budget.attempts import Attempt, Search
-from exla_opt.budget.choose import fastest, steps
+from exla_opt.budget.choose import fastest, is_about_as_fast, steps
 from exla_opt.budget.ways import is_coarse
 from exla_opt.options import Options
 
-# Programs that take no more than this many times the original's time are fast enough.
-_ABOUT_AS_FAST = 1.25
 # The largest slices tried are this many times those that fit: cut again, they may take less memory.
 _LARGER = 4
 # The maximum number of attempts, and of those that gain nothing.
@@ -31,7 +29,7 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
         return
     best = next(filter(search.seems_to_fit, fastest(search.attempts)), None)
     start = best or min(plain, key=lambda found: found.split.peak)
-    if start.options.split_size is None or _is_fast(search, start):
+    if start.options.split_size is None or is_about_as_fast(start, search.attempts[0]):
         return
     least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
@@ -56,17 +54,13 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
 def try_all_nested(search: Search) -> Iterator[Attempt]:
     """Try tiles that are cut again with the slices of each attempt so far that is slow and splits all tensors."""
     for plain in list(search.attempts[1:]):
-        if is_coarse(plain.options) or _is_fast(search, plain):
+        if is_coarse(plain.options) or is_about_as_fast(plain, search.attempts[0]):
             continue
         found = search.attempt(replace(plain.options, nested_tiles=True))
         if _is_equal(found, plain):
             search.attempts.remove(found)
         else:
             yield found
-
-
-def _is_fast(search: Search, found: Attempt) -> bool:
-    return found.seconds <= _ABOUT_AS_FAST * search.attempts[0].seconds
 
 
 def _is_equal(found: Attempt, other: Attempt) -> bool:
