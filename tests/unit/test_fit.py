@@ -133,7 +133,7 @@ def test_a_large_module_is_recomputed_only_if_no_split_is_about_as_fast(layers: 
 
 def test_a_large_module_is_recomputed_last_if_no_split_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
-    monkeypatch.setattr("exla_opt.budget.fit._ABOUT_AS_FAST", 0.0)
+    monkeypatch.setattr("exla_opt.budget.choose._ABOUT_AS_FAST", 0.0)
     module = parse_module("m.mlir", network(6).encode(), new_context()).module
     memory = predict(module)
     tried: list[Options] = []
