@@ -29,25 +29,20 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from exla_opt.sizes import format_size
+from tests.sharded.program import DEVICES, Array, Program, grid, line, spec
 from tests.sharded.programs import (
-    DEVICES,
-    Array,
-    Program,
     attention,
     block,
     classifier,
     constrained,
     cross_entropy,
     gathered,
-    grid,
     heads,
     layers,
-    line,
     mean_square,
     ring_attention,
     scanned,
     sparse_process,
-    spec,
     squared,
 )
 

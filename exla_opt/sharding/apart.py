@@ -18,6 +18,8 @@ from .prepare import propagate
 # CPU time; the largest module of the tests takes less than one.
 _SECONDS = 600
 _EVENLY = "--evenly"
+# The exit status for modules that Shardy refuses: Python's own for an exception is 1.
+_REFUSED = 3
 
 
 class ShardyFailed(Exception):
@@ -39,8 +41,10 @@ def propagated(module: ir.Module, *, evenly: bool) -> ir.Module:
     if found.returncode < 0:
         raise ShardyFailed(f"Shardy crashed on it ({signal.Signals(-found.returncode).name})")
     if found.returncode:
-        last = found.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ShardyFailed(last[-1] if last else "Shardy refuses it without a reason")
+        last = found.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        if found.returncode != _REFUSED:
+            raise ShardyFailed(f"exla-opt failed to partition it, which is a bug ({''.join(last)})")
+        raise ShardyFailed(last[0] if last else "Shardy refuses it without a reason")
     try:
         return parse_module(PARSER_FILE, found.stdout, module.context).module
     except InputError as error:
@@ -54,10 +58,10 @@ def main() -> int:
         propagate(module, evenly=_EVENLY in sys.argv)
     except ir.MLIRError as error:
         print(f"Shardy refuses it: {error.error_diagnostics[0].message}", file=sys.stderr)
-        return 1
+        return _REFUSED
     except InputError as error:
         print(error.message, file=sys.stderr)
-        return 1
+        return _REFUSED
     sys.stdout.buffer.write(serialise(module, "bytecode"))
     return 0
 

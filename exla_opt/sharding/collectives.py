@@ -48,6 +48,15 @@ class Collectives:
                 self._indices[axes] = stablehlo.reshape(build.with_shape(kind, []), one)
         return self._indices[axes]
 
+    def number(self, axes: Axes, numbers: Sequence[int]) -> ir.Value:
+        """The number of this device's shard, a tensor<i32>. numbers: by shard along these axes."""
+        if len(set(numbers)) == 1:
+            return build.scalar_i32(numbers[0])
+        kind = ir.RankedTensorType.get([len(numbers)], ir.IntegerType.get_signless(32))
+        table = stablehlo.constant(elements(np.array(numbers, np.int32), kind))
+        one = build.slice_along(table, 0, self.index(axes), 1)
+        return stablehlo.reshape(build.with_shape(kind, []), one)
+
     def offset(self, axes: Axes, size: int) -> ir.Value:
         """The start of this device's shard, a tensor<i32>. size: of each shard."""
         return stablehlo.multiply(self.index(axes), build.scalar_i32(size))
@@ -110,8 +119,19 @@ class Collectives:
 
     def shift(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
         """The value of the previous device in the group, for a step of 1, or the next, for -1; zeros at the end."""
-        pairs = [pair[::step] for group in self.mesh.groups(axes) for pair in pairwise(group)]
-        attributes = {"source_target_pairs": _pairs(np.array(pairs, np.int64)), "channel_handle": self._channel()}
+        return self.send(value, axes, [(low, high)[::step] for low, high in pairwise(range(parts(axes)))])
+
+    def turn(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
+        """The value of the device `step` places further in the group, which is a ring."""
+        if step % parts(axes) == 0:
+            return value
+        count = parts(axes)
+        return self.send(value, axes, [((place + step) % count, place) for place in range(count)])
+
+    def send(self, value: ir.Value, axes: Axes, pairs: Sequence[tuple[int, int]]) -> ir.Value:
+        """The value of another device in the group: pairs of sender and receiver. Zeros for who receives nothing."""
+        sent = [(group[source], group[target]) for group in self.mesh.groups(axes) for source, target in pairs]
+        attributes = {"source_target_pairs": _pairs(np.array(sent, np.int64)), "channel_handle": self._channel()}
         return _one(self._made("stablehlo.collective_permute", value, build.shape_of(value), attributes))
 
     def _between(self, axes: Axes) -> dict[str, ir.Attribute]:

@@ -23,6 +23,8 @@ from .mesh import Axes, Sharding, is_replicated, parts
 from .own_groups import stays_between
 from .rules import TOP_K
 from .shardings import SHARDING, axes_in_manual, sharding_of_attribute, without
+from .shifted import shifted
+from .shifts import is_shift
 
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -179,6 +181,10 @@ def _spread_updates(localiser: Localiser, op: ir.Operation) -> Axes:
     return tuple(axis for axis in spread if axis not in kept)
 
 
+def _call(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    return (shifted if is_shift(op) else _top_k)(localiser, op, shardings)
+
+
 def _top_k(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The best of every shard, then the best of these: in device order, so that ties are broken as before."""
     if op.attributes["call_target_name"] != ir.StringAttr.get(TOP_K):
@@ -276,7 +282,7 @@ FORMS: dict[str, Form] = {
     "stablehlo.reduce": _reduce,
     GATHER: _gather,
     SCATTER: _scatter,
-    "stablehlo.custom_call": _top_k,
+    "stablehlo.custom_call": _call,
     "sdy.manual_computation": _manual,
     "stablehlo.while": _control,
     "stablehlo.case": _control,

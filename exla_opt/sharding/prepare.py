@@ -19,7 +19,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import elements_text, integers, splat_text
+from exla_opt.ir.attributes import devices_of, elements_text, integers, splat_text
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
@@ -29,9 +29,10 @@ from exla_opt.ops.traits import Trait, traits_of
 from .agree import agree
 from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
-from .rules import TOP_K, mapping_of, state_rules
+from .rules import TOP_K, state_rules
 from .shardings import SHARDING, read_meshes, sharding_of_value, text_of
-from .uneven import mask_uneven, spread_additions
+from .shifts import call_rolls, call_shifts, mapping_of
+from .uneven import copy_carries, is_uneven, mask_uneven, spread_additions
 
 _SPREAD = ("builtin.module(sdy-import-pipeline)", "builtin.module(sdy-user-priority-propagate)")
 _COMMUNICATE = ("builtin.module(sdy-export-pipeline{enable-insert-explicit-collectives=true})",)
@@ -52,14 +53,17 @@ def propagate(module: ir.Module, *, evenly: bool = False) -> None:
         _separate_constants(module)
         _reshape_broadcasts(module)
         _call_top_k(module)
+        call_rolls(module, devices_of(module))
         if evenly:
             _constrain_evenly(module)
         state_rules(module, _divisor(module) if evenly else 1)
         _run(module, _SPREAD)
         agree(module)
+        call_shifts(module)
         meshes = [mesh.clone(ip=False).operation for mesh in mesh_ops(module)]
         _run(module, _COMMUNICATE)
         mask_uneven(module)
+        copy_carries(module)
         _pad(module)
         spread_additions(module)
         _unwrap_constants(module)
@@ -70,7 +74,9 @@ def _pad(module: ir.Module) -> None:
     rules = [(op.name, op.attributes.get(RULE)) for op in inside_out(module, *_INDEXED)]
     try:
         _run(module, (_that_parses(_PAD),))
-    except ir.MLIRError:  # what it says is of ops that nobody wrote
+    except ir.MLIRError as error:  # what it says is of ops that nobody wrote
+        if not is_uneven(module):
+            raise InputError(f"Shardy refuses it: {error.error_diagnostics[0].message}") from None
         raise InputError("Shardy cannot partition dimensions that the devices do not divide evenly") from None
     # From jaxlib 0.11 on, Shardy replaces gathers and scatters that read padding by new ones, without rules.
     padded = inside_out(module, *_INDEXED)

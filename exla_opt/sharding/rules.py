@@ -5,7 +5,7 @@ Along all other factors its operand is gathered.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -23,6 +23,7 @@ from exla_opt.ops.traits import Trait, traits_of
 from .agree import places_of
 from .halo import is_exchanged
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
+from .shifts import is_shift, mapping_of, state_shift
 
 TOP_K = "exla_opt.top_k"
 # The bodies of computations that are manual over some axes are sharded over the others.
@@ -49,7 +50,7 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
     annotated = list(walk_functions(copy_of_all, _WALKED))
     own = read_rules(module, inside=_WALKED)
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
-        if op.name in _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op):
+        if op.name in _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op) or is_shift(op):
             continue
         if op.name in _TRUSTED:
             _cut_evenly(op, copy, divisor)
@@ -59,6 +60,9 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
             continue
         if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
             _cut_evenly(op, copy, divisor)
+            continue
+        if state_shift(op, devices_of(module), divisor):
+            _cut_evenly(op, op, divisor)
             continue
         found = copy.attributes[RULE] if RULE in copy.attributes and op.name not in _OTHERWISE else None
         if found is None:
@@ -235,9 +239,3 @@ def _fills(factor: Factor, values: Sequence[ir.Value], dims: Sequence[int | None
 
 def _is_top_k(op: ir.Operation) -> bool:
     return "call_target_name" in op.attributes and op.attributes["call_target_name"] == ir.StringAttr.get(TOP_K)
-
-
-def mapping_of(factors: Iterable[int]) -> ir.Attribute:
-    """The dimensions of a tensor, each filled by one factor."""
-    dims = [sdy.DimMappingAttr.get([factor]) for factor in factors]
-    return sdy.TensorMappingAttr.get(dims)

@@ -104,8 +104,9 @@ def _attribute_of(value: ir.Value) -> ir.Attribute | None:
         if around.name not in (*CONTROL_FLOW, "func.func", "sdy.manual_computation"):
             return None  # scalar code
         if around.name != "func.func":
-            name = "in_shardings" if around.name == "sdy.manual_computation" else SHARDING
-            return _nth(around, name, place)
+            if around.name != "sdy.manual_computation":
+                return _nth(around, SHARDING, place) or _propagated(around.results[place])
+            return _nth(around, "in_shardings", place)
         if "arg_attrs" not in around.attributes:
             return None
         given = ir.DictAttr(ir.ArrayAttr(around.attributes["arg_attrs"])[place])
@@ -116,6 +117,16 @@ def _attribute_of(value: ir.Value) -> ir.Attribute | None:
             return op.attributes[name]
     name = "out_shardings" if op.name == "sdy.manual_computation" else SHARDING
     return _nth(op, name, ir.OpResult(value).result_number)
+
+
+def _propagated(carried: ir.Value) -> ir.Attribute | None:
+    """The sharding of what a loop carries, which stands on an op of its own until Shardy's export."""
+    for use in carried.uses:
+        edge = use.owner.operation
+        if edge.name == "sdy.data_flow_edge" and "sharding" in edge.attributes:
+            found: ir.Attribute = edge.attributes["sharding"]
+            return found
+    return None
 
 
 def _named(attributes: ir.DictAttr, name: str) -> ir.Attribute | None:

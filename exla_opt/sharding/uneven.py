@@ -8,7 +8,7 @@ was; those of a scatter may write into the padding, which nothing reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -18,11 +18,13 @@ from exla_opt.ir.attributes import integers
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
+from exla_opt.ops.index_numbers import numbers_of, place_of
 from exla_opt.ops.reducers import IDENTITY, monoid_of
 
 from .indexing import GATHER, SCATTER, clamp_indices, indexed_dims
 from .mesh import Mesh, Sharding, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
+from .shifts import is_shift
 
 # Along a dimension, these combine elements, padding included.
 _READING = (GATHER, SCATTER, "stablehlo.custom_call", "stablehlo.convolution", "stablehlo.dot")
@@ -38,11 +40,38 @@ def mask_uneven(module: ir.Module) -> None:
         if op.name == "stablehlo.reduce":
             for index in range(len(op.results)):
                 _mask(op, index, integers(op, "dimensions", []), meshes)
-        elif op.name in (GATHER, SCATTER) and (dims := _indexed_unevenly(op, meshes)):
+        elif op.name in (GATHER, SCATTER) and _is_padded_well(op, meshes):
             if op.name == GATHER:
-                _clamp(op, dims, meshes)
-        elif op.name in _READING and any(_uneven(value, spread) for value, spread in _operands(op, meshes)):
+                _clamp(op, meshes)
+        elif op.name in _READING and not is_shift(op) and _reads_unevenly(op, meshes):
             raise InputError(f"{op.name} reads a dimension that its devices do not divide evenly")
+
+
+def copy_carries(module: ir.Module) -> None:
+    """Copy what loops carry for ops whose results will be padded, in place: Shardy loses such operands."""
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    for op in inside_out(module, "stablehlo.while"):
+        block = op.regions[1].blocks[0]
+        for argument in block.arguments:
+            spread = sharding_of_value(argument, meshes)
+            uses = [use for use in argument.uses if _makes_uneven(use.owner.operation, meshes)]
+            if spread is None or not uses:
+                continue
+            with ir.InsertionPoint.at_block_begin(block), op.location:
+                copy = _spread(stablehlo.reshape(argument.type, argument), spread.sharding, spread.mesh)
+            for use in uses:
+                use.owner.operation.operands[use.operand_number] = copy
+
+
+def is_uneven(module: ir.Module) -> bool:
+    """Whether devices do not divide some dimension of a result."""
+    meshes = {mesh.name: mesh for mesh in read_meshes(module)}
+    return any(_makes_uneven(op, meshes) for op in inside_out(module))
+
+
+def _makes_uneven(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
+    spread = [(result, sharding_of_value(result, meshes)) for result in op.results]
+    return any(one is not None and bool(_uneven(result, one)) for result, one in spread)
 
 
 def spread_additions(module: ir.Module) -> None:
@@ -68,31 +97,42 @@ def _spread_back(last: ir.Operation, spread: Spread) -> None:
         made += [defining_op(value) for value in each.operands]
 
 
-def _indexed_unevenly(op: ir.Operation, meshes: Mapping[str, Mesh]) -> list[int]:
-    """The uneven dimensions of the operand, if indices find rows along all of them and all other operands are even.
+def _is_padded_well(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
+    """Whether a gather or a scatter of one operand may have its uneven dimensions padded.
 
-    Empty if the op has no form with padding.
+    Those of the operand are found by indices, or stand for batches. A gather's indices in the padding find rows that
+    are padding as well; those of a scatter would write, so only batches of theirs are padded, with the operand's.
     """
-    operand = op.operands[0]
-    uneven = {value: dims for value, spread in _operands(op, meshes) if (dims := _uneven(value, spread))}
-    if set(uneven) != {operand} or not set(uneven[operand]) <= set(indexed_dims(op)):
-        return []
-    return uneven[operand]
-
-
-def _clamp(op: ir.Operation, dims: list[int], meshes: Mapping[str, Mesh]) -> None:
-    spread = sharding_of_value(op.operands[1], meshes)
-    clamp_indices(op, dims)
-    made = defining_op(op.operands[1])
-    if spread is not None and made is not None:
-        _spread_back(made, spread)
-
-
-def _operands(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Iterator[tuple[ir.Value, Spread]]:
+    uneven: list[set[int]] = []
     for value in op.operands:
         spread = sharding_of_value(value, meshes)
-        if spread is not None:
-            yield value, spread
+        uneven.append(set() if spread is None else set(_uneven(value, spread)))
+    if len(op.results) > 1:
+        return not any(uneven)
+    numbers = numbers_of(op)
+    batches = {at for dim, at in zip(numbers.batching, numbers.at_index, strict=True) if dim in uneven[0]}
+    if not uneven[0] <= {*indexed_dims(op), *numbers.batching} or numbers.vector in uneven[1]:
+        return False
+    if op.name == GATHER:
+        return batches <= uneven[1]
+    return uneven[1] == batches and uneven[2] == {place_of(numbers, at) for at in batches}
+
+
+def _clamp(op: ir.Operation, meshes: Mapping[str, Mesh]) -> None:
+    operand, indices = sharding_of_value(op.operands[0], meshes), sharding_of_value(op.operands[1], meshes)
+    named = numbers_of(op).named
+    dims = [] if operand is None else [dim for dim in _uneven(op.operands[0], operand) if dim in named]
+    if not dims:
+        return
+    clamp_indices(op, dims)
+    made = defining_op(op.operands[1])
+    if indices is not None and made is not None:
+        _spread_back(made, indices)
+
+
+def _reads_unevenly(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
+    spread = [(value, sharding_of_value(value, meshes)) for value in op.operands]
+    return any(one is not None and bool(_uneven(value, one)) for value, one in spread)
 
 
 def _uneven(value: ir.Value, spread: Spread) -> list[int]:

@@ -27,7 +27,8 @@ from exla_opt.runtime.traffic import traffic_of
 from exla_opt.sharding.partition import partition
 from exla_opt.sharding.rewrite import MORE, joined_if_gained
 
-from .programs import DEVICES, Program, made
+from .program import DEVICES, Program
+from .programs import made
 
 _OPTIONS = Options(size_threshold=65_536, split_size=32_768)
 

@@ -25,7 +25,8 @@ from exla_opt.runtime.traffic import traffic_of
 from exla_opt.sharding.partition import partition
 from exla_opt.sharding.rewrite import joined_if_gained
 
-from .programs import DEVICES, Array, Program, constrained, layers, line, ring_attention, scanned, spec
+from .program import DEVICES, Array, Program, line, spec
+from .programs import constrained, layers, ring_attention, scanned
 
 _OPTIONS = Options(size_threshold=4_000_000, split_size=2_000_000)
 

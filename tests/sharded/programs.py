@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,41 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from . import stencils
+from .program import DEVICES, Program, grid, line, shuffled, spec
+
 Array = Any
-DEVICES = 8
-
-
-@dataclass(frozen=True)
-class Program:
-    """A function and the shapes, types and shardings of its arguments.
-
-    gain: how many times less temporary memory each device should need at the least when it is split; 1 where it may go
-    out as it came, 0 where it should. options: of jax.jit.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    gain: float = 1.0
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-def line(kind: AxisType = AxisType.Auto) -> Mesh:
-    return jax.make_mesh((8,), ("d",), axis_types=(kind,))
-
-
-def grid(rows: int = 2) -> Mesh:
-    return jax.make_mesh((rows, 8 // rows), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
-
-
-def shuffled() -> Mesh:
-    return Mesh(np.array(jax.devices())[[0, 2, 4, 6, 1, 3, 5, 7]].reshape(2, 4), ("d", "m"))
-
-
-def spec(mesh: Mesh, shape: tuple[int, ...], *axes: str | tuple[str, ...] | None, dtype: Any = jnp.float32) -> Array:
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P(*axes)))
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
@@ -251,6 +222,7 @@ def made() -> dict[str, Program]:
         return (ring_attention(q, k, v) ** 2).sum()
 
     return {
+        **stencils.made(),
         "batch": Program(jax.grad(partial(mean_square, heads)), (attended, on((16, 256, 64), "d")), 8),
         "megatron": Program(square_loss, (tensor_parallel, spec(two, (4, 256, 64), "d")), 2),
         "device_ids": Program(

@@ -1,0 +1,143 @@
+"""Programs that shift the rows of a sharded dimension: finite differences, rolls, next tokens, causal filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from .program import Program, grid, line, spec
+
+
+def heat(u: Array) -> Array:
+    """Steps of diffusion on a grid whose edges stay as they are."""
+    for _ in range(3):
+        inner = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+        u = u.at[1:-1, 1:-1].add(0.1 * inner)
+    return u
+
+
+def padded_heat(u: Array) -> Array:
+    """The same on a grid with zeros around it."""
+    for _ in range(2):
+        p = jnp.pad(u, 1)
+        u = u + 0.1 * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u)
+    return u
+
+
+def rolled(u: Array) -> Array:
+    """On a grid without edges."""
+    for _ in range(2):
+        u = u + 0.1 * sum(jnp.roll(u, by, dim) - u for dim in (0, 1) for by in (1, -1))
+    return u
+
+
+def energy(u: Array) -> Array:
+    """A sum of squared differences and of a wide intermediate tensor."""
+    d = u[1:] - u[:-1]
+    features = jnp.tanh(d[:, :, None] * jnp.linspace(0.5, 2.0, 32, dtype=u.dtype))
+    return (features**2).sum()
+
+
+def upwind(u: Array, v: Array) -> Array:
+    """Differences in the direction of the flow, in a loop."""
+
+    def step(u: Array, _: None) -> tuple[Array, None]:
+        left = jnp.concatenate([u[:1], u[:-1]])
+        right = jnp.concatenate([u[1:], u[-1:]])
+        return u - 0.1 * jnp.where(v > 0, v * (u - left), v * (right - u)), None
+
+    found, _ = lax.scan(step, u, None, length=4)
+    return found
+
+
+def next_tokens(w: Array, x: Array, tokens: Array) -> Array:
+    """A loss of the next token whose sequence is sharded: the logits are cut, not the tokens."""
+    logits = jnp.einsum("btd,dv->btv", x, w)[:, :-1]
+    scores = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(scores, tokens[:, 1:, None], -1).mean()
+
+
+def causal_filter(x: Array, k: Array) -> Array:
+    """A filter of each channel over the four last steps of a sequence."""
+    padded = jnp.pad(x, ((0, 0), (3, 0), (0, 0)))
+    return jax.nn.silu(sum(padded[:, i : i + x.shape[1]] * k[i] for i in range(4)))
+
+
+def cut_out(x: Array) -> tuple[Array, ...]:
+    """Parts of all kinds: short and long, from the middle, from ends, joined with others and padded unevenly."""
+    ends = jnp.concatenate([x[-3:], x[:3]])
+    return ends, jnp.concatenate([ends, x * 2, x[:5]]), x[5:-2], jnp.pad(x[100:130], ((7, 0), (0, 0)))
+
+
+def bits(x: Array) -> tuple[Array, ...]:
+    """A roll of truth values and of integers."""
+    on = x > 0.5
+    return jnp.roll(on, 1, 0) ^ on, jnp.roll(jnp.int8(x * 10), -2, 0)
+
+
+def padded_otherwise(x: Array) -> tuple[Array, ...]:
+    """Along two sharded dimensions, with values that are no zeros, and away from one end."""
+    one = lax.pad(x, jnp.float32(2.5), ((3, 1, 0), (1, 2, 0)))
+    two = lax.pad(x, jnp.float32(-1.0), ((-2, 2, 0), (3, -3, 0)))
+    return jnp.sin(one), two * x
+
+
+def moved_update(x: Array, y: Array) -> Array:
+    """Rows written at a known position, some of them in the middle of shards."""
+    return lax.dynamic_update_slice(x, y, (37, 3)) * 2
+
+
+def two_views(w: Array, x: Array, y: Array) -> Array:
+    """A loss of two views of each row, whose embeddings are joined along the batch, and parted again."""
+    z = jnp.tanh(jnp.concatenate([x, y]) @ w)
+    first, second = jnp.split(z, 2)
+    scores = jax.nn.log_softmax(first @ second.T)
+    return -jnp.trace(scores) / len(x)
+
+
+def guided(x: Array) -> Array:
+    """Both halves of a batch at once, as where a sample is guided, and three uneven parts."""
+    both = jnp.sin(jnp.concatenate([x, x + 1]))
+    with_it, without = jnp.split(both, 2)
+    return jnp.concatenate([with_it + 2 * (with_it - without), both[: len(x) // 2], both[-24:]])
+
+
+def backwards(x: Array) -> Array:
+    return x[::-1] * x + jnp.flip(x)
+
+
+def made() -> dict[str, Program]:
+    """All programs by name."""
+    one, two = line(), grid()
+
+    def on(*shape: int) -> Any:
+        return spec(one, shape, "d")
+
+    field = spec(two, (512, 256), "m", "d")
+    sequence = spec(one, (2, 512, 32), None, "d")
+    tokens = spec(one, (2, 512), None, "d", dtype=jnp.int32)
+    return {
+        "heat": Program(heat, (on(512, 256),), 1),
+        "heat on a grid": Program(heat, (field,), 1),
+        "heat with zeros around": Program(padded_heat, (field,), 1),
+        "heat without edges": Program(rolled, (field,), 1),
+        "heat, gradient": Program(jax.grad(lambda u: (heat(u) ** 2).sum()), (on(512, 256),), 1),
+        "energy": Program(energy, (on(1024, 64),), 2),
+        "energy, gradient": Program(jax.grad(energy), (on(1024, 64),), 2),
+        "upwind": Program(upwind, (on(1024, 64), on(1024, 64)), 1),
+        "upwind, gradient": Program(jax.grad(lambda u, v: (upwind(u, v) ** 2).sum()), (on(1024, 64), on(1024, 64)), 1),
+        "next tokens": Program(jax.value_and_grad(next_tokens), (spec(one, (32, 500)), sequence, tokens), 2),
+        "causal filter": Program(
+            jax.grad(lambda x, k: (causal_filter(x, k) ** 2).sum(), (0, 1)), (sequence, spec(one, (4, 32))), 1
+        ),
+        "parts of all kinds": Program(cut_out, (on(1000, 16),), 1),
+        "bits": Program(bits, (on(1024, 32),), 1),
+        "padded otherwise": Program(padded_otherwise, (field,), 1),
+        "two views": Program(jax.value_and_grad(two_views, (0, 1)), (spec(one, (64, 64)), on(512, 64), on(512, 64)), 2),
+        "guided": Program(guided, (on(512, 64),), 1),
+        "backwards": Program(backwards, (on(512, 64),), 1),
+        "moved update": Program(moved_update, (field, spec(two, (400, 100))), 1),
+    }
