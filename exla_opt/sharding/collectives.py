@@ -119,7 +119,8 @@ class Collectives:
 
     def shift(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
         """The value of the previous device in the group, for a step of 1, or the next, for -1; zeros at the end."""
-        return self.send(value, axes, [(low, high)[::step] for low, high in pairwise(range(parts(axes)))])
+        pairs = list(pairwise(range(parts(axes))))
+        return self.send(value, axes, pairs if step == 1 else [(high, low) for low, high in pairs])
 
     def turn(self, value: ir.Value, axes: Axes, step: int) -> ir.Value:
         """The value of the device `step` places further in the group, which is a ring."""

@@ -15,6 +15,7 @@ from exla_opt.ops.collectives import OPS as COLLECTIVES
 from exla_opt.ops.reducers import IDENTITY, counts_once, monoid_of
 from exla_opt.ops.shardy import RULE
 
+from . import at_index
 from .communication import COMMUNICATION
 from .halo import WINDOWED
 from .indexing import GATHER, SCATTER, in_own_rows, indexed_dims, mask_of
@@ -84,6 +85,17 @@ def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) 
         if low[dim] or high[dim] != interior[dim]:
             raise NoLocalForm("padding along a dimension that the devices divide differently before and after it")
     return plain(localiser, op, shardings)
+
+
+def _reverse(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """Along a sharded dimension, each shard is reversed, and their order as well."""
+    [value] = plain(localiser, op, shardings)
+    for dim in integers(op, "dimensions", []):
+        count = parts(shardings[0][dim])
+        if count > 1:
+            pairs = [(count - 1 - place, place) for place in range(count)]
+            value = localiser.collectives.send(value, shardings[0][dim], pairs)
+    return [value]
 
 
 def _cut(sharding: Sharding) -> list[int]:
@@ -279,6 +291,9 @@ FORMS: dict[str, Form] = {
     "stablehlo.iota": _iota,
     "stablehlo.slice": _slice,
     "stablehlo.pad": _pad,
+    "stablehlo.reverse": _reverse,
+    at_index.SLICE: at_index.slice_at_index,
+    at_index.UPDATE: at_index.update_at_index,
     "stablehlo.reduce": _reduce,
     GATHER: _gather,
     SCATTER: _scatter,

@@ -22,6 +22,7 @@ from exla_opt.ops.tile import Tile
 
 from .localise import Form, Localiser, NoLocalForm, Results, with_own_types
 from .mesh import Axes, Sharding, parts
+from .running import running, running_dim
 from .shardings import shardings_of_results
 
 
@@ -41,6 +42,9 @@ def _windowed(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardi
 
     Its windows keep their length.
     """
+    along = running_dim(op, shardings[0])
+    if along is not None:
+        return running(localiser, op, shardings, along)
     made: Results = list(with_own_types(localiser, op, shardings).results)
     shapes = Shapes(*(tuple(tuple(build.shape_of(value)) for value in values) for values in (op.operands, op.results)))
     sharding = localiser.shardings[op.operands[0]]

@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import devices_of
+from exla_opt.ir.attributes import devices_of, integers
 from exla_opt.ir.walk import CONTROL_FLOW, walk_functions
 from exla_opt.ops.collectives import moved_dims
 from exla_opt.ops.factor import Factor, Kind
@@ -21,8 +21,10 @@ from exla_opt.ops.shardy import RULE, annotated_copy
 from exla_opt.ops.traits import Trait, traits_of
 
 from .agree import places_of
+from .at_index import state_at_index
 from .halo import is_exchanged
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
+from .running import runs_along
 from .shifts import is_shift, mapping_of, state_shift
 
 TOP_K = "exla_opt.top_k"
@@ -61,7 +63,7 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
         if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
             _cut_evenly(op, copy, divisor)
             continue
-        if state_shift(op, devices_of(module), divisor):
+        if state_shift(op, devices_of(module), divisor) or state_at_index(op, devices_of(module)):
             _cut_evenly(op, op, divisor)
             continue
         found = copy.attributes[RULE] if RULE in copy.attributes and op.name not in _OTHERWISE else None
@@ -179,7 +181,8 @@ def _restricted(op: ir.Operation, rule: sdy.OpShardingRuleAttr, own: OpRule, dev
         stands = [each.get(factor) for each in places]
         if factor in replicated or _has_local_form(op, stands[:count], stands[count:], own):
             continue
-        if any(is_exchanged(each, stands[:count], stands[count:], devices) for each in own.overlaps):
+        windows = any(is_exchanged(each, stands[:count], stands[count:], devices) for each in own.overlaps)
+        if windows or (rule.factor_sizes[factor] % devices == 0 and _turns_or_runs(op, stands[0])):
             exchanged.add(factor)
         else:
             replicated.add(factor)
@@ -212,6 +215,13 @@ def _has_local_form(op: ir.Operation, operands: list[int | None], results: list[
         factor.kind is Kind.INDEPENDENT and not factor.reaches and _fills(factor, values, [*operands, *results])
         for factor in own.factors
     )
+
+
+def _turns_or_runs(op: ir.Operation, dim: int | None) -> bool:
+    """Whether the op reverses a dimension, or is a running sum along it."""
+    if op.name == "stablehlo.reverse":
+        return dim in integers(op, "dimensions", [])
+    return dim is not None and runs_along(op, dim)
 
 
 def _adds_between_devices(op: ir.Operation) -> bool:

@@ -166,19 +166,38 @@ def _with_neighbours(localiser: Localiser, value: ir.Value, dim: int, axes: Axes
 
 
 def _summed(localiser: Localiser, value: ir.Value, part: Part, dim: int, axes: Axes, length: int) -> ir.Value:
-    """A slice of `length` rows on all devices: the sum over them, each with its own rows and otherwise zeros."""
+    """A slice of `length` rows on all devices."""
+    begin = localiser.collectives.offset(axes, build.shape_of(value)[dim])
+    own = own_rows(value, dim, stablehlo.subtract(build.scalar_i32(part.by), begin), length)
+    return sum_of_own_rows(localiser, own, axes)
+
+
+def own_rows(value: ir.Value, dim: int, first: ir.Value, length: int) -> ir.Value:
+    """Rows [first, first + length) of a dimension; zeros for those that the value does not have.
+
+    first: a tensor<i32>, of any sign.
+    """
     size = build.shape_of(value)[dim]
-    begin = localiser.collectives.offset(axes, size)
-    first = stablehlo.subtract(build.scalar_i32(part.by), begin)  # of the slice, in the device's own rows
-    start = stablehlo.add(first, build.scalar_i32(length))
-    found = build.slice_along(_extended(value, dim, length, length), dim, start, length)
-    kind = build.tensor_of(found)
-    line = ir.RankedTensorType.get([length], ir.IntegerType.get_signless(32))
-    where = stablehlo.add(stablehlo.iota(line, 0), build.broadcast(first, [length]))
-    mask = _between(where, build.zeros(line), build.splat(line, size), dim, kind.shape)
-    own = stablehlo.select(mask, found, build.zeros(kind))
-    is_bit = kind.element_type == ir.IntegerType.get_signless(1)
+    taken = min(length, size)
+    at = build.clamp(build.scalar_i32(0), first, build.scalar_i32(size - taken))
+    found = build.slice_along(value, dim, at, taken)
+    before = stablehlo.subtract(first, at)  # of the rows taken, the one that comes first in the result
+    start = stablehlo.add(before, build.scalar_i32(length))
+    placed = build.slice_along(_extended(found, dim, length, length), dim, start, length)
+    return stablehlo.select(within(before, taken, dim, build.shape_of(placed)), placed, build.zeros(placed.type))
+
+
+def sum_of_own_rows(localiser: Localiser, own: ir.Value, axes: Axes) -> ir.Value:
+    """The rows that some device has, on all of them."""
+    is_bit = build.tensor_of(own).element_type == ir.IntegerType.get_signless(1)
     return localiser.collectives.reduce(own, axes, "or" if is_bit else "add")
+
+
+def within(first: ir.Value, size: int, dim: int, shape: Sequence[int]) -> ir.Value:
+    """The mask of a shape in which position i of a dimension is set if first + i is in [0, size)."""
+    line = ir.RankedTensorType.get([shape[dim]], ir.IntegerType.get_signless(32))
+    where = stablehlo.add(stablehlo.iota(line, 0), build.broadcast(first, [shape[dim]]))
+    return _between(where, build.zeros(line), build.splat(line, size), dim, shape)
 
 
 def _window(value: ir.Value, dim: int, start: int, length: int) -> ir.Value:

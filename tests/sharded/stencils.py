@@ -109,6 +109,33 @@ def backwards(x: Array) -> Array:
     return x[::-1] * x + jnp.flip(x)
 
 
+def cached(keys: Array, key: Array, at: Array) -> tuple[Array, Array]:
+    """A token's key written into a cache whose positions are sharded, the scores, and a few rows around it."""
+    at = at % (keys.shape[1] - 30)  # XLA's partitioner clamps no index
+    keys = lax.dynamic_update_slice(keys, key, (jnp.int32(0), at, jnp.int32(0)))
+    near = lax.dynamic_slice(keys, (jnp.int32(0), at - 3, jnp.int32(0)), (keys.shape[0], 7, keys.shape[2]))
+    return keys, jax.nn.softmax(jnp.einsum("btd,bsd->bts", near, keys))
+
+
+def written_in_turn(x: Array) -> Array:
+    """Rows of a sharded carry, each step its own, some across the border of two shards."""
+
+    def step(carry: Array, i: Array) -> tuple[Array, None]:
+        return lax.dynamic_update_slice(carry, jnp.sin(i * x[:3, :5]), (37 * i, 2 * i)), None
+
+    return lax.scan(step, x, jnp.arange(8))[0]
+
+
+def running_windows(x: Array) -> tuple[Array, ...]:
+    """Running sums and maxima as windows that all begin at the first row, as on a GPU."""
+    rows = len(x)
+    total = lax.reduce_window(x, 0.0, lax.add, (rows, 1), (1, 1), ((rows - 1, 0), (0, 0)))
+    best = lax.reduce_window(
+        jnp.int32(x * 100), jnp.int32(-(2**31)), lax.max, (rows, 1), (1, 1), ((rows - 1, 0), (0, 0))
+    )
+    return jnp.sin(total), best
+
+
 def made() -> dict[str, Program]:
     """All programs by name."""
     one, two = line(), grid()
@@ -136,6 +163,14 @@ def made() -> dict[str, Program]:
         "parts of all kinds": Program(cut_out, (on(1000, 16),), 1),
         "bits": Program(bits, (on(1024, 32),), 1),
         "padded otherwise": Program(padded_otherwise, (field,), 1),
+        "cached": Program(
+            cached, (spec(two, (4, 512, 16), "d", "m"), spec(two, (4, 1, 16), "d"), spec(two, (), dtype=jnp.int32)), 1
+        ),
+        "cached, chunk": Program(
+            cached, (spec(two, (4, 64, 16), "d", "m"), spec(two, (4, 24, 16), "d"), spec(two, (), dtype=jnp.int32)), 1
+        ),
+        "written in turn": Program(written_in_turn, (field,), 1),
+        "running windows": Program(running_windows, (on(1024, 16),), 1),
         "two views": Program(jax.value_and_grad(two_views, (0, 1)), (spec(one, (64, 64)), on(512, 64), on(512, 64)), 2),
         "guided": Program(guided, (on(512, 64),), 1),
         "backwards": Program(backwards, (on(512, 64),), 1),
