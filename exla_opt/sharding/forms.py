@@ -88,14 +88,18 @@ def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) 
 
 
 def _reverse(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Along a sharded dimension, each shard is reversed, and their order as well."""
-    [value] = plain(localiser, op, shardings)
+    """Along a sharded dimension, each shard is reversed, and their order before."""
+    operand = op.operands[0]
+    before = sent = localiser.local[operand]
     for dim in integers(op, "dimensions", []):
         count = parts(shardings[0][dim])
         if count > 1:
             pairs = [(count - 1 - place, place) for place in range(count)]
-            value = localiser.collectives.send(value, shardings[0][dim], pairs)
-    return [value]
+            sent = localiser.collectives.send(sent, shardings[0][dim], pairs)
+    localiser.local[operand] = sent
+    made = plain(localiser, op, shardings)
+    localiser.local[operand] = before
+    return made
 
 
 def _cut(sharding: Sharding) -> list[int]:

@@ -27,6 +27,7 @@ from exla_opt.ops.shardy import RULE
 from exla_opt.ops.traits import Trait, traits_of
 
 from .agree import agree
+from .fold_pads import fold_pads
 from .mesh import parts
 from .meshes import keep_meshes, mesh_ops
 from .rules import TOP_K, state_rules
@@ -53,6 +54,7 @@ def propagate(module: ir.Module, *, evenly: bool = False) -> None:
         _separate_constants(module)
         _reshape_broadcasts(module)
         _call_top_k(module)
+        fold_pads(module)
         call_rolls(module, devices_of(module))
         if evenly:
             _constrain_evenly(module)

@@ -85,6 +85,8 @@ def _placed(
     if parts(has) == 1:
         if parts(wants) == 1:
             return _window(value, dim, part.by, length)
+        if size == 1:
+            return _repeated(value, dim, length)
         start = stablehlo.add(localiser.collectives.offset(wants, length), build.scalar_i32(part.by + length))
         return build.slice_along(_extended(value, dim, length, length), dim, start, length)
     if parts(wants) == 1:
@@ -119,6 +121,12 @@ def rows_beyond(part: Part, has: int, wants: int, count: int) -> tuple[int, int]
             before = max(before, index * has - (first + part.by))
             behind = max(behind, last + part.by - (index + 1) * has)
     return before, behind
+
+
+def _repeated(row: ir.Value, dim: int, length: int) -> ir.Value:
+    shape = build.shape_of(row)
+    kind = build.with_shape(build.tensor_of(row), [*shape[:dim], length, *shape[dim + 1 :]])
+    return stablehlo.broadcast_in_dim(kind, row, ir.DenseI64ArrayAttr.get(list(range(len(shape)))))
 
 
 def _delivered(localiser: Localiser, value: ir.Value, part: Part, dim: int, axes: Axes, length: int) -> ir.Value:

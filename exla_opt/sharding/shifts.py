@@ -69,8 +69,8 @@ def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], devices: int, 
             length, part = shapes[index][dim], found.get(index)
             # The rows of a short slice are added up from the devices that have them.
             is_short = op.name == _SLICE and 2 * size <= length
-            is_shorter = is_short and size < devices
-            if part is None or (not is_shorter and _is_sent(part, length, size, devices)):
+            is_few = min(size, length) < devices  # all devices have them
+            if part is None or (not is_few and _is_sent(part, length, size, devices)):
                 letters[index].append(of_result)
                 sizes[of_result] = max(sizes[of_result], length)
                 continue

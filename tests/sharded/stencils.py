@@ -66,6 +66,13 @@ def causal_filter(x: Array, k: Array) -> Array:
     return jax.nn.silu(sum(padded[:, i : i + x.shape[1]] * k[i] for i in range(4)))
 
 
+def causal_convolution(x: Array, k: Array) -> Array:
+    """A convolution over a sequence that is padded at its start."""
+    padded = jnp.pad(x, ((0, 0), (6, 0), (0, 0)))
+    y = lax.conv_general_dilated(padded, k, (1,), "VALID", rhs_dilation=(2,), dimension_numbers=("NTC", "TIO", "NTC"))
+    return jax.nn.silu(y)
+
+
 def cut_out(x: Array) -> tuple[Array, ...]:
     """Parts of all kinds: short and long, from the middle, from ends, joined with others and padded unevenly."""
     ends = jnp.concatenate([x[-3:], x[:3]])
@@ -159,6 +166,9 @@ def made() -> dict[str, Program]:
         "next tokens": Program(jax.value_and_grad(next_tokens), (spec(one, (32, 500)), sequence, tokens), 2),
         "causal filter": Program(
             jax.grad(lambda x, k: (causal_filter(x, k) ** 2).sum(), (0, 1)), (sequence, spec(one, (4, 32))), 1
+        ),
+        "causal convolution": Program(
+            jax.grad(lambda x, k: (causal_convolution(x, k) ** 2).sum(), (0, 1)), (sequence, spec(one, (4, 32, 32))), 1
         ),
         "parts of all kinds": Program(cut_out, (on(1000, 16),), 1),
         "bits": Program(bits, (on(1024, 32),), 1),
