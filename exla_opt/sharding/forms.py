@@ -79,10 +79,10 @@ def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]
 
 
 def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
-    """Along a sharded dimension each element is followed by the same padding."""
+    """Along a sharded dimension there is the same padding around each element."""
     low, high, interior = (integers(op, name, []) for name in _PADDING)
     for dim in _cut(shardings[0]):
-        if low[dim] or high[dim] != interior[dim]:
+        if low[dim] < 0 or high[dim] < 0 or low[dim] + high[dim] != interior[dim]:
             raise NoLocalForm("padding along a dimension that the devices divide differently before and after it")
     return plain(localiser, op, shardings)
 

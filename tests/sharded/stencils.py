@@ -92,6 +92,13 @@ def padded_otherwise(x: Array) -> tuple[Array, ...]:
     return jnp.sin(one), two * x
 
 
+def interleaved(x: Array) -> Array:
+    """Rows of two tensors in turn, as upsampling writes them, and every second row of the next."""
+    one = lax.pad(x, jnp.float32(0), ((0, 1, 1), (0, 0, 0)))
+    two = lax.pad(2 * x, jnp.float32(0), ((1, 0, 1), (0, 0, 0)))
+    return jnp.sin(one + two)[1::2]
+
+
 def moved_update(x: Array, y: Array) -> Array:
     """Rows written at a known position, some of them in the middle of shards."""
     return lax.dynamic_update_slice(x, y, (37, 3)) * 2
@@ -183,6 +190,8 @@ def made() -> dict[str, Program]:
         "running windows": Program(running_windows, (on(1024, 16),), 1),
         "two views": Program(jax.value_and_grad(two_views, (0, 1)), (spec(one, (64, 64)), on(512, 64), on(512, 64)), 2),
         "guided": Program(guided, (on(512, 64),), 1),
+        "only element": Program(lambda x: jnp.broadcast_to(x[:1], (8, 16)) + x[-1], (on(48, 16),), 1),
         "backwards": Program(backwards, (on(512, 64),), 1),
+        "interleaved": Program(interleaved, (on(1024, 32),), 1),
         "moved update": Program(moved_update, (field, spec(two, (400, 100))), 1),
     }

