@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.walk import terminator
 from exla_opt.ops.shardy import RULE
 
 from .localise import Localiser, Results, plain
@@ -25,9 +26,10 @@ SLICE, UPDATE = "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
 def state_at_index(op: ir.Operation, devices: int) -> bool:
     """Give a slice or an update at an index a sharding rule along dimensions of which it takes a part; else False.
 
-    devices: these must divide the dimension. A slice in a loop has no such rule: it would communicate in every step.
+    devices: these must divide the dimension. In a loop a slice has such a rule only if each step changes the tensor: of
+    another, all devices better have all, once.
     """
-    if op.name not in (SLICE, UPDATE) or (op.name == SLICE and _is_in_loop(op)):
+    if op.name not in (SLICE, UPDATE) or (op.name == SLICE and _is_in_loop(op) and not _is_changed(op.operands[0])):
         return False
     whole = build.shape_of(op.operands[0])
     part = build.shape_of(op.results[0] if op.name == SLICE else op.operands[1])
@@ -67,6 +69,14 @@ def _is_in_loop(op: ir.Operation) -> bool:
             return True
         around = around.operation.parent
     return False
+
+
+def _is_changed(value: ir.Value) -> bool:
+    """Whether it is what a loop carries, and is changed by each step."""
+    block = value.owner
+    if not isinstance(block, ir.Block) or block.owner.operation.name != "stablehlo.while":
+        return False
+    return bool(terminator(block).operands[ir.BlockArgument(value).arg_number] != value)
 
 
 def slice_at_index(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:

@@ -150,6 +150,15 @@ def running_windows(x: Array) -> tuple[Array, ...]:
     return jnp.sin(total), best
 
 
+def read_in_turn(x: Array) -> Array:
+    """Columns of a sharded carry, which each step changes."""
+
+    def step(carry: Array, i: Array) -> tuple[Array, None]:
+        return carry + 0.1 * jnp.sin(lax.dynamic_slice_in_dim(carry, i, 1, 1)), None
+
+    return lax.scan(step, x, jnp.arange(64))[0]
+
+
 def made() -> dict[str, Program]:
     """All programs by name."""
     one, two = line(), grid()
@@ -167,7 +176,7 @@ def made() -> dict[str, Program]:
         "heat without edges": Program(rolled, (field,), 1),
         "heat, gradient": Program(jax.grad(lambda u: (heat(u) ** 2).sum()), (on(512, 256),), 1),
         "energy": Program(energy, (on(1024, 64),), 2),
-        "energy, gradient": Program(jax.grad(energy), (on(1024, 64),), 2),
+        "energy, gradient": Program(jax.grad(energy), (on(1024, 64),), 1),
         "upwind": Program(upwind, (on(1024, 64), on(1024, 64)), 1),
         "upwind, gradient": Program(jax.grad(lambda u, v: (upwind(u, v) ** 2).sum()), (on(1024, 64), on(1024, 64)), 1),
         "next tokens": Program(jax.value_and_grad(next_tokens), (spec(one, (32, 500)), sequence, tokens), 2),
@@ -186,6 +195,7 @@ def made() -> dict[str, Program]:
         "cached, chunk": Program(
             cached, (spec(two, (4, 64, 16), "d", "m"), spec(two, (4, 24, 16), "d"), spec(two, (), dtype=jnp.int32)), 1
         ),
+        "read in turn": Program(read_in_turn, (spec(one, (32, 64), None, "d"),), 1),
         "written in turn": Program(written_in_turn, (field,), 1),
         "running windows": Program(running_windows, (on(1024, 16),), 1),
         "two views": Program(jax.value_and_grad(two_views, (0, 1)), (spec(one, (64, 64)), on(512, 64), on(512, 64)), 2),
