@@ -29,6 +29,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from exla_opt.sizes import format_size
+from tests.sharded import stencils
 from tests.sharded.program import DEVICES, Array, Program, grid, line, spec
 from tests.sharded.programs import (
     attention,
@@ -95,6 +96,28 @@ def programs(big: bool) -> dict[str, Program]:
         hidden = jax.nn.gelu(jnp.einsum("td,edh->teh", x, into))
         return (jnp.einsum("teh,ehd,te->td", hidden, out, chosen) ** 2).mean()
 
+    def flow(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """A step of the shallow water equations on a grid without edges."""
+        h, u, v = state
+
+        def slope(x: Array, dim: int) -> Array:
+            return (jnp.roll(x, -1, dim) - jnp.roll(x, 1, dim)) / 2
+
+        return (
+            h - 0.01 * (slope(h * u, 0) + slope(h * v, 1)),
+            u - 0.01 * (u * slope(u, 0) + v * slope(u, 1) + slope(h, 0)),
+            v - 0.01 * (u * slope(v, 0) + v * slope(v, 1) + slope(h, 1)),
+        )
+
+    def flowing(h: Array, u: Array, v: Array) -> Array:
+        state, _ = lax.scan(lambda state, _: (flow(state), None), (h, u, v), None, length=12)
+        return sum((each**2).sum() for each in state)
+
+    def diffusing(u: Array) -> Array:
+        for _ in range(4):
+            u = stencils.heat(u)
+        return (u**2).sum()
+
     def of_each(x: Array) -> Array:
         return jax.pmap(lambda x: jnp.exp(jnp.sin(x[:, None]) - jnp.cos(x[None])).max(1))(x)
 
@@ -158,6 +181,17 @@ def programs(big: bool) -> dict[str, Program]:
                 on((16, 1024, 256), "d"),
                 on((4096 * n, 256)),
             ),
+        ),
+        "diffusion, gradient": Program(jax.grad(diffusing), (on((2048 * n, 2048), "d"),)),
+        "flow, gradient": Program(jax.grad(flowing, (0, 1, 2)), (on((1024 * n, 1024), "d"),) * 3),
+        "differences, wide, gradient": Program(jax.value_and_grad(stencils.energy), (on((4096 * n, 256), "d"),)),
+        "next tokens, gradient": Program(
+            jax.value_and_grad(stencils.next_tokens, (0, 1)),
+            (on((256, 8000)), on((2, 4096 * n, 256), None, "d"), words((2, 4096 * n), None, "d")),
+        ),
+        "two views, gradient": Program(
+            jax.value_and_grad(stencils.two_views, (0, 1)),
+            (on((256, 256)), on((4096 * n, 256), "d"), on((4096 * n, 256), "d")),
         ),
         "images, rows, gradient": Program(
             jax.grad(classifier, (0, 1)),

@@ -20,6 +20,7 @@ from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_of_kernels
+from exla_opt.ops.collectives import talks
 from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import CUSTOM_CALL, has_order
 
@@ -188,8 +189,8 @@ def _given_to(block: ir.Block) -> list[ir.Value]:
 
 
 def may_repeat(op: ir.Operation) -> bool:
-    """Whether an op gives the same result again, and may run again: it is neither random nor foreign."""
-    if op.name == CUSTOM_CALL or op.name in _BRANCHES or has_order(op):
+    """Whether an op gives the same result again, and may run again: it is neither random nor foreign, nor sends."""
+    if op.name == CUSTOM_CALL or op.name in _BRANCHES or has_order(op) or talks(op):
         return False
     return not len(op.regions) or not _holds_foreign(op)
 

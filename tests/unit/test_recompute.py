@@ -113,6 +113,15 @@ def test_what_is_drawn_is_not_drawn_again() -> None:
     assert str(module).count("stablehlo.rng") == LAYERS
 
 
+def test_what_is_sent_is_not_sent_again() -> None:
+    shift = (
+        '"stablehlo.collective_permute"(%x{k}) <{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, '
+        "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>}}> : ({t}) -> {t}"
+    )
+    _, module, _ = rewritten(layers(shift), 0.6)
+    assert str(module).count("stablehlo.collective_permute") == LAYERS
+
+
 def test_what_is_asked_about_stays() -> None:
     # A maximum's gradient asks which elements equal it: those may not be computed again.
     def loss(x: jax.Array, w: jax.Array) -> jax.Array:
