@@ -36,6 +36,7 @@ def state_at_index(op: ir.Operation, devices: int) -> bool:
     index = op.operands[1 if op.name == SLICE else 2] if whole else None
     if whole == part or 0 in part or index is None or ir.IntegerType(build.tensor_of(index).element_type).width < 32:
         return False
+    readers = sum(use.owner.operation.name == SLICE for use in op.operands[0].uses)
     sizes, complete = list(whole), list[int]()
     of_part = list(range(len(whole)))
     summed = []
@@ -45,7 +46,7 @@ def state_at_index(op: ir.Operation, devices: int) -> bool:
         of_part[dim] = len(sizes)
         complete.append(len(sizes))
         sizes.append(taken)
-        if size % devices or (op.name == SLICE and 2 * taken > size):
+        if size % devices or (op.name == SLICE and 2 * taken * readers > size):  # else it is gathered once for all
             complete.append(dim)
         elif op.name == SLICE:
             summed.append(dim)
@@ -83,7 +84,7 @@ def slice_at_index(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
     """The sum over all devices of the slice's rows that each has."""
     cut = _cut(op, localiser.shardings[op.operands[0]])
     if not cut:
-        return plain(localiser, op, shardings)
+        return _in_bounds(localiser, op, shardings)
     value, *indices = localiser.operands(op)
     kind = ir.RankedTensorType(localiser.local_type(op.results[0], shardings[0]))
     lengths = build.shape_of(value)
@@ -98,6 +99,20 @@ def slice_at_index(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
         value = own_rows(value, dim, _first(localiser, op, indices[dim], dim, along, kind.shape[dim]), kind.shape[dim])
         axes += along
     return [sum_of_own_rows(localiser, value, axes)]
+
+
+def _in_bounds(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+    """The op itself. If its own result is cut, its indices are clamped: XLA merges both slices, and clamps once."""
+    if not any(use.owner.operation.name == "sdy.all_slice" for use in op.results[0].uses):
+        return plain(localiser, op, shardings)
+    sizes = zip(build.shape_of(op.operands[0]), build.shape_of(op.results[0]), strict=True)
+    before = dict(localiser.local)
+    for index, (size, taken) in zip(list(op.operands)[1:], sizes, strict=True):
+        last = build.scalar_like(index, size - taken)
+        localiser.local[index] = build.clamp(build.zeros(index.type), before[index], last)
+    made = plain(localiser, op, shardings)
+    localiser.local.update((index, before[index]) for index in list(op.operands)[1:])
+    return made
 
 
 def update_at_index(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:

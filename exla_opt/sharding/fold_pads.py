@@ -5,6 +5,8 @@ A tensor with a few more rows is rarely divided evenly by the devices, and its s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -77,11 +79,21 @@ def _convolution_of_pad(op: ir.Operation, pad: ir.Operation) -> None:
     if any(low[dim] or high[dim] for dim in others) or any(step != 1 for step in dilated):
         return
     padding = integers(op, "padding", [0] * (2 * len(spatial)))
-    for place, dim in enumerate(spatial):
-        padding[2 * place] += low[dim]
-        padding[2 * place + 1] += high[dim]
+    edge = [each for dim in spatial for each in (low[dim], high[dim])]
+    # Rows that the pad cuts off do not come back as the convolution's padding.
+    if any(one < 0 < two for one, two in zip(edge, padding, strict=True)):
+        return
+    padding = [one + two for one, two in zip(edge, padding, strict=True)]
+    if not _reads_some([build.shape_of(pad.operands[0])[dim] for dim in spatial], padding):
+        return
     op.operands[0] = pad.operands[0]
     op.attributes["padding"] = edges(padding, op.context)
+
+
+def _reads_some(sizes: Sequence[int], padding: Sequence[int]) -> bool:
+    """Whether the padding cuts off less than all of each dimension: XLA:CPU reads beyond the operand otherwise."""
+    edges_of = zip(sizes, padding[::2], padding[1::2], strict=True)
+    return all(size + min(low, 0) + min(high, 0) > 0 for size, low, high in edges_of)
 
 
 def _cut_convolution(op: ir.Operation, cut: tuple[list[int], list[int]], convolution: ir.Operation) -> None:
@@ -96,6 +108,9 @@ def _cut_convolution(op: ir.Operation, cut: tuple[list[int], list[int]], convolu
     for place, dim in enumerate(spatial):
         padding[2 * place] -= starts[dim]
         padding[2 * place + 1] -= ends[dim]
+    shape = build.shape_of(convolution.operands[0])
+    if not _reads_some([shape[dim] for dim in numbers.input_spatial_dimensions], padding):
+        return
     convolution.attributes["padding"] = edges(padding, op.context)
     convolution.results[0].set_type(op.results[0].type)
     op.results[0].replace_all_uses_with(convolution.results[0])

@@ -58,6 +58,7 @@ def state_shift(op: ir.Operation, devices: int, divisor: int) -> bool:
 def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], devices: int, divisor: int) -> ir.Attribute:
     shapes = [build.shape_of(value) for value in (*op.operands, *op.results)]
     letters: list[list[int]] = [[] for _ in shapes]
+    readers = [sum(may_shift(use.owner.operation.name) for use in value.uses) for value in op.operands]
     sizes: list[int] = []
     moved, summed, complete = set[int](), set[int](), set[int]()
     for dim, size in enumerate(shapes[-1]):
@@ -68,9 +69,9 @@ def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], devices: int, 
         for index in (index for index, shape in enumerate(shapes[:-1]) if len(shape) == len(shapes[-1])):
             length, part = shapes[index][dim], found.get(index)
             # The rows of a short slice are added up from the devices that have them.
-            is_short = op.name == _SLICE and 2 * size <= length
+            is_short = op.name == _SLICE and 2 * size * readers[index] <= length
             is_few = min(size, length) < devices  # all devices have them
-            if part is None or (not is_few and _is_sent(part, length, size, devices)):
+            if part is None or (not is_few and _is_sent(part, (length, size), devices, readers[index])):
                 letters[index].append(of_result)
                 sizes[of_result] = max(sizes[of_result], length)
                 continue
@@ -243,15 +244,16 @@ def _sharded(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], meshes: Map
     return found
 
 
-def _is_sent(part: Part, length: int, made: int, devices: int) -> bool:
+def _is_sent(part: Part, sizes: tuple[int, int], devices: int, readers: int) -> bool:
     """Whether devices send fewer rows than all of them, in however many parts the dimensions are cut.
 
-    length, made: of the dimension, in the operand and in the result.
+    sizes: of the dimension, in the operand and in the result. readers: the ops that shift the operand: it could be
+    gathered once for all.
     """
     for count in _divisors(devices):
-        has, wants = -(-length // count), -(-made // count)
+        has, wants = (-(-size // count) for size in sizes)
         rounds = rounds_of(part, has, wants, count)
-        if rows_sent(rounds) > (count - 1) * has or len(rounds) > _MOST_ROUNDS:
+        if rows_sent(rounds) * readers > (count - 1) * has or len(rounds) > _MOST_ROUNDS:
             return False
     return True
 

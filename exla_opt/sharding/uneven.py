@@ -64,9 +64,15 @@ def copy_carries(module: ir.Module) -> None:
 
 
 def is_uneven(module: ir.Module) -> bool:
-    """Whether devices do not divide some dimension of a result."""
+    """Whether devices do not divide some dimension of a tensor."""
     meshes = {mesh.name: mesh for mesh in read_meshes(module)}
-    return any(_makes_uneven(op, meshes) for op in inside_out(module))
+    for op in inside_out(module):
+        carried = [each for region in op.regions for block in region.blocks for each in block.arguments]
+        for value in (*op.operands, *op.results, *carried):
+            spread = sharding_of_value(value, meshes)
+            if spread is not None and _uneven(value, spread):
+                return True
+    return False
 
 
 def _makes_uneven(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
