@@ -25,7 +25,8 @@ from .at_index import state_at_index
 from .halo import is_exchanged
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
 from .running import runs_along
-from .shifts import is_shift, mapping_of, state_shift
+from .shardings import read_meshes
+from .shifts import Readers, is_shift, mapping_of, shard_counts, state_shift
 
 TOP_K = "exla_opt.top_k"
 # The bodies of computations that are manual over some axes are sharded over the others.
@@ -51,6 +52,7 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
     copy_of_all = annotated_copy(module)  # keeps its ops alive
     annotated = list(walk_functions(copy_of_all, _WALKED))
     own = read_rules(module, inside=_WALKED)
+    readers = Readers(shard_counts(read_meshes(module)))
     for number, (op, copy) in enumerate(zip(ops, annotated, strict=True)):
         if op.name in _BY_VALUES or op.name.startswith("sdy.") or _is_top_k(op) or is_shift(op):
             continue
@@ -63,7 +65,7 @@ def state_rules(module: ir.Module, divisor: int = 1) -> None:
         if Trait.POINTWISE in traits_of(op.name) and RULE in copy.attributes:  # Shardy knows neither chlo's nor a map
             _cut_evenly(op, copy, divisor)
             continue
-        if state_shift(op, devices_of(module), divisor) or state_at_index(op, devices_of(module)):
+        if state_shift(op, readers, divisor) or state_at_index(op, devices_of(module)):
             _cut_evenly(op, op, divisor)
             continue
         found = copy.attributes[RULE] if RULE in copy.attributes and op.name not in _OTHERWISE else None

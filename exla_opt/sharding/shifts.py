@@ -10,7 +10,7 @@ of a few rows is added up from the devices that have them, and each device place
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -22,7 +22,7 @@ from exla_opt.ir.walk import inside_out
 from exla_opt.ops.shardy import RULE
 from exla_opt.ops.shifts import Part, is_turned, may_shift, parts_along
 
-from .deliveries import rounds_of, rows_sent
+from .deliveries import Round, rounds_of, rows_sent
 from .mesh import Mesh, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
 
@@ -41,24 +41,23 @@ _EDGES = ("edge_padding_low", "edge_padding_high", "interior_padding")
 _BOUNDS = ("start_indices", "limit_indices", "strides")
 
 
-def state_shift(op: ir.Operation, devices: int, divisor: int) -> bool:
+def state_shift(op: ir.Operation, readers: Readers, divisor: int) -> bool:
     """Give an op a sharding rule along dimensions that it shifts; False if it shifts none, or changes one otherwise.
 
-    devices: the maximum number of shards. divisor: dimensions whose size it does not divide are not sharded.
+    divisor: dimensions whose size it does not divide are not sharded.
     """
     by_dim = _shifted(op)
     if not by_dim:
         return False
     rows = [(dim, part.operand, part.start, part.stop, part.by) for dim in by_dim for part in by_dim[dim]]
     op.attributes[_PARTS] = ir.DenseI64ArrayAttr.get([number for row in rows for number in row])
-    op.attributes[RULE] = _rule(op, by_dim, devices, divisor)
+    op.attributes[RULE] = _rule(op, by_dim, readers, divisor)
     return True
 
 
-def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], devices: int, divisor: int) -> ir.Attribute:
+def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], readers: Readers, divisor: int) -> ir.Attribute:
     shapes = [build.shape_of(value) for value in (*op.operands, *op.results)]
     letters: list[list[int]] = [[] for _ in shapes]
-    readers = [sum(may_shift(use.owner.operation.name) for use in value.uses) for value in op.operands]
     sizes: list[int] = []
     moved, summed, complete = set[int](), set[int](), set[int]()
     for dim, size in enumerate(shapes[-1]):
@@ -68,14 +67,15 @@ def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], devices: int, 
         found = {part.operand: part for part in by_dim.get(dim, ())}
         for index in (index for index, shape in enumerate(shapes[:-1]) if len(shape) == len(shapes[-1])):
             length, part = shapes[index][dim], found.get(index)
-            # The rows of a short slice are added up from the devices that have them.
-            is_short = op.name == _SLICE and 2 * size * readers[index] <= length
-            is_few = min(size, length) < devices  # all devices have them
-            if part is None or (not is_few and _is_sent(part, (length, size), devices, readers[index])):
+            sends_fewer = part is None or readers.send_fewer(op.operands[index], dim)
+            is_few = min(size, length) < max(readers.counts, default=1)  # all devices have them
+            if part is None or (not is_few and sends_fewer and _is_sent(part, (length, size), readers.counts)):
                 letters[index].append(of_result)
                 sizes[of_result] = max(sizes[of_result], length)
                 continue
             letters[index].append(len(sizes))
+            # The rows of a short slice are added up from the devices that have them.
+            is_short = op.name == _SLICE and 2 * size <= length and sends_fewer
             complete |= {of_result} if op.name == _SLICE else set()
             (summed if is_short else complete).add(len(sizes))
             sizes.append(length)
@@ -244,22 +244,54 @@ def _sharded(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], meshes: Map
     return found
 
 
-def _is_sent(part: Part, sizes: tuple[int, int], devices: int, readers: int) -> bool:
-    """Whether devices send fewer rows than all of them, in however many parts the dimensions are cut.
+def _is_sent(part: Part, sizes: tuple[int, int], counts: Sequence[int]) -> bool:
+    """Whether few rounds deliver a part, in however many shards the dimensions are cut.
 
-    sizes: of the dimension, in the operand and in the result. readers: the ops that shift the operand: it could be
-    gathered once for all.
+    sizes: of the dimension, in the operand and in the result.
     """
-    for count in _divisors(devices):
-        has, wants = (-(-size // count) for size in sizes)
-        rounds = rounds_of(part, has, wants, count)
-        if rows_sent(rounds) * readers > (count - 1) * has or len(rounds) > _MOST_ROUNDS:
-            return False
-    return True
+    return all(len(_rounds(part, sizes, count)) <= _MOST_ROUNDS for count in counts)
 
 
-def _divisors(number: int) -> Iterator[int]:
-    return (each for each in range(2, number + 1) if number % each == 0)
+def _rounds(part: Part, sizes: tuple[int, int], count: int) -> list[Round]:
+    has, wants = (-(-size // count) for size in sizes)
+    return rounds_of(part, has, wants, count)
+
+
+class Readers:
+    """What all ops that shift a tensor would send of it, by tensor and dimension: it could be gathered once for all."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        """counts: the numbers of shards that a dimension may be cut into."""
+        self.counts = counts
+        self._fewer: dict[tuple[ir.Value, int], bool] = {}
+
+    def send_fewer(self, value: ir.Value, dim: int) -> bool:
+        """Whether they send fewer rows than all, in however many shards the dimension is cut."""
+        if (value, dim) not in self._fewer:
+            size = build.shape_of(value)[dim]
+            sent = dict.fromkeys(self.counts, 0)
+            for use in value.uses:
+                op = use.owner.operation
+                made = build.shape_of(op.results[0])[dim] if may_shift(op.name) else 0
+                for part in _shifted(op).get(dim, ()) if may_shift(op.name) else ():
+                    if part.operand != use.operand_number:
+                        continue
+                    for count in sent:
+                        rows = rows_sent(_rounds(part, (size, made), count))
+                        sent[count] += min(rows, 2 * made) if op.name == _SLICE else rows
+            self._fewer[value, dim] = all(rows <= (count - 1) * -(-size // count) for count, rows in sent.items())
+        return self._fewer[value, dim]
+
+
+def shard_counts(meshes: Iterable[Mesh]) -> list[int]:
+    """Into how many shards the axes of meshes cut a dimension, alone or together."""
+    found = {1}
+    for mesh in meshes:
+        counts = {1}
+        for _, size in mesh.axes:
+            counts |= {count * size for count in counts}
+        found |= counts
+    return sorted(found - {1})
 
 
 def is_shift(op: ir.Operation) -> bool:

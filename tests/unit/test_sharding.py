@@ -66,6 +66,7 @@ GROUPS = [
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     ["talking along one axis", "drawn along one axis"],
     ["convolution along space", "images", "images on a grid", "images, gradient"],
+    ["cut convolutions"],
     ["images, batch", "pooled", "turned up", "windows of three", "shifted windows"],
     [
         "maximum from a start",
@@ -354,6 +355,20 @@ def test_a_slice_at_an_index_of_what_a_loop_changes_is_added_up_from_all_devices
     }"""
     local = str(partition(parse(text)).local)
     assert "all_reduce" in local and "all_gather" not in local
+
+
+def test_the_index_of_a_slice_that_is_sliced_again_is_clamped() -> None:
+    # XLA merges both slices, and would clamp the sum of their indices.
+    text = """
+    module attributes {mhlo.num_partitions = 8 : i32} {
+      sdy.mesh @mesh = <["d"=8]>
+      func.func @main(%x: tensor<512xf32>, %i: tensor<i32>) -> (tensor<64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) {
+        %0 = stablehlo.dynamic_slice %x, %i, sizes = [64] : (tensor<512xf32>, tensor<i32>) -> tensor<64xf32>
+        return %0 : tensor<64xf32>
+      }
+    }"""
+    local = str(partition(parse(text)).local)
+    assert "stablehlo.clamp" in local and "dense<448>" in local
 
 
 def test_the_figures_are_those_of_what_is_written() -> None:
