@@ -20,9 +20,9 @@ from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_of_kernels
-from exla_opt.ops.collectives import talks
 from exla_opt.ops.comparisons import asks_inside
-from exla_opt.ops.effects import CUSTOM_CALL, has_order
+from exla_opt.ops.effects import CUSTOM_CALL
+from exla_opt.ops.traits import Trait, traits_of
 
 # Tensors in a branch depend on its predicate, which would have to be stored as well; barriers delay what others
 # recompute.
@@ -123,7 +123,7 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
     used: dict[int, list[int]] = {}
     for step, kernel in enumerate(run.order):
         op = run.block.ops[kernel]
-        origins = [definers.get(value) for value in op.results]
+        origins = {definers.get(value) for value in op.results}  # a loop has many results
         repeats = all(origin is not None and may_repeat(origin) for origin in origins)
         inputs = tuple(run.inputs[kernel])
         sources: dict[int, None] = {}
@@ -190,21 +190,24 @@ def _given_to(block: ir.Block) -> list[ir.Value]:
 
 def may_repeat(op: ir.Operation) -> bool:
     """Whether an op gives the same result again, and may run again: it is neither random nor foreign, nor sends."""
-    if op.name == CUSTOM_CALL or op.name in _BRANCHES or has_order(op) or talks(op):
+    if op.name in _BRANCHES:
         return False
-    return not len(op.regions) or not _holds_foreign(op)
-
-
-def _holds_foreign(op: ir.Operation) -> bool:
-    found = False
+    if not len(op.regions):
+        return not _runs_once(op)
+    runs_once = False
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        found = found or inner.name == CUSTOM_CALL
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+        nonlocal runs_once
+        runs_once = runs_once or _runs_once(inner)
+        return ir.WalkResult.INTERRUPT if runs_once else ir.WalkResult.ADVANCE
 
     op.walk(visit)
-    return found
+    return not runs_once
+
+
+def _runs_once(op: ir.Operation) -> bool:
+    name: str = op.name
+    return name == CUSTOM_CALL or bool(traits_of(name) & (Trait.ORDERED | Trait.COLLECTIVE))
 
 
 def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
