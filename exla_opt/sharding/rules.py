@@ -26,7 +26,8 @@ from .halo import is_exchanged
 from .indexing import GATHER, SCATTER, indexed_dims, is_summing
 from .running import runs_along
 from .shardings import read_meshes
-from .shifts import Readers, is_shift, mapping_of, shard_counts, state_shift
+from .shift_parts import Readers, shard_counts
+from .shifts import is_shift, mapping_of, state_shift
 
 TOP_K = "exla_opt.top_k"
 # The bodies of computations that are manual over some axes are sharded over the others.

@@ -20,11 +20,11 @@ from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.shardy import RULE
-from exla_opt.ops.shifts import Part, is_turned, may_shift, parts_along
+from exla_opt.ops.shifts import Part, is_turned
 
-from .deliveries import Round, rounds_of, rows_sent
 from .mesh import Mesh, parts
 from .shardings import SHARDING, Spread, read_meshes, set_shardings, sharding_of_value
+from .shift_parts import BOUNDS, EDGES, Readers, changed_dims, is_sent, shifted_parts
 
 SHIFT = "exla_opt.shift"
 """The call that stands for such an op while Shardy pads dimensions, of which it would abort on the op itself."""
@@ -35,10 +35,6 @@ RING = "exla_opt.ring"
 _SLICE, _PAD, _UPDATE = "stablehlo.slice", "stablehlo.pad", "stablehlo.dynamic_update_slice"
 # By row: a dimension, the number of the operand, and the fields of its part.
 _PARTS = "exla_opt.parts"
-# More than the neighbours, and both halves of a concatenation.
-_MOST_ROUNDS = 8
-_EDGES = ("edge_padding_low", "edge_padding_high", "interior_padding")
-_BOUNDS = ("start_indices", "limit_indices", "strides")
 
 
 def state_shift(op: ir.Operation, readers: Readers, divisor: int) -> bool:
@@ -46,7 +42,7 @@ def state_shift(op: ir.Operation, readers: Readers, divisor: int) -> bool:
 
     divisor: dimensions whose size it does not divide are not sharded.
     """
-    by_dim = _shifted(op)
+    by_dim = shifted_parts(op)
     if not by_dim:
         return False
     rows = [(dim, part.operand, part.start, part.stop, part.by) for dim in by_dim for part in by_dim[dim]]
@@ -69,7 +65,7 @@ def _rule(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], readers: Reade
             length, part = shapes[index][dim], found.get(index)
             sends_fewer = part is None or readers.send_fewer(op.operands[index], dim)
             is_few = min(size, length) < max(readers.counts, default=1)  # all devices have them
-            if part is None or (not is_few and sends_fewer and _is_sent(part, (length, size), readers.counts)):
+            if part is None or (not is_few and sends_fewer and is_sent(part, (length, size), readers.counts)):
                 letters[index].append(of_result)
                 sizes[of_result] = max(sizes[of_result], length)
                 continue
@@ -187,8 +183,8 @@ def _along_others(op: ir.Operation, cut: set[int], mesh: Mesh, spread: Spread | 
         return value
     made = op.clone(ip=ir.InsertionPoint(op)).operation
     made.results[0].set_type(build.with_shape(build.tensor_of(value), shape))
-    whole = (dict.fromkeys(_EDGES, 0)) if op.name == _PAD else {"start_indices": 0, "strides": 1}
-    for name in _EDGES if op.name == _PAD else _BOUNDS:
+    whole = (dict.fromkeys(EDGES, 0)) if op.name == _PAD else {"start_indices": 0, "strides": 1}
+    for name in EDGES if op.name == _PAD else BOUNDS:
         numbers = integers(op, name, [])
         for dim in cut:
             numbers[dim] = whole.get(name, before[dim])
@@ -203,35 +199,7 @@ def _along_others(op: ir.Operation, cut: set[int], mesh: Mesh, spread: Spread | 
 
 def _others(op: ir.Operation, cut: set[int]) -> list[int]:
     """The dimensions besides these that the op changes."""
-    return [dim for dim in _changed(op) if dim not in cut]
-
-
-def _changed(op: ir.Operation) -> list[int]:
-    """The dimensions along which the op is more than a copy."""
-    rank = range(len(build.shape_of(op.results[0])))
-    if op.name == _SLICE:
-        starts, limits, strides = (integers(op, name, []) for name in _BOUNDS)
-        size = build.shape_of(op.operands[0])
-        return [dim for dim in rank if (starts[dim], limits[dim], strides[dim]) != (0, size[dim], 1)]
-    if op.name == _PAD:
-        edges = [integers(op, name, []) for name in _EDGES]
-        return [dim for dim in rank if any(each[dim] for each in edges)]
-    if op.name == _UPDATE:
-        operand, update = (build.shape_of(value) for value in list(op.operands)[:2])
-        return [dim for dim in rank if operand[dim] != update[dim]]
-    return [integer(op, "dimension")]
-
-
-def _shifted(op: ir.Operation) -> dict[int, tuple[Part, ...]]:
-    """The parts that are shifted along each dimension that the op changes; empty if it changes one in another way."""
-    if not may_shift(op.name) or any(0 in build.shape_of(value) for value in (*op.operands, *op.results)):
-        return {}
-    found = {dim: parts_along(op, dim) for dim in _changed(op)}
-    if not all(found.values()):
-        return {}
-    if op.name == _UPDATE:  # the operand itself stays where it is
-        return {dim: each[1:] for dim, each in found.items()}
-    return found
+    return [dim for dim in changed_dims(op) if dim not in cut]
 
 
 def _sharded(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], meshes: Mapping[str, Mesh]) -> list[int]:
@@ -242,56 +210,6 @@ def _sharded(op: ir.Operation, by_dim: Mapping[int, Sequence[Part]], meshes: Map
         if any(one is not None and parts(one.sharding[dim]) > 1 for one in spread):
             found.append(dim)
     return found
-
-
-def _is_sent(part: Part, sizes: tuple[int, int], counts: Sequence[int]) -> bool:
-    """Whether few rounds deliver a part, in however many shards the dimensions are cut.
-
-    sizes: of the dimension, in the operand and in the result.
-    """
-    return all(len(_rounds(part, sizes, count)) <= _MOST_ROUNDS for count in counts)
-
-
-def _rounds(part: Part, sizes: tuple[int, int], count: int) -> list[Round]:
-    has, wants = (-(-size // count) for size in sizes)
-    return rounds_of(part, has, wants, count)
-
-
-class Readers:
-    """What all ops that shift a tensor would send of it, by tensor and dimension: it could be gathered once for all."""
-
-    def __init__(self, counts: Sequence[int]) -> None:
-        """counts: the numbers of shards that a dimension may be cut into."""
-        self.counts = counts
-        self._fewer: dict[tuple[ir.Value, int], bool] = {}
-
-    def send_fewer(self, value: ir.Value, dim: int) -> bool:
-        """Whether they send fewer rows than all, in however many shards the dimension is cut."""
-        if (value, dim) not in self._fewer:
-            size = build.shape_of(value)[dim]
-            sent = dict.fromkeys(self.counts, 0)
-            for use in value.uses:
-                op = use.owner.operation
-                made = build.shape_of(op.results[0])[dim] if may_shift(op.name) else 0
-                for part in _shifted(op).get(dim, ()) if may_shift(op.name) else ():
-                    if part.operand != use.operand_number:
-                        continue
-                    for count in sent:
-                        rows = rows_sent(_rounds(part, (size, made), count))
-                        sent[count] += min(rows, 2 * made) if op.name == _SLICE else rows
-            self._fewer[value, dim] = all(rows <= (count - 1) * -(-size // count) for count, rows in sent.items())
-        return self._fewer[value, dim]
-
-
-def shard_counts(meshes: Iterable[Mesh]) -> list[int]:
-    """Into how many shards the axes of meshes cut a dimension, alone or together."""
-    found = {1}
-    for mesh in meshes:
-        counts = {1}
-        for _, size in mesh.axes:
-            counts |= {count * size for count in counts}
-        found |= counts
-    return sorted(found - {1})
 
 
 def is_shift(op: ir.Operation) -> bool:
