@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy, stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import terminator
 from exla_opt.ops.shardy import RULE
 
@@ -103,15 +104,15 @@ def slice_at_index(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
 
 def _in_bounds(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """The op itself. If its own result is cut, its indices are clamped: XLA merges both slices, and clamps once."""
-    if not any(use.owner.operation.name == "sdy.all_slice" for use in op.results[0].uses):
-        return plain(localiser, op, shardings)
-    sizes = zip(build.shape_of(op.operands[0]), build.shape_of(op.results[0]), strict=True)
-    before = dict(localiser.local)
-    for index, (size, taken) in zip(list(op.operands)[1:], sizes, strict=True):
-        last = build.scalar_like(index, size - taken)
-        localiser.local[index] = build.clamp(build.zeros(index.type), before[index], last)
     made = plain(localiser, op, shardings)
-    localiser.local.update((index, before[index]) for index in list(op.operands)[1:])
+    own = defining_op(made[0])
+    if own is None or not any(use.owner.operation.name == "sdy.all_slice" for use in op.results[0].uses):
+        return made
+    whole, part = build.shape_of(own.operands[0]), build.shape_of(made[0])
+    with ir.InsertionPoint(own):
+        for dim, (size, taken) in enumerate(zip(whole, part, strict=True)):  # one index may stand for two dimensions
+            index = own.operands[1 + dim]
+            own.operands[1 + dim] = build.clamp(build.zeros(index.type), index, build.scalar_like(index, size - taken))
     return made
 
 

@@ -16,8 +16,9 @@ from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import inside_out
 from exla_opt.ops.window_geometry import edges
 
+from .shift_parts import EDGES
+
 _PAD = "stablehlo.pad"
-_EDGES = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def fold_pads(module: ir.Module) -> None:
@@ -28,7 +29,7 @@ def fold_pads(module: ir.Module) -> None:
             cut = _cut_off(op)
             if cut is not None and len(list(op.operands[0].uses)) == 1:
                 _cut_convolution(op, cut, convolution)
-        elif pad is None or any(integers(pad, _EDGES[2], [])):
+        elif pad is None or any(integers(pad, EDGES[2], [])):
             continue
         elif op.name == "stablehlo.slice":
             _slice_of_pad(op, pad)
@@ -44,7 +45,7 @@ def _is_zero(value: ir.Value) -> bool:
 def _cut_off(op: ir.Operation) -> tuple[list[int], list[int]] | None:
     """The elements that a slice or a pad cuts off at the start and at the end of each dimension, if it does no more."""
     if op.name == _PAD:
-        low, high, interior = ([-edge for edge in integers(op, name, [])] for name in _EDGES)
+        low, high, interior = ([-edge for edge in integers(op, name, [])] for name in EDGES)
         return None if any(interior) or min(*low, *high, 0) < 0 else (low, high)
     starts, limits, steps = (integers(op, name, []) for name in ("start_indices", "limit_indices", "strides"))
     sizes = build.shape_of(op.operands[0])
@@ -57,9 +58,9 @@ def _slice_of_pad(op: ir.Operation, pad: ir.Operation) -> None:
     if any(step != 1 for step in integers(op, "strides", [])):
         return
     sizes, padded = build.shape_of(pad.operands[0]), build.shape_of(pad.results[0])
-    cut = zip(integers(pad, _EDGES[0], []), integers(op, "start_indices", []), strict=True)
+    cut = zip(integers(pad, EDGES[0], []), integers(op, "start_indices", []), strict=True)
     low = [edge - start for edge, start in cut]
-    ends = zip(integers(pad, _EDGES[1], []), integers(op, "limit_indices", []), padded, strict=True)
+    ends = zip(integers(pad, EDGES[1], []), integers(op, "limit_indices", []), padded, strict=True)
     high = [edge - (size - limit) for edge, limit, size in ends]
     if any(size + min(one, 0) + min(two, 0) < 1 for size, one, two in zip(sizes, low, high, strict=True)):
         return
@@ -73,7 +74,7 @@ def _slice_of_pad(op: ir.Operation, pad: ir.Operation) -> None:
 def _convolution_of_pad(op: ir.Operation, pad: ir.Operation) -> None:
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     spatial = list(numbers.input_spatial_dimensions)
-    low, high = (integers(pad, name, []) for name in _EDGES[:2])
+    low, high = (integers(pad, name, []) for name in EDGES[:2])
     others = [dim for dim in range(len(low)) if dim not in spatial]
     dilated = integers(op, "lhs_dilation", [1] * len(spatial))
     if any(low[dim] or high[dim] for dim in others) or any(step != 1 for step in dilated):

@@ -24,10 +24,9 @@ from .mesh import Axes, Sharding, is_replicated, parts
 from .own_groups import stays_between
 from .rules import TOP_K
 from .shardings import SHARDING, axes_in_manual, sharding_of_attribute, without
+from .shift_parts import EDGES
 from .shifted import shifted
 from .shifts import is_shift
-
-_PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 def _constant(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
@@ -80,7 +79,7 @@ def _slice(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]
 
 def _pad(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
     """Along a sharded dimension there is the same padding around each element."""
-    low, high, interior = (integers(op, name, []) for name in _PADDING)
+    low, high, interior = (integers(op, name, []) for name in EDGES)
     for dim in _cut(shardings[0]):
         if low[dim] < 0 or high[dim] < 0 or low[dim] + high[dim] != interior[dim]:
             raise NoLocalForm("padding along a dimension that the devices divide differently before and after it")

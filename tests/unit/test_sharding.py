@@ -6,6 +6,7 @@ The programs stand in tests/sharded. They run in processes of their own, in whic
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -369,6 +370,22 @@ def test_the_index_of_a_slice_that_is_sliced_again_is_clamped() -> None:
     }"""
     local = str(partition(parse(text)).local)
     assert "stablehlo.clamp" in local and "dense<448>" in local
+
+
+def test_an_index_of_two_dimensions_is_clamped_to_each() -> None:
+    text = """
+    module attributes {mhlo.num_partitions = 8 : i32} {
+      sdy.mesh @mesh = <["d"=8]>
+      func.func @main(%x: tensor<512x20xf32>, %i: tensor<i32>) -> (tensor<64x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) {
+        %0 = stablehlo.dynamic_slice %x, %i, %i, sizes = [64, 16] : (tensor<512x20xf32>, tensor<i32>, tensor<i32>) -> tensor<64x16xf32>
+        return %0 : tensor<64x16xf32>
+      }
+    }"""
+    local = str(partition(parse(text)).local)
+    ends = dict(re.findall(r"(%\S+) = stablehlo.constant dense<(\d+)> : tensor<i32>", local))
+    clamps = {made: ends[last] for made, last in re.findall(r"(%\S+) = stablehlo.clamp %\S+, %\S+, (%\S+) :", local)}
+    found = re.search(r"stablehlo.dynamic_slice %arg0, (%\S+), (%\S+), sizes", local)
+    assert found is not None and [clamps[index] for index in found.groups()] == ["448", "4"]
 
 
 def test_the_figures_are_those_of_what_is_written() -> None:
