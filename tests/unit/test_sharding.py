@@ -53,7 +53,6 @@ STENCILS = [
     "guided",
     "backwards",
     "moved update",
-    "interleaved",
     "only element",
 ]
 GROUPS = [
@@ -67,7 +66,7 @@ GROUPS = [
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     ["talking along one axis", "drawn along one axis"],
     ["convolution along space", "images", "images on a grid", "images, gradient"],
-    ["cut convolutions"],
+    ["cut convolutions", "interleaved"],
     ["images, batch", "pooled", "turned up", "windows of three", "shifted windows"],
     [
         "maximum from a start",
@@ -104,7 +103,7 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
         name, (before, after), (sent, sends) = each["name"], each["temp"], each["sent"]
         assert each["local"] and each["equal"], name
         if name in EXCHANGING:
-            assert each["unsplit"] <= MORE * sent, name
+            assert 0 < each["unsplit"] <= MORE * sent, name
         assert each["kept"] == (each["gain"] == 0) or each["gain"] == 1, name
         if not each["kept"]:
             assert MORE * before >= each["gain"] * after, f"{name}: {before} -> {after}"
