@@ -57,10 +57,10 @@ PASSES: dict[str, PassFunction] = {
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
+    "convolution-layout": convolution_layout.run,
     "recompute": recompute.run,
     "pooling-gradients": pooling_gradients.run,
     "blocked-top-k": blocked_top_k.run,
-    "convolution-layout": convolution_layout.run,
     "dot-order": dot_order.run,
     "half-powers": half_powers.run,
     "joined-trips": joined_trips.run,
@@ -84,10 +84,10 @@ DEFAULT_PASSES = (
     "order-statistics",  # directly before the splitter: no pass may merge the ops that it repeats
     "tensor-splitter",
     "blocked-solve",  # for the solves that are left: the splitter cuts right-hand sides
+    "convolution-layout",  # before recompute, for its copies are held as well
     "recompute",  # after all passes that make loops, which are recomputed like other ops
     "pooling-gradients",  # after the splitter, which cuts windows, and after recompute, for the rows that are cheap
     "blocked-top-k",  # for the rows within a tile
-    "convolution-layout",
     "dot-order",  # after all passes that make loops: a tile makes one operand larger and one smaller
     "half-powers",  # after all passes that read powers
     "joined-trips",  # once the loops are final

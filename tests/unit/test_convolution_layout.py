@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,9 +17,10 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, as_written, machine_of
+from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.pipeline import run_pipeline
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from tests.execute import assert_equal_results
 
 NCHW = ("NCHW", "OIHW", "NCHW")
@@ -222,3 +224,31 @@ def test_a_convolution_in_a_loop_takes_long_unless_its_order_has_a_fast_kernel()
         slow, fast = (parse_module("<program>", text.encode(), context).module for text in texts)
         times = [read_timeline(module, as_written(CPU)).seconds for module in (slow, fast)]
         assert times[0] > 3 * times[1]
+
+
+def test_its_copies_count_for_what_is_recomputed() -> None:
+    def loss(weights: Sequence[Any], image: Any) -> Any:
+        for kernel in weights:
+            order = ("NHWC", "HWIO", "NHWC")
+            image = jnp.tanh(lax.conv_general_dilated(image[None], kernel, (1, 1), "SAME", dimension_numbers=order)[0])
+        return (image**2).sum()
+
+    def gradients(weights: Sequence[Any], images: Any) -> Any:
+        each = lax.map(lambda image: jax.grad(loss)(weights, image), images)
+        return jax.tree.map(lambda stacked: stacked.sum(0), each)
+
+    weights = [jax.ShapeDtypeStruct((3, 3, 8, 8), jnp.float32)] * 8
+    images = jax.ShapeDtypeStruct((4, 64, 64, 8), jnp.float32)
+    before = export.export(jax.jit(gradients))(weights, images).mlir_module()
+    unsplit = Options(size_threshold=2**62)
+    with new_context() as context:
+        stored, module = (parse_module("<program>", before.encode(), context).module for _ in range(2))
+        run_pipeline(stored, DEFAULT_PASSES, unsplit)
+        memory = predict(stored, CPU)
+        limit = memory.peak - memory.temp // 4
+        remarks = run_pipeline(module, DEFAULT_PASSES, replace(unsplit, memory_limit=limit)).remarks
+        assert "EX013" in {remark.code for remark in remarks}
+        assert predict(module, CPU).peak <= limit
+        after = serialise(module, "text").decode()
+    assert order_of(after) != order_of(before)
+    assert_equal_results(before, after)
