@@ -8,6 +8,7 @@ from dataclasses import replace
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import fastest, is_about_as_fast, steps
 from exla_opt.budget.ways import is_coarse
+from exla_opt.explanations import MAY_NEST
 from exla_opt.options import Options
 
 # The largest slices tried are this many times those that fit: cut again, they may take less memory.
@@ -35,6 +36,8 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
     in_vain = 0
     for way in sorted(known, key=lambda way: -way.slice_bytes)[:_MOST]:
+        if not may_nest(search, way):
+            continue
         found = search.attempt(replace(way, nested_tiles=True, calls_in_loops=start.options.calls_in_loops))
         equal = next((other for other in plain if _is_equal(found, other)), None)
         if equal is not None:
@@ -54,13 +57,29 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
 def try_all_nested(search: Search) -> Iterator[Attempt]:
     """Try tiles that are cut again with the slices of each attempt so far that is slow and splits all tensors."""
     for plain in list(search.attempts[1:]):
-        if is_coarse(plain.options) or is_about_as_fast(plain, search.attempts[0]):
+        if is_coarse(plain.options) or is_about_as_fast(plain, search.attempts[0]) or not _has_long_rows(plain):
             continue
         found = search.attempt(replace(plain.options, nested_tiles=True))
         if _is_equal(found, plain):
             search.attempts.remove(found)
         else:
             yield found
+
+
+def may_nest(search: Search, way: Options) -> bool:
+    """Whether tiles of this size may be cut again: the larger a slice, the more rows it holds.
+
+    The splitter has said of each plain attempt whether its tiles may be.
+    """
+    plain = [found for found in search.attempts if found.options.split_size is not None]
+    smaller = [
+        found for found in plain if found.options.slice_bytes <= way.slice_bytes and not is_coarse(found.options)
+    ]
+    return all(found.options.nested_tiles or _has_long_rows(found) for found in smaller)
+
+
+def _has_long_rows(found: Attempt) -> bool:
+    return any(remark.code == MAY_NEST for remark in found.outcome.remarks)
 
 
 def _is_equal(found: Attempt, other: Attempt) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from jaxlib.mlir import ir
 
 import exla_opt
 from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget import nested as nested_of_budget
+from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import fit
 from exla_opt.cli.opt import main
+from exla_opt.explanations import MAY_NEST
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
@@ -132,6 +136,34 @@ def test_a_search_does_not_try_them_where_slices_are_fast() -> None:
         module_of("attention"), DEFAULT_PASSES, Options(), memory.peak, tried=lambda sizes, _: tried.append(sizes)
     )
     assert found.fits and not any(each.nested_tiles for each in tried)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_splitter_says_where_it_may_cut_them(name: str) -> None:
+    plain, nested = (
+        run_pipeline(module_of(name), DEFAULT_PASSES, replace(SLICES, nested_tiles=nested)) for nested in (False, True)
+    )
+    codes = {remark.code for remark in plain.remarks}
+    assert (MAY_NEST in codes) == PROGRAMS[name][1] and ("EX001" in codes or MAY_NEST in codes)
+    assert MAY_NEST not in {remark.code for remark in nested.remarks}
+
+
+@pytest.mark.parametrize("name", ["attention", "differences"])
+def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested_of_budget, "is_about_as_fast", lambda found, unsplit: False)
+    memory = read_timeline(module_of(name)).memory
+    tried: list[Options] = []
+    monkeypatch.setattr(Search, "attempt", noting(Search.attempt, tried))
+    fit(module_of(name), DEFAULT_PASSES, Options(), memory.peak - memory.temp + memory.temp // 8)
+    assert any(each.nested_tiles for each in tried) == PROGRAMS[name][1]
+
+
+def noting(attempt: Callable[[Search, Options], Attempt], tried: list[Options]) -> Callable[[Search, Options], Attempt]:
+    def noted(search: Search, sizes: Options) -> Attempt:
+        tried.append(sizes)
+        return attempt(search, sizes)
+
+    return noted
 
 
 def test_python_and_the_command_line_take_them_with_sizes_alone(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from exla_opt.memory.block import Operation
-from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
 from exla_opt.ops.traits import Trait
@@ -20,33 +19,35 @@ from .planned_block import PlannedBlock
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """A simulated block with some plans. number: by tensor of the graph, that of the block."""
+    """A simulated block with some plans.
 
-    run: Run
+    peak: the most bytes alive at once. needed: the bytes at each step. born, died: the steps of each tensor, by its
+    number in the block, as in `Run`. number: by tensor of the graph, that of the block.
+    """
+
+    peak: int
+    needed: Sequence[int]
+    born: Mapping[int, int]
+    died: Mapping[int, int]
     number: Mapping[int, int]
-
-    @property
-    def peak(self) -> int:
-        """The most bytes alive at once."""
-        return self.run.peak
 
     def peak_without(self, graph: Graph, positions: Collection[int], vanished: Collection[int]) -> int:
         """The most bytes alive while none of these tensors is alive, and no op at these positions runs.
 
         With plans that remove them, the block needs no less.
         """
-        run, last = self.run, len(self.run.order) - 1
+        last = len(self.needed) - 1
         changes = [0] * (last + 2)
         for position in positions:
             for value in graph.nodes[position].results:
-                number = self.number.get(value)
-                if number in run.born:
-                    changes[run.born[number]] += 1
-                    changes[(run.died.get(number, last) if value in vanished else run.born[number]) + 1] -= 1
-        needed = [live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True)]
-        left = max((most for touched, most in zip(accumulate(changes), needed, strict=False) if not touched), default=0)
+                born = self.born.get(self.number[value]) if value in self.number else None
+                if born is not None:
+                    changes[born] += 1
+                    changes[(self.died.get(self.number[value], last) if value in vanished else born) + 1] -= 1
+        steps = zip(accumulate(changes), self.needed, strict=False)
+        left = max((most for touched, most in steps if not touched), default=0)
         # A GPU's buffers are laid out in one block, which may be larger than what is alive.
-        return left * self.peak // max(needed, default=1) if left else 0
+        return left * self.peak // max(self.needed, default=1) if left else 0
 
 
 def peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
@@ -84,7 +85,9 @@ def run_planned(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_byt
             _add_loop(planned, graph, loop)
     planned.ops = _in_order(planned.ops)
     block = planned.block([planned.of(value) for value in graph.nodes[graph.terminator].operands])
-    return BlockRun(run_block(block, machine, held=block.returned), planned.number)
+    run = run_block(block, machine, held=block.returned)
+    needed = [live + scratch for live, scratch in zip(run.lives, run.scratches, strict=True)]
+    return BlockRun(run.peak, needed, run.born, run.died, planned.number)
 
 
 def _add_loop(planned: PlannedBlock, graph: Graph, loop: LoopPlan) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import is_
 
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
@@ -78,9 +77,9 @@ class _Chooser:
         self.work = WorkOf(graph, options.machine)
         known = None if before is None else before.plans
         self.plans: Plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors, known)
+        self.runs: dict[tuple[int, ...], tuple[Sequence[Plan], BlockRun]] = {}
         if before is not None:
-            self.overlapping, self.gaining = before.overlapping, before.gaining
-        self.runs: list[tuple[Sequence[Plan], BlockRun]] = []
+            self.overlapping, self.gaining, self.runs = before.overlapping, before.gaining, before.runs
 
     @cached_property
     def overlapping(self) -> OverlappingPlans:
@@ -112,6 +111,9 @@ class _Chooser:
         if any(plan.shifts for plan in plans):
             self.shifted |= self.best_of([plan for plan in plans if not plan.shifts], refusals) != best
         log_candidates(self.graph, value, refused, plans, best, self.slice_bytes)
+        # Cut again, the tiles of another candidate may be better than these.
+        if isinstance(best, Plan) and not best.may_nest and any(plan.may_nest for plan in plans):
+            return replace(best, may_nest=True)
         return best
 
     def best_of(self, plans: Sequence[Plan], refusals: Sequence[Refusal]) -> Plan | Refusal:
@@ -169,12 +171,12 @@ class _Chooser:
         return with_plan.peak_without(self.graph, positions, vanished) * _LEAST_GAIN >= inside.peak
 
     def run(self, plans: Sequence[Plan]) -> BlockRun:
-        """The block with some plans; the last two results are cached: for the selected plans, and with one more."""
-        known = [each for each in self.runs if len(each[0]) == len(plans) and all(map(is_, each[0], plans))]
-        if not known:
-            known = [(plans, run_planned(self.graph, plans, self.options.machine, self.slice_bytes))]
-        self.runs = [*[each for each in self.runs if each is not known[0]][-1:], known[0]]
-        return known[0][1]
+        """The block with some plans. Many tensors of a region ask for the same, so it is cached."""
+        key = tuple([id(plan.loops) for plan in plans])  # which the cache keeps alive
+        if key not in self.runs:
+            found = run_planned(self.graph, plans, self.options.machine, self.slice_bytes)
+            self.runs[key] = (tuple(plans), found)
+        return self.runs[key][1]
 
     def choose(self) -> Choice:
         graph = self.graph

@@ -62,7 +62,7 @@ class Plan:
     stay unsplit, are larger than what exists anyway, and are no results, or results that fail to overwrite what they
     could. peak: predicted bytes alive in the worst loop, outputs included. seconds: predicted time, for comparison
     only. too_big: how many slices a tile takes, which loops in its body then cut again. added: seconds of arithmetic of
-    the loops beyond the ops that they replace.
+    the loops beyond the ops that they replace. may_nest: whether tiles that are cut again (`nested.py`) may be longer.
     """
 
     seed: int
@@ -76,6 +76,7 @@ class Plan:
     seconds: float
     too_big: int
     added: float
+    may_nest: bool = False
 
     @property
     def cuts_loops(self) -> bool:
@@ -171,9 +172,11 @@ def make_plan(
         return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
     common = _Common(graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders, nested)
     plain = _plan_in(common, slice_bytes, [slice_bytes] * len(bodies), is_big)
-    sizes = nested_sizes(graph, region, stages, bodies, per_index, slice_bytes) if nested else None
+    sizes = nested_sizes(graph, region, stages, bodies, per_index, slice_bytes)
     if sizes is None:
         return plain
+    if not nested:
+        return replace(plain, may_nest=True) if isinstance(plain, Plan) else plain
     plans = [plan for plan in (plain, _plan_in(common, slice_bytes, sizes, is_big)) if isinstance(plan, Plan)]
     return min(plans, key=lambda plan: plan.rank(slice_bytes), default=plain)
 
