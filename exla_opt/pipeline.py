@@ -58,8 +58,8 @@ PASSES: dict[str, PassFunction] = {
     "tensor-splitter": tensor_splitter.run,
     "blocked-solve": blocked_solve.run,
     "convolution-layout": convolution_layout.run,
-    "recompute": recompute.run,
     "pooling-gradients": pooling_gradients.run,
+    "recompute": recompute.run,
     "blocked-top-k": blocked_top_k.run,
     "dot-order": dot_order.run,
     "half-powers": half_powers.run,
@@ -85,8 +85,8 @@ DEFAULT_PASSES = (
     "tensor-splitter",
     "blocked-solve",  # for the solves that are left: the splitter cuts right-hand sides
     "convolution-layout",  # before recompute, for its copies are held as well
+    "pooling-gradients",  # after the splitter, which cuts windows, and before recompute, for the indices that it saves
     "recompute",  # after all passes that make loops, which are recomputed like other ops
-    "pooling-gradients",  # after the splitter, which cuts windows, and after recompute, for the rows that are cheap
     "blocked-top-k",  # for the rows within a tile
     "dot-order",  # after all passes that make loops: a tile makes one operand larger and one smaller
     "half-powers",  # after all passes that read powers
