@@ -8,7 +8,7 @@ from dataclasses import replace
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import fastest, is_about_as_fast, steps
 from exla_opt.budget.ways import is_coarse
-from exla_opt.explanations import MAY_NEST
+from exla_opt.explanations import MAY_NEST, SPLIT
 from exla_opt.options import Options
 
 # The largest slices tried are this many times those that fit: cut again, they may take less memory.
@@ -36,9 +36,10 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
     in_vain = 0
     for way in sorted(known, key=lambda way: -way.slice_bytes)[:_MOST]:
-        if not may_nest(search, way):
+        placed = replace(way, calls_in_loops=start.options.calls_in_loops)
+        if not may_nest(search, placed):
             continue
-        found = search.attempt(replace(way, nested_tiles=True, calls_in_loops=start.options.calls_in_loops))
+        found = search.attempt(replace(placed, nested_tiles=True))
         equal = next((other for other in plain if _is_equal(found, other)), None)
         if equal is not None:
             search.attempts.remove(found)  # nothing was cut again
@@ -67,15 +68,21 @@ def try_all_nested(search: Search) -> Iterator[Attempt]:
 
 
 def may_nest(search: Search, way: Options) -> bool:
-    """Whether tiles of this size may be cut again: the larger a slice, the more rows it holds.
+    """Whether tiles of this size may be cut again, by what the splitter has said in the plain attempts.
 
-    The splitter has said of each plain attempt whether its tiles may be.
+    An attempt of the same size decides. Without one, smaller slices do, which hold fewer rows.
     """
-    plain = [found for found in search.attempts if found.options.split_size is not None]
-    smaller = [
-        found for found in plain if found.options.slice_bytes <= way.slice_bytes and not is_coarse(found.options)
+    known = [
+        found
+        for found in search.attempts
+        if not found.options.nested_tiles
+        and not is_coarse(found.options)
+        and found.options.calls_in_loops == way.calls_in_loops
+        and found.options.slice_bytes <= way.slice_bytes
+        and not SPLIT.isdisjoint(remark.code for remark in found.outcome.remarks)
     ]
-    return all(found.options.nested_tiles or _has_long_rows(found) for found in smaller)
+    same = [found for found in known if found.options.slice_bytes == way.slice_bytes]
+    return all(map(_has_long_rows, same or known))
 
 
 def _has_long_rows(found: Attempt) -> bool:

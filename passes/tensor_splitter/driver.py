@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -134,11 +134,10 @@ def _split_until_done(
     rounds = iter(range(_MOST_ROUNDS))
     graphs = _read(module, options, options.size_threshold)
     choices = Choices(options, Allowance(graphs, options.machine), shifts, before)
-    in_vain: set[Hashable] = set()
     for attempt in range(_MOST_ROUNDS):
-        if rematerialise_captures(module, graphs, choices, in_vain):
+        if rematerialise_captures(module, graphs, choices):
             graphs = _read(module, options, options.size_threshold)
-        made, found = _run_rounds(module, graphs, choices, in_vain, rounds)
+        made, found = _run_rounds(module, graphs, choices, rounds)
         if made or attempt == 0:
             _finish_loops(module, options)
         if made or attempt == 0:
@@ -161,7 +160,7 @@ def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], mis
 
 
 def _run_rounds(
-    module: ir.Module, graphs: list[Graph], known: Choices, in_vain: set[Hashable], rounds: Iterator[int]
+    module: ir.Module, graphs: list[Graph], known: Choices, rounds: Iterator[int]
 ) -> tuple[list[Remark], list[Remark]]:
     """Split until no plan, or none of the rounds, is left; return the changes, and the last round's missed tensors."""
     options = known.options
@@ -186,7 +185,7 @@ def _run_rounds(
         graphs = _read(module, options, least)
         # Tensors that a new loop reads unsplit, such as masks, may be computed in its body and be split with the rest
         # there. Only once: the loop's results may be captured by the next loop, and so on without end.
-        if first and rematerialise_captures(module, graphs, known, in_vain):
+        if first and rematerialise_captures(module, graphs, known):
             graphs = _read(module, options, least)
         first = False
     return done, missed

@@ -10,13 +10,11 @@ own work, and only if the split then removes it; otherwise the move is undone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.locations import describe
-from exla_opt.ir.values import defining_op
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
@@ -116,13 +114,10 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
     return blocks
 
 
-def rematerialise_captures(
-    module: ir.Module, graphs: Sequence[Graph], choices: Choices, in_vain: set[Hashable]
-) -> bool:
+def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: Choices) -> bool:
     """Move tensors that can be split into the bodies that capture them; undo the moves that lead to no split.
 
-    graphs: of all blocks of the module. in_vain: the moves that led to none in earlier rounds, which are not tried
-    again; new ones are added. Returns whether the module has changed, and the graphs with it.
+    graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
     """
     choices.allowance.start(graphs)
     chains = [found for graph in graphs for found in _chains(graph, choices.options)]
@@ -131,22 +126,14 @@ def rematerialise_captures(
         _clone_into(graph, chain, value, block)
         for graph, value, chain in chains
         for block in _reading_blocks(value, graph.block)
-        if _name_of(value, block) not in in_vain and prices.allow(graph, chain, block)
+        if prices.allow(graph, chain, block)
     ]
     if not moves:
         return False
     for move in _not_split(module, moves, choices):
-        in_vain.add(_name_of(move.original, move.block))
         _undo(move)
     _drop_unread(moves)
     return True
-
-
-def _name_of(value: ir.Value, block: ir.Block) -> Hashable:
-    """A name for the move of a tensor into a block that stays the same from round to round."""
-    made, result = defining_op(value), ir.OpResult(value).result_number
-    assert made is not None
-    return describe(made), result, str(value.type), describe(block.owner.operation)
 
 
 class _Prices:

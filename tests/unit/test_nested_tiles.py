@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from exla_opt.budget import nested as nested_of_budget
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import fit
+from exla_opt.budget.nested import may_nest
 from exla_opt.cli.opt import main
 from exla_opt.explanations import MAY_NEST
 from exla_opt.ir.context import new_context
@@ -28,7 +30,8 @@ from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.pipeline import DEFAULT_PASSES, Outcome, run_pipeline
+from exla_opt.remarks import Kind, Remark
 from tests.execute import assert_equal_results
 
 ROWS = 2048
@@ -148,6 +151,20 @@ def test_the_splitter_says_where_it_may_cut_them(name: str) -> None:
     assert MAY_NEST not in {remark.code for remark in nested.remarks}
 
 
+def test_overlapping_tiles_are_not_said_to_be_cut_again() -> None:
+    def twice(x: Any, first: Any, second: Any) -> Any:
+        order = ("NHWC", "HWIO", "NHWC")
+        for kernel in (first, second):
+            x = jnp.tanh(jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=order))
+        return x.sum((1, 2))
+
+    shapes = (f32(1, 512, 512, 2), f32(3, 3, 2, 2), f32(3, 3, 2, 2))
+    text = str(jax.jit(twice).lower(*shapes).compiler_ir("stablehlo"))
+    module = parse_module("convolutions", text.encode(), new_context()).module
+    codes = {remark.code for remark in run_pipeline(module, DEFAULT_PASSES, replace(SLICES, nested_tiles=True)).remarks}
+    assert "EX001" in codes and MAY_NEST not in codes
+
+
 @pytest.mark.parametrize("name", ["attention", "differences"])
 def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested_of_budget, "is_about_as_fast", lambda found, unsplit: False)
@@ -156,6 +173,29 @@ def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, mon
     monkeypatch.setattr(Search, "attempt", noting(Search.attempt, tried))
     fit(module_of(name), DEFAULT_PASSES, Options(), memory.peak - memory.temp + memory.temp // 8)
     assert any(each.nested_tiles for each in tried) == PROGRAMS[name][1]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "tries"),
+    [
+        ([(64_000, MAY_NEST, False)], True),
+        ([(16_000, MAY_NEST, False), (32_000, "EX001", False)], False),
+        ([(16_000, "EX001", False), (64_000, MAY_NEST, False)], True),  # one of the same size decides
+        ([(128_000, "EX001", False)], True),  # a larger slice holds more rows
+        ([(16_000, "EX001", True)], True),  # another placement of library calls
+        ([(16_000, "EX305", False)], True),  # nothing was split
+    ],
+)
+def test_attempts_of_the_same_size_or_smaller_show_whether_to_try_them(
+    attempts: list[tuple[int, str, bool]], tries: bool
+) -> None:
+    def attempt(size: int, code: str, calls: bool) -> SimpleNamespace:
+        remark = Remark(Kind.PASSED, code, "tensor-splitter", "8xf32", 32, "here", "")
+        options = Options(size_threshold=size, split_size=size, calls_in_loops=calls)
+        return SimpleNamespace(options=options, outcome=Outcome((remark,), ()))
+
+    search = SimpleNamespace(attempts=[attempt(*each) for each in attempts])
+    assert may_nest(search, SLICES) == tries  # type: ignore[arg-type]
 
 
 def noting(attempt: Callable[[Search, Options], Attempt], tried: list[Options]) -> Callable[[Search, Options], Attempt]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
+from typing import Literal
 
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
@@ -46,6 +47,9 @@ from .loop_plan import LoopPlan, overlapping_loop
 from .nested import nested_sizes
 from .remaining import largest_term, remaining_bytes, widened_bytes
 from .runs import cut_runs, find_borders, tile_of
+
+# Whether tiles may be cut again (`nested.py`), or a plan is marked that could have such tiles.
+Nested = Literal["never", "asked", "allowed"]
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
@@ -128,13 +132,13 @@ def make_plan(
     is_big: Callable[[int], bool],
     machine: Machine,
     *,
-    nested: bool = False,
+    nested: Nested = "never",
 ) -> Plan | Refusal:
     """The plan for a region in which tensors vanish, or why there is none.
 
     slice_bytes: the maximum size of one tile. is_big: whether a tensor is over the threshold. machine: the target.
     nested: whether loops in the tiles may cut them along another dimension although a tile of one index is no larger
-    than a slice.
+    than a slice; "asked" only marks a plan whose tiles could be cut so.
     """
     stages = loops.stages
     extents = [find_extents(graph, region, loops.producers, stage) for stage in stages]
@@ -170,12 +174,14 @@ def make_plan(
             return Refusal(Reason("EX307", "its slices wrap around the ends of a part of it"))
     if any(len(each) > _MOST_BORDERS for each in borders):
         return Refusal(Reason("EX307", "the dimension is sliced, padded or concatenated at too many different offsets"))
-    common = _Common(graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders, nested)
+    common = _Common(
+        graph, region, loops, extents, periods, reads, windows, bodies, per_index, borders, nested == "allowed"
+    )
     plain = _plan_in(common, slice_bytes, [slice_bytes] * len(bodies), is_big)
-    sizes = nested_sizes(graph, region, stages, bodies, per_index, slice_bytes)
+    sizes = None if nested == "never" else nested_sizes(graph, region, stages, bodies, per_index, slice_bytes)
     if sizes is None:
         return plain
-    if not nested:
+    if nested == "asked":
         return replace(plain, may_nest=True) if isinstance(plain, Plan) else plain
     plans = [plan for plan in (plain, _plan_in(common, slice_bytes, sizes, is_big)) if isinstance(plan, Plan)]
     return min(plans, key=lambda plan: plan.rank(slice_bytes), default=plain)

@@ -24,7 +24,7 @@ from ..regions.libraries import without_calls
 from ..regions.loops import TOO_MANY_LOOPS, Loops, Refusal, find_loops, refuse_unsplit
 from ..regions.region import Region
 from .body import WorkOf
-from .plan import Plan, make_plan
+from .plan import Nested, Plan, make_plan
 from .slices import slice_bytes_of
 
 
@@ -122,7 +122,8 @@ class Plans:
     def make_plan(self, region: Region, loops: Loops) -> Plan | Refusal:
         """The plan for the loops of a region, in slices of its own size."""
         size = slice_bytes_of(self.graph, region.tiled, self.options)
-        nested, machine = self.options.nested_tiles, self.options.machine
+        nested: Nested = "allowed" if self.options.nested_tiles else "asked"
+        machine = self.options.machine
         return make_plan(self.graph, region, loops, size, self.is_big, machine, nested=nested)
 
     def give_up(self, region: Region, reason: Reason) -> None:

@@ -1,0 +1,39 @@
+"""Big tensors that loops of the program read: which are computed in the loop's body, for its tiles to split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import export, lax
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU
+from exla_opt.memory.peak import predict
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
+from tests.execute import assert_equal_results
+
+ROWS = 512
+
+
+def sorted_sums(x: Any, y: Any, start: Any) -> Any:
+    costs = jnp.exp(-jnp.abs(x[:, None] - y))
+    return lax.fori_loop(0, 3, lambda _, u: jnp.sort(jnp.sort(costs + u[0], 0), 1)[0] + u, start)
+
+
+def test_a_tensor_is_moved_once_the_body_that_reads_it_is_cut() -> None:
+    points = (jax.ShapeDtypeStruct((ROWS,), jnp.float32),) * 3
+    before = export.export(jax.jit(sorted_sums))(*points).mlir_module()
+    largest = 4 * ROWS * ROWS
+    with new_context() as context:
+        module = parse_module("<program>", before.encode(), context).module
+        options = Options(size_threshold=largest // 4, split_size=largest // 4)
+        run_pipeline(module, ["normalise", "tensor-splitter", "normalise"], options)
+        # The two sorts need different loops: the matrix is read by both, and would stay if it were moved but once.
+        assert predict(module, CPU).peak < largest
+        after = serialise(module, "text").decode()
+    assert_equal_results(before, after)
