@@ -16,9 +16,6 @@ class Explanation:
 
 # Codes of tensors that take no memory, or one slice: splitting them would gain nothing.
 NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
-# The code of a split whose tiles may be cut again, and the codes of all splits.
-MAY_NEST = "EX018"
-SPLIT = frozenset({"EX001", MAY_NEST})
 
 EXPLANATIONS: dict[str, Explanation] = {
     "EX001": Explanation(
@@ -116,12 +113,6 @@ EXPLANATIONS: dict[str, Explanation] = {
         "XLA:CPU runs independent chains of ops side by side, a step of each in turn, and holds the tensors of all of "
         "them: those of an optimiser that orthogonalises one matrix after another, for example. With a memory limit "
         "the first ops of a chain wait until the chain before has ended.",
-    ),
-    "EX018": Explanation(
-        "split over dimension D (N): T tiles of L; --nested-tiles may cut them again",
-        "As EX001. Each slice holds few long rows, for which a product reads all of another tensor again. With "
-        "--nested-tiles a tile may hold more rows, and an inner loop cuts them along a second dimension, if that is "
-        "predicted to be better. With a memory limit exla-opt decides this itself.",
     ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -39,6 +39,7 @@ class Remark:
     message: the sentence.
     stopped_by, stopped_at: the op that prevents the change and its location, if it is another op.
     devices: how many devices hold a shard of this type, if the module is sharded over several.
+    may_nest: for a split, whether its tiles may be cut again (`--nested-tiles`); remarks that differ in this are equal.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Remark:
     stopped_by: str = ""
     stopped_at: str = ""
     devices: int = 1
+    may_nest: bool = field(default=False, compare=False)
 
     @property
     def where(self) -> str:

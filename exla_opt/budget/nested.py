@@ -8,13 +8,14 @@ from dataclasses import replace
 from exla_opt.budget.attempts import Attempt, Search
 from exla_opt.budget.choose import fastest, is_about_as_fast, steps
 from exla_opt.budget.ways import is_coarse
-from exla_opt.explanations import MAY_NEST, SPLIT
 from exla_opt.options import Options
 
 # The largest slices tried are this many times those that fit: cut again, they may take less memory.
 _LARGER = 4
 # The maximum number of attempts, and of those that gain nothing.
 _MOST, _MOST_IN_VAIN = 6, 1
+# The code of a remark on a split.
+_SPLIT = "EX001"
 # A peak that falls by less does not count as falling.
 _GAIN = 1.02
 
@@ -79,14 +80,14 @@ def may_nest(search: Search, way: Options) -> bool:
         and not is_coarse(found.options)
         and found.options.calls_in_loops == way.calls_in_loops
         and found.options.slice_bytes <= way.slice_bytes
-        and not SPLIT.isdisjoint(remark.code for remark in found.outcome.remarks)
+        and any(remark.code == _SPLIT for remark in found.outcome.remarks)
     ]
     same = [found for found in known if found.options.slice_bytes == way.slice_bytes]
     return all(map(_has_long_rows, same or known))
 
 
 def _has_long_rows(found: Attempt) -> bool:
-    return any(remark.code == MAY_NEST for remark in found.outcome.remarks)
+    return any(remark.may_nest for remark in found.outcome.remarks)
 
 
 def _is_equal(found: Attempt, other: Attempt) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from exla_opt.cli.common import as_it_came, load_jax
-from exla_opt.explanations import SPLIT
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
@@ -115,7 +114,7 @@ def _conclude(name: str, comparisons: Sequence[Comparison], how: str, quiet: boo
 
 def _splits(remarks: Sequence[Remark]) -> set[str]:
     """The locations of the tensors that were split."""
-    return {remark.location for remark in remarks if remark.code in SPLIT}
+    return {remark.location for remark in remarks if remark.code == "EX001"}
 
 
 def _dimensions(sizes: Sequence[tuple[int, int]]) -> str:

@@ -248,10 +248,8 @@ def _passed(graph: Graph, plan: Plan) -> Remark:
     others = len(plan.vanished) - 1
     along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
     message = f"split over dimension {plan.mapping.dim} ({tensor.type.shape[plan.mapping.dim]}): {loops}{along}"
-    reason = Reason("EX001", message)
-    if plan.may_nest:
-        reason = Reason("EX018", f"{message}; --nested-tiles may cut them again")
-    return _remark(graph, plan.seed, Kind.PASSED, reason)
+    remark = _remark(graph, plan.seed, Kind.PASSED, Reason("EX001", message))
+    return replace(remark, may_nest=plan.may_nest)
 
 
 def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:

@@ -22,7 +22,6 @@ from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import fit
 from exla_opt.budget.nested import may_nest
 from exla_opt.cli.opt import main
-from exla_opt.explanations import MAY_NEST
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
@@ -146,9 +145,8 @@ def test_the_splitter_says_where_it_may_cut_them(name: str) -> None:
     plain, nested = (
         run_pipeline(module_of(name), DEFAULT_PASSES, replace(SLICES, nested_tiles=nested)) for nested in (False, True)
     )
-    codes = {remark.code for remark in plain.remarks}
-    assert (MAY_NEST in codes) == PROGRAMS[name][1] and ("EX001" in codes or MAY_NEST in codes)
-    assert MAY_NEST not in {remark.code for remark in nested.remarks}
+    assert any(remark.may_nest for remark in plain.remarks) == PROGRAMS[name][1]
+    assert not any(remark.may_nest for remark in nested.remarks)
 
 
 def test_overlapping_tiles_are_not_said_to_be_cut_again() -> None:
@@ -161,8 +159,8 @@ def test_overlapping_tiles_are_not_said_to_be_cut_again() -> None:
     shapes = (f32(1, 512, 512, 2), f32(3, 3, 2, 2), f32(3, 3, 2, 2))
     text = str(jax.jit(twice).lower(*shapes).compiler_ir("stablehlo"))
     module = parse_module("convolutions", text.encode(), new_context()).module
-    codes = {remark.code for remark in run_pipeline(module, DEFAULT_PASSES, replace(SLICES, nested_tiles=True)).remarks}
-    assert "EX001" in codes and MAY_NEST not in codes
+    remarks = run_pipeline(module, DEFAULT_PASSES, replace(SLICES, nested_tiles=True)).remarks
+    assert [remark.may_nest for remark in remarks if remark.code == "EX001"] == [False]
 
 
 @pytest.mark.parametrize("name", ["attention", "differences"])
@@ -178,19 +176,19 @@ def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, mon
 @pytest.mark.parametrize(
     ("attempts", "tries"),
     [
-        ([(64_000, MAY_NEST, False)], True),
-        ([(16_000, MAY_NEST, False), (32_000, "EX001", False)], False),
-        ([(16_000, "EX001", False), (64_000, MAY_NEST, False)], True),  # one of the same size decides
-        ([(128_000, "EX001", False)], True),  # a larger slice holds more rows
-        ([(16_000, "EX001", True)], True),  # another placement of library calls
-        ([(16_000, "EX305", False)], True),  # nothing was split
+        ([(64_000, "EX001", False, True)], True),
+        ([(16_000, "EX001", False, True), (32_000, "EX001", False, False)], False),
+        ([(16_000, "EX001", False, False), (64_000, "EX001", False, True)], True),  # one of the same size decides
+        ([(128_000, "EX001", False, False)], True),  # a larger slice holds more rows
+        ([(16_000, "EX001", True, False)], True),  # another placement of library calls
+        ([(16_000, "EX305", False, False)], True),  # nothing was split
     ],
 )
 def test_attempts_of_the_same_size_or_smaller_show_whether_to_try_them(
-    attempts: list[tuple[int, str, bool]], tries: bool
+    attempts: list[tuple[int, str, bool, bool]], tries: bool
 ) -> None:
-    def attempt(size: int, code: str, calls: bool) -> SimpleNamespace:
-        remark = Remark(Kind.PASSED, code, "tensor-splitter", "8xf32", 32, "here", "")
+    def attempt(size: int, code: str, calls: bool, may_nest: bool) -> SimpleNamespace:
+        remark = Remark(Kind.PASSED, code, "tensor-splitter", "8xf32", 32, "here", "", may_nest=may_nest)
         options = Options(size_threshold=size, split_size=size, calls_in_loops=calls)
         return SimpleNamespace(options=options, outcome=Outcome((remark,), ()))
 
