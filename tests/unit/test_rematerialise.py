@@ -33,7 +33,7 @@ def test_a_tensor_is_moved_once_the_body_that_reads_it_is_cut() -> None:
         module = parse_module("<program>", before.encode(), context).module
         options = Options(size_threshold=largest // 4, split_size=largest // 4)
         run_pipeline(module, ["normalise", "tensor-splitter", "normalise"], options)
-        # The two sorts need different loops: the matrix is read by both, and would stay if it were moved but once.
+        # The matrix stays if a move that leads to no split at first is not tried again in a later round.
         assert predict(module, CPU).peak < largest
         after = serialise(module, "text").decode()
     assert_equal_results(before, after)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt, prod
+from typing import Literal
 
 from exla_opt.ops.traits import Trait
 
@@ -20,6 +21,8 @@ from ..graph import Graph
 from ..regions.region import Region, Stage
 from .body import Body
 
+# Whether tiles may be cut again; "asked" only marks a plan that could have such tiles.
+Nested = Literal["never", "asked", "allowed"]
 # Of a number, as f32.
 _BYTES = 4
 # Tiles must get this many times longer: a loop in each trip has a cost of its own.

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
-from typing import Literal
 
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.seconds import seconds_of_sum
@@ -44,12 +43,9 @@ from .body import (
     work_of,
 )
 from .loop_plan import LoopPlan, overlapping_loop
-from .nested import nested_sizes
+from .nested import Nested, nested_sizes
 from .remaining import largest_term, remaining_bytes, widened_bytes
 from .runs import cut_runs, find_borders, tile_of
-
-# Whether tiles may be cut again (`nested.py`), or a plan is marked that could have such tiles.
-Nested = Literal["never", "asked", "allowed"]
 
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.

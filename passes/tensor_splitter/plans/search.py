@@ -24,7 +24,8 @@ from ..regions.libraries import without_calls
 from ..regions.loops import TOO_MANY_LOOPS, Loops, Refusal, find_loops, refuse_unsplit
 from ..regions.region import Region
 from .body import WorkOf
-from .plan import Nested, Plan, make_plan
+from .nested import Nested
+from .plan import Plan, make_plan
 from .slices import slice_bytes_of
 
 
