@@ -22,8 +22,8 @@ from pathlib import Path
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import Measure
 from exla_opt.budget.fit import fit
+from exla_opt.budget.measured import Measure
 from exla_opt.cli.common import collect_rarely
 from exla_opt.cli.judge import judge_of
 from exla_opt.ir.context import new_context

@@ -22,9 +22,10 @@ from statistics import median
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from exla_opt.budget.attempts import Attempt, Search  # noqa: E402
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import fastest  # noqa: E402
 from exla_opt.budget.fit import unsplit_options  # noqa: E402
+from exla_opt.budget.search import Search  # noqa: E402
 from exla_opt.budget.ways import ways  # noqa: E402
 from exla_opt.ir.context import new_context  # noqa: E402
 from exla_opt.ir.read import parse_module  # noqa: E402

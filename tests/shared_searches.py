@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget import attempts
-from exla_opt.budget.attempts import RECOMPUTE
+from exla_opt.budget import search as search_of_budget
+from exla_opt.budget.attempt import RECOMPUTE
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import Machine
@@ -60,6 +60,6 @@ def shared_searches() -> Iterator[None]:
         return timelines[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempts, "run_pipeline", run)
-        patch.setattr(attempts, "read_timeline", read)
+        patch.setattr(search_of_budget, "run_pipeline", run)
+        patch.setattr(search_of_budget, "read_timeline", read)
         yield

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, log2
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
+from exla_opt.budget.search import Search
 
 # The factor in predicted time that makes a program slower.
 _SLOWER = 1.1
@@ -72,9 +73,11 @@ def near_miss(search: Search) -> Attempt:
         # Only the margin keeps these from counting as fitting.
         within = [found for found in attempts if found.predicted.peak <= search.limit]
         return fastest(within)[0] if within else _cheapest(attempts)
-    search.compile(_cheapest([*_unknown(attempts), least]))
+    if search.compiles_left > 1:  # the last one is for the original
+        search.compile(_cheapest([*_unknown(attempts), least]))
     most = min((found.peak for found in attempts if found.measured is not None), default=0)
-    if smaller := [found for found in _unknown(attempts) if found.predicted.peak < most]:
+    smaller = [found for found in _unknown(attempts) if found.predicted.peak < most]
+    if smaller and search.compiles_left > 1:
         search.compile(fastest(smaller)[0])
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import RECOMPUTE, Attempt, Search
+from exla_opt.budget.attempt import RECOMPUTE, Attempt
 from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import (
     fastest,
@@ -30,6 +30,7 @@ from exla_opt.budget.needless import is_needless
 from exla_opt.budget.nested import try_nested
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_refined
+from exla_opt.budget.search import Search
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
 from exla_opt.ir.walk import number_of_ops
 from exla_opt.memory.timeline import read_timeline

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
+from exla_opt.budget.search import Search
 from exla_opt.ir.walk import number_of_ops
 from exla_opt.options import Options
 from exla_opt.passes.joined_trips import joins_any

@@ -18,5 +18,5 @@ class Measured:
     note: str = ""
 
 
-# Compiles a module given as bytecode. Raises CannotCompile (exla_opt/budget/attempts.py).
+# Compiles a module given as bytecode. Raises CannotCompile (exla_opt/budget/search.py).
 Measure = Callable[[bytes], Measured]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import steps
+from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse
 from exla_opt.options import Options
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import fastest, is_about_as_fast, steps
+from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse
 from exla_opt.options import Options
 

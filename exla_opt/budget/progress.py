@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
+from exla_opt.budget.search import Search
 from exla_opt.debug import MEMORY_LIMIT, log_of
 from exla_opt.options import Options
 from exla_opt.sizes import format_size

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import front, steps
+from exla_opt.budget.search import Search
 from exla_opt.budget.ways import SMALLEST_SLICE
 
 # How many of the fastest attempts over the limit are refined; if nothing fits, the smallest as well.

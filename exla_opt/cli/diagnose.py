@@ -112,7 +112,7 @@ def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
 
 def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
     """The compiled peak and the compiler's name; None if no compiler is available."""
-    from exla_opt.budget.attempts import CannotCompile
+    from exla_opt.budget.search import CannotCompile
     from exla_opt.ir.write import serialise
 
     if judge.measure is None:

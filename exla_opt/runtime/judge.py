@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from exla_opt.budget.attempts import CannotCompile
 from exla_opt.budget.judge import THIS_CPU, Judge
 from exla_opt.budget.measured import Measured
+from exla_opt.budget.search import CannotCompile
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.runtime.target import compiled_memory, has_gpu_compiler, parse_target
 from exla_opt.runtime.tpus import SLOW

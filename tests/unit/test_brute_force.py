@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.fit import fit, unsplit_options
+from exla_opt.budget.search import Search
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.memory.timeline import read_timeline

@@ -12,10 +12,11 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit as fit_of_budget
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.bound import lower_bound
 from exla_opt.budget.choose import CLEARLY_FASTER, fastest, front, much_faster, near_miss, steps
 from exla_opt.budget.fit import Fit, fit, unsplit_options
+from exla_opt.budget.search import MOST_COMPILES, Search
 from exla_opt.budget.ways import coarse_first, is_coarse, ways
 from exla_opt.ir import build
 from exla_opt.ir.context import new_context
@@ -256,6 +257,21 @@ def test_what_only_the_margin_keeps_from_fitting_is_written() -> None:
     assert near_miss(cast(Search, Compiled([original, other], {}, int(0.95 * memory.peak)))) is other
 
 
+@pytest.mark.parametrize("left", [2, 3, 4])
+def test_the_last_compile_is_for_the_original_where_nothing_fits(left: int) -> None:
+    original = as_it_came()
+    memory = original.predicted
+
+    def other(part: float, times: float) -> Attempt:
+        smaller = replace(memory, temp=memory.temp - int((1 - part) * memory.peak))
+        return replace(original, predicted=smaller, seconds=times * original.seconds)
+
+    attempts = [original, other(0.9, 8.0), other(0.95, 1.2), other(0.93, 3.0)]
+    search = Compiled(attempts, {id(each): memory.peak for each in attempts}, 1, object(), left)
+    near_miss(cast(Search, search))
+    assert [each.measured is not None for each in attempts] == [True, True, left > 2, left > 3]
+
+
 def as_it_came() -> Attempt:
     """The original of a search, for this test alone."""
     search = Search(module_of("attention"), DEFAULT_PASSES, Options(), 1, None, True, None)
@@ -270,9 +286,11 @@ class Compiled:
     peaks: dict[int, int]
     limit: int
     measure: object = None
+    compiles_left: int = MOST_COMPILES
 
     def compile(self, found: Attempt) -> None:
         if self.measure is not None:
+            self.compiles_left -= found.measured is None
             found.measured = self.peaks[id(found)]
 
 

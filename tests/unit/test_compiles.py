@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import MOST_COMPILES, CannotCompile, Search
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measured
+from exla_opt.budget.search import MOST_COMPILES, CannotCompile, Search
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit as fit_of_budget
-from exla_opt.budget.attempts import CannotCompile
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measured
+from exla_opt.budget.search import CannotCompile
 from exla_opt.budget.ways import ways
 from exla_opt.cli.opt import main
 from exla_opt.ir.context import new_context

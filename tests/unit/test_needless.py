@@ -9,10 +9,11 @@ from typing import cast
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempts import Attempt, Search, Split
+from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import is_clearly_faster
 from exla_opt.budget.fit import unsplit_options
 from exla_opt.budget.needless import is_between, is_needless_in_large, is_past_the_fastest, is_too_large
+from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory

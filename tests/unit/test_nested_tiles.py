@@ -17,17 +17,20 @@ from jaxlib.mlir import ir
 import exla_opt
 from exla_opt.budget import fit as fit_of_budget
 from exla_opt.budget import nested as nested_of_budget
-from exla_opt.budget.attempts import Attempt, Search
+from exla_opt.budget import search as search_of_budget
+from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import fit
 from exla_opt.budget.nested import may_nest
+from exla_opt.budget.search import Search
 from exla_opt.cli.opt import main
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out
 from exla_opt.ir.write import serialise
-from exla_opt.memory.timeline import read_timeline
+from exla_opt.memory.machine import Machine
+from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, Outcome, run_pipeline
 from exla_opt.remarks import Kind, Remark
@@ -194,6 +197,21 @@ def test_attempts_of_the_same_size_or_smaller_show_whether_to_try_them(
 
     search = SimpleNamespace(attempts=[attempt(*each) for each in attempts])
     assert may_nest(search, SLICES) == tries  # type: ignore[arg-type]
+
+
+def test_programs_that_the_splitter_leaves_equal_are_finished_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[ir.Module] = []
+
+    def note(module: ir.Module, machine: Machine) -> Timeline:
+        read.append(module)
+        return read_timeline(module, machine)
+
+    monkeypatch.setattr(search_of_budget, "read_timeline", note)
+    search = Search(module_of("differences"), DEFAULT_PASSES, Options(), 10**9, None, False, None)
+    plain, nested = (search.attempt(replace(SLICES, nested_tiles=nested)) for nested in (False, True))
+    assert len(read) == 1 and plain.predicted == nested.predicted and nested.options.nested_tiles
+    smaller = search.attempt(replace(SLICES, memory_limit=plain.predicted.peak // 2))
+    assert len(read) > 1 and smaller.module is not plain.module
 
 
 def noting(attempt: Callable[[Search, Options], Attempt], tried: list[Options]) -> Callable[[Search, Options], Attempt]:

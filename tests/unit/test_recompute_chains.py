@@ -130,7 +130,7 @@ def test_other_machines_choose_an_order_themselves() -> None:
 
 def test_as_many_ops_as_before_do_not_hide_what_was_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recompute also removes dead ops."""
-    monkeypatch.setattr("exla_opt.budget.attempts.number_of_ops", lambda module: 0)
+    monkeypatch.setattr("exla_opt.budget.search.number_of_ops", lambda module: 0)
     with new_context() as context:
         module = parse_module("<program>", exported(optimiser).encode(), context).module
         memory = predict(module)

@@ -11,9 +11,9 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit as fit_of_budget
-from exla_opt.budget.attempts import Search
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.search import Search
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.memory.timeline import read_timeline

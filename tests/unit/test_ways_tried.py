@@ -10,10 +10,11 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit
-from exla_opt.budget.attempts import MOST_COMPILES, RECOMPUTE, Attempt, Search, Split
+from exla_opt.budget.attempt import RECOMPUTE, Attempt, Split
 from exla_opt.budget.choose import fastest_that_fits
 from exla_opt.budget.fit import try_ways, unsplit_options
 from exla_opt.budget.measured import Measured
+from exla_opt.budget.search import MOST_COMPILES, Search
 from exla_opt.budget.ways import is_coarse, ways
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import Memory

@@ -10,22 +10,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Literal
 
 from jaxlib.mlir import ir
 
+from exla_opt.budget.attempt import MARGIN, RECOMPUTE, Attempt, Kind, Split, split_of
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out, number_of_ops
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import as_written
-from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import SIZELESS, AfterPass, Outcome, run_pipeline
 
-# Predictions are rarely off by more; without a compiler, this margin is kept below the limit.
-_MARGIN = 1.2
 # Predictions are normally within this factor (docs/results.md): programs closer than this may be equally good.
 _ACCURACY = 1.25
 # How far above the limit a prediction may be for a compile, before and after the first one of its kind, which shows
@@ -35,14 +32,8 @@ _ABOVE = (_ACCURACY, 1.05)
 _ACCURACY_WITH_CALLS = 1.5
 # Only thresholds that differ by this factor show whether smaller ones gain anything.
 _MUCH_LARGER = 4
-# A tensor of this many slices that stays unsplit also stays unsplit with smaller slices.
-_MANY_SLICES = 16
 # A peak that falls by less does not count as falling.
 _GAIN = 1.02
-# Tensors smaller than this fraction of the largest in a loop's step do not count.
-_PART = 4
-# The only pass that looks at the limit.
-RECOMPUTE = "recompute"
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, or for the one that should need the least of all.
 MOST_COMPILES = 4
@@ -50,61 +41,23 @@ MOST_COMPILES = 4
 _NEVER = 2**62
 
 
-# Predictions err alike on programs of one kind.
-Kind = Literal["original", "recomputed", "split", "calls in loops", "nested tiles"]
-
-
 class CannotCompile(Exception):
     """No compiler is available here, or it refuses the module; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """The outcome of the sizes alone, without recomputing: it guides the search, which so does not depend on the limit.
-
-    peak: bytes, predicted. large: the bytes that no smaller sizes save unless they split more tensors: arguments,
-    results, and the tensors far larger than a slice that are alive at the peak. places: the locations of the largest
-    tensors of a loop's step at the peak; empty if the peak is in no loop.
-    """
-
-    peak: int
-    large: int
-    places: tuple[str, ...]
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """The outcome of one pair of sizes.
-
-    largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone. seconds: of a run,
-    predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run, estimated
-    from the compiled program; None if not known. note: what its compile had to leave out.
-    """
+class _Finished:
+    """What the passes after the splitter make of a program. split: as in `Attempt`."""
 
     module: ir.Module
-    outcome: Outcome
-    options: Options
-    predicted: Memory
-    largest: int
+    outcomes: tuple[Outcome, ...]
+    timeline: Timeline
     split: Split
-    seconds: float
-    measured: int | None = None
-    estimated: float | None = None
-    note: str = ""
 
     @property
-    def recomputes(self) -> bool:
-        """Whether anything is recomputed for the limit."""
-        return any(remark.pass_name == RECOMPUTE for remark in self.outcome.remarks)
-
-    @property
-    def peak(self) -> int:
-        """The compiled bytes or, without a compile, the predicted ones with a margin."""
-        return self.predicted_with(_MARGIN) if self.measured is None else self.measured
-
-    def predicted_with(self, ratio: float) -> int:
-        """The peak if temporary memory is `ratio` times the predicted; arguments and results are certain."""
-        return self.predicted.peak + int((ratio - 1) * self.predicted.temp)
+    def largest(self) -> int:
+        """The bytes of the largest temporary tensor."""
+        return max((tensor.bytes for tensor in self.timeline.tensors), default=0)
 
 
 class Search:
@@ -134,6 +87,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
+        self.finished: dict[tuple[bytes, Options], _Finished] = {}
         self.ratios: defaultdict[Kind, list[float]] = defaultdict(list)
         self.refusal = ""
         self.compiles_left = compiles
@@ -147,7 +101,7 @@ class Search:
     @property
     def aim(self) -> int:
         """The bytes to aim for in predictions; without a compiler, a margin for the temporary ones stays free."""
-        return self.limit if self.measure is not None else self.limit - int(max(self.room, 0) * (1 - 1 / _MARGIN))
+        return self.limit if self.measure is not None else self.limit - int(max(self.room, 0) * (1 - 1 / MARGIN))
 
     def attempt(self, sizes: Options) -> Attempt:
         """Run the passes with these sizes, and predict the memory and time of the result."""
@@ -158,27 +112,41 @@ class Search:
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes.
 
-        Tensors are recomputed only if the other passes leave the module above the limit.
+        Tensors are recomputed only if the other passes leave the module above the limit. Programs that are equal before
+        that are finished once.
         """
         module = copy_of(start)
-        limit, machine = sizes.memory_limit, as_written(sizes.machine)
-        at = names.index(RECOMPUTE) if RECOMPUTE in names and limit is not None else len(names)
-        done = [before, self._run(module, names[:at], sizes)]
-        plain = copy_of(module) if at < len(names) else None
-        last = self._run(module, names[at + 1 :], sizes)
-        timeline = read_timeline(module, machine)
-        split = _split(timeline, sizes)
-        if plain is not None and limit is not None and timeline.memory.peak > limit:
-            ops = number_of_ops(plain)
-            done.append(self._run(plain, names[at : at + 1], sizes))
-            if done[-1].remarks or number_of_ops(plain) != ops:  # tensors that are only delayed make no remark
-                module, last = plain, self._run(plain, names[at + 1 :], sizes)
-                timeline = read_timeline(module, machine)
-        done.append(last)
+        at = names.index(RECOMPUTE) if RECOMPUTE in names and sizes.memory_limit is not None else len(names)
+        split = self._run(module, names[:at], sizes)
+        # Only the splitter reads these.
+        alike = replace(sizes, calls_in_loops=False, nested_tiles=False)
+        key = (_digest(serialise(module, "bytecode")), alike)
+        if key not in self.finished:
+            self.finished[key] = self._finished(module, names[at:], sizes)
+        found = self.finished[key]
+        done = (before, split, *found.outcomes)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
-        largest = max((tensor.bytes for tensor in timeline.tensors), default=0)
-        return Attempt(module, outcome, sizes, timeline.memory, largest, split, timeline.seconds)
+        return Attempt(
+            found.module, outcome, sizes, found.timeline.memory, found.largest, found.split, found.timeline.seconds
+        )
+
+    def _finished(self, module: ir.Module, names: Sequence[str], sizes: Options) -> _Finished:
+        """Run the passes after the splitter, the first of which recomputes; read the result."""
+        machine, limit = as_written(sizes.machine), sizes.memory_limit
+        plain = copy_of(module) if names else None
+        last = self._run(module, names[1:], sizes)
+        timeline = read_timeline(module, machine)
+        split = split_of(timeline, sizes)
+        outcomes = [last]
+        if plain is not None and limit is not None and timeline.memory.peak > limit:
+            ops = number_of_ops(plain)
+            recomputed = self._run(plain, names[:1], sizes)
+            outcomes = [recomputed, last]
+            if recomputed.remarks or number_of_ops(plain) != ops:  # tensors that are only delayed make no remark
+                module, outcomes = plain, [recomputed, self._run(plain, names[1:], sizes)]
+                timeline = read_timeline(module, machine)
+        return _Finished(module, tuple(outcomes), timeline, split)
 
     def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)
@@ -209,7 +177,7 @@ class Search:
             return True
         if self.known and self.compiles_left <= 1:
             return found.predicted_with(self.ratio_of(found)) <= self.limit
-        above = _ABOVE[min(len(self.ratios[_kind(found)]), len(_ABOVE) - 1)]
+        above = _ABOVE[min(len(self.ratios[found.kind]), len(_ABOVE) - 1)]
         return found.predicted_with(self.ratio_of(found)) <= above * self.limit
 
     def has_equal(self, found: Attempt) -> bool:
@@ -223,7 +191,7 @@ class Search:
 
     def ratio_of(self, found: Attempt) -> float:
         """Compiled over predicted temporary memory of the last program of this kind."""
-        return next(reversed(self.ratios[_kind(found)]), 1.0)
+        return next(reversed(self.ratios[found.kind]), 1.0)
 
     def seems_to_fit(self, found: Attempt) -> bool:
         """Whether it is probably within the limit, judged without another compile."""
@@ -253,7 +221,7 @@ class Search:
         found.measured, found.estimated, found.note = known.peak, known.seconds, known.note
         temp = found.measured - found.predicted.peak + found.predicted.temp
         if found.predicted.temp and found.measured < _NEVER:
-            self.ratios[_kind(found)].append(temp / found.predicted.temp)
+            self.ratios[found.kind].append(temp / found.predicted.temp)
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
         """Whether the compiler accepts the unsplit program: then the refused one is at fault."""
@@ -286,34 +254,5 @@ def _next_above(attempts: Sequence[Attempt], sizes: Options) -> Attempt | None:
     return min(above, key=lambda found: found.options.size_threshold, default=None)
 
 
-def _kind(found: Attempt) -> Kind:
-    if found.options.split_size is None:
-        return "recomputed" if found.recomputes else "original"
-    if found.options.nested_tiles:
-        return "nested tiles"
-    return "calls in loops" if found.options.calls_in_loops else "split"
-
-
 def _digest(data: bytes) -> bytes:
     return sha256(data).digest()
-
-
-def _split(timeline: Timeline, options: Options) -> Split:
-    held = timeline.memory.peak - timeline.memory.temp
-    alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
-    least = max(options.size_threshold, _MANY_SLICES * options.slice_bytes)
-    large = held + sum(tensor.bytes for tensor in alive if tensor.bytes > least)
-    return Split(timeline.memory.peak, large, _places_at_peak(timeline))
-
-
-def _places_at_peak(timeline: Timeline) -> tuple[str, ...]:
-    peak = timeline.peak
-    if peak is None or not timeline.points[peak].depth:
-        return ()
-    first = last = peak
-    while first and timeline.points[first - 1].depth:
-        first -= 1
-    while last + 1 < len(timeline.points) and timeline.points[last + 1].depth:
-        last += 1
-    alive = [tensor for tensor in timeline.alive_at(peak) if first <= tensor.first and tensor.last <= last]
-    return tuple(sorted({tensor.location for tensor in alive if tensor.bytes * _PART >= alive[0].bytes}))
