@@ -269,8 +269,13 @@ _NEWER = {
     "rows put together that are short": 0.34,
     "a loop with carries that only lead to themselves": 0.9,
 }
-# With the library's kernels XLA writes what is stacked, and once more what was put together of it.
-_LIBRARY = {"a sum of what is put together": 0.35, "nine tensors stacked": 0.32}
+# With the library's kernels XLA writes what is stacked, and once more what was put together of it. A constant that such
+# a kernel takes up changes the order: of both orders the model takes the larger, here two vectors of 23 too many.
+_LIBRARY = {
+    "a sum of what is put together": 0.35,
+    "nine tensors stacked": 0.32,
+    "a loop with carries that only lead to themselves": 0.09,
+}
 EXCEPTIONS: dict[str, float] = _LIBRARY if version("jax").startswith("0.10.") else _LIBRARY | _NEWER
 
 
