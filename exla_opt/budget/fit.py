@@ -24,6 +24,7 @@ from exla_opt.budget.choose import (
     smallest,
     steps,
 )
+from exla_opt.budget.holder import SPLITTER, holder_of
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless
@@ -33,16 +34,9 @@ from exla_opt.budget.refine import try_refined
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
 from exla_opt.ir.walk import number_of_ops
-from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
-from exla_opt.remarks import Kind, Remark
-from exla_opt.sizes import format_size
 
-# Without this pass the sizes have no effect.
-_SPLITTER = "tensor-splitter"
-# The tensor of a remark with this code does not hold the memory, even if it shares type and line with one that does.
-_NEVER_IN_MEMORY = "EX101"
 # Larger than any tensor.
 _NOTHING_IS_BIG = 2**62
 # A module of up to this many ops is tried with all sizes that may be the fastest, a larger one until it fits at about
@@ -127,16 +121,16 @@ def fit(
     is_small = number_of_ops(search.module) <= _SMALL
     needs_no_split = recomputes and unsplit.largest <= search.room
     # In a large module this takes as long as the slices to plan, and rarely fits where they do not.
-    recomputes_last = needs_no_split and not is_small and _SPLITTER in names
+    recomputes_last = needs_no_split and not is_small and SPLITTER in names
     if needs_no_split and not recomputes_last:
         try_recomputing(search, tried)
         recomputes = False
-    if chosen is not None and _SPLITTER in names and may_be_faster(search):
+    if chosen is not None and SPLITTER in names and may_be_faster(search):
         for found in try_faster(search, ways(unsplit.predicted, unsplit.largest, options)):
             tried(found.options, found.peak)
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
-    if chosen is None and _SPLITTER in names:
+    if chosen is None and SPLITTER in names:
         is_quick = options.machine.kind == "cpu" and is_small
         search.compiles_left -= recomputes_last  # one is kept for that
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
@@ -170,7 +164,7 @@ def fit(
         before=Figures(unsplit.measured or unsplit.predicted.peak, unsplit.measured is not None, unsplit.seconds),
         fits=fits,
         compiled=found.measured is not None,
-        held_by="" if fits else _holder(found, names, said, limit),
+        held_by="" if fits else holder_of(found, names, said, limit),
         bound=None if fits else _bound(search, found, options),
         fitted=found is chosen and found is not unsplit,
         smallest=None if fits or least.peak >= found.peak else _figures(least),
@@ -285,37 +279,3 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):
             yield search.attempt(placed)
-
-
-def _holder(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], limit: int) -> str:
-    """The largest holder of memory at the peak: bytes, location, and why it was not split, if known."""
-    timeline = read_timeline(found.module, found.options.machine)
-    held = timeline.memory.peak - timeline.memory.temp
-    alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
-    if not alive or held > limit:
-        return f"its arguments and results, which alone take {format_size(held)}"
-    assert timeline.peak is not None
-    point, tensor = timeline.points[timeline.peak], alive[0]
-    scratch = point.bytes - sum(each.bytes for each in alive)
-    if scratch > tensor.bytes:
-        return f"{format_size(scratch)} that {point.op} at {point.location} needs while it runs"
-    reasons = [
-        remark.text
-        for remark in remarks
-        if remark.kind is Kind.MISSED
-        and remark.code != _NEVER_IN_MEMORY
-        and (remark.location, remark.tensor) == (tensor.location, tensor.copy_of or tensor.type)
-    ]
-    if tensor.copy_of is not None and tensor.op == "stablehlo.while":
-        reasons = ["made before a loop that reads slices of it"]
-    if _SPLITTER not in names:
-        reasons = [f"not split: {_SPLITTER} is not among the passes"]
-    why = f": {reasons[0]}" if reasons else ""
-    listed = []
-    if held > tensor.bytes / 2:
-        listed.append(f"its arguments and results ({format_size(held)})")
-    rest = timeline.memory.peak - tensor.bytes - (held if listed else 0)
-    if rest > timeline.memory.peak / 4:
-        listed.append(f"{format_size(rest)} of tensors no larger")
-    listed.append(f"{tensor.name} ({format_size(tensor.bytes)}) at {tensor.location}{why}")
-    return f"{', '.join(listed[:-1])}{' and ' if listed[1:] else ''}{listed[-1]}"

@@ -1,6 +1,7 @@
 """Lets a loop compute, step by step, inputs that are computed for all steps at once and read one step at a time.
 
     dynamic_slice(cos(x) * y, i)     ->   cos(dynamic_slice(x, i)) * dynamic_slice(y, i)
+    dynamic_slice(dot(x, w), i)      ->   dot(dynamic_slice(x, i), w)
     dynamic_slice(broadcast(x), i)   ->   broadcast(x)     one matrix for all steps, as some scans have
 
 Applies above the threshold, if nothing else reads the tensors in between, so that they disappear. Ops that compute are
@@ -23,6 +24,7 @@ from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.traits import Trait, has_trait
 
 from .indices import Indices
+from .products import is_by_rows
 from .readers import Reader, step_readers
 from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
 
@@ -68,12 +70,13 @@ class InputSearch:
         roots: list[Reader] = []
         gone = 0
         depth: dict[ir.Value, int] = {}
+        complete: set[ir.Value] = set()  # what every step of a product reads
         for value in self.candidates(block):
             op, readers = defining_op(value), step_readers(value, self.types)
             known = {(each.op.results[0], ()): each for each in readers} | readings.get(value, {})
             if op is None or not known or len(ops) == _MOST_OPS or not self.can_follow(op, list(known.values())):
                 continue
-            if depth.get(value, 0) > _DEEPEST:
+            if depth.get(value, 0) > _DEEPEST or value in complete:
                 continue
             own = {each.op.results[0] for each in readers}
             if not all(self.is_done(use.owner.operation, own, ops) for use in value.uses):
@@ -83,12 +86,15 @@ class InputSearch:
             ops[value] = op
             roots += readers
             moved = (value,) if op.name in SHIFTS else ()
-            for operand in () if repeats(op, self.types) else op.operands:
+            if is_by_rows(op, self.types):
+                complete.add(op.operands[1])
+            for operand in (op.operands[place] for place in _sliced(op, self.types)):
                 depth[operand] = max(depth.get(operand, 0), depth.get(value, 0) + 1)
                 through = {(result, (*moves, *moved)): reader for (result, moves), reader in known.items()}
                 readings.setdefault(operand, {}).update(through)
             gone += self.types.of(value).bytes if readers else 0
-        left = sum(self.types.of(value).bytes for value in readings if value not in ops and self.would_stay(value))
+        kept = {value for value in (*readings, *complete) if value not in ops and self.would_stay(value)}
+        left = sum(self.types.of(value).bytes for value in kept)
         if gone <= self.threshold or left > _LEFT * gone:
             return None
         return Inputs(ops, _in_order(roots))
@@ -103,7 +109,9 @@ class InputSearch:
         """Whether an op gives the same on slices, and may move to where its readers are."""
         if repeats(op, self.types):
             return len(readers) <= _MOST_READERS
-        if not is_by_step(op, self.types) or any(defining_op(each, "stablehlo.iota") for each in op.operands):
+        if not is_by_step(op, self.types) and not is_by_rows(op, self.types):
+            return False
+        if any(defining_op(each, "stablehlo.iota") for each in op.operands):
             return False  # an iota is never in memory until slices of it are read
         if any(self.types.of(each).shape[0] > _MOST_INDICES for each in op.operands):
             return False
@@ -143,6 +151,13 @@ class InputSearch:
         return op is not None and splat_value(value) is None and not repeats(op, self.types)
 
 
+def _sliced(op: ir.Operation, types: Types) -> range:
+    """The positions of the operands of which one step suffices for one step of the result."""
+    if repeats(op, types):
+        return range(0)
+    return range(1 if is_by_rows(op, types) else len(op.operands))
+
+
 def _in_order(readers: Sequence[Reader]) -> tuple[Reader, ...]:
     """The readers of each block in its order."""
     blocks = {reader.op.block: None for reader in readers}
@@ -167,7 +182,10 @@ def build_inputs(inputs: Inputs, types: Types) -> None:
                 return made_of_slices(op, list(op.operands))
             moved = moved_index(op, index)
             inner = known if moved == index else {}
-            return made_of_slices(op, [of(operand, moved, inner) for operand in op.operands])
+            parts = list(op.operands)
+            for place in _sliced(op, types):
+                parts[place] = of(op.operands[place], moved, inner)
+            return made_of_slices(op, parts)
 
     for reader in inputs.readers:
         assert isinstance(reader.index, ir.Value)

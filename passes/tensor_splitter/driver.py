@@ -244,7 +244,9 @@ def _merge_sums(graphs: Sequence[Graph], least: int) -> None:
 
 def _passed(graph: Graph, plan: Plan) -> Remark:
     tensor = graph.tensors[plan.seed]
-    loops = " then ".join(f"{loop.trips} tiles of {loop.tile * plan.mapping.inner}" for loop in plan.loops)
+    loops = " then ".join(
+        f"{loop.trips} tile{'s' if loop.trips > 1 else ''} of {loop.tile * plan.mapping.inner}" for loop in plan.loops
+    )
     others = len(plan.vanished) - 1
     along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
     message = f"split over dimension {plan.mapping.dim} ({tensor.type.shape[plan.mapping.dim]}): {loops}{along}"

@@ -64,7 +64,7 @@ def _recipe(rng: Random) -> Recipe:
         unroll=rng.choice((1, 1, 1, 2)),
         checkpointed=rng.random() < 0.15,
         mapped=rng.random() < 0.2,
-        prepared=rng.choice(("no", "no", "elementwise", "one for all")),
+        prepared=rng.choice(("no", "no", "elementwise", "one for all", "product")),
     )
 
 
@@ -74,6 +74,8 @@ def _loss(recipe: Recipe, parameters: Any, start: Array, inputs: Array, flags: A
         inputs = jnp.sin(inputs) * vector
     elif recipe.prepared == "one for all":
         inputs = jnp.broadcast_to(jnp.tanh(inputs[0]) * vector, inputs.shape)
+    elif recipe.prepared == "product":
+        inputs = jnp.tanh(inputs) @ weights / np.sqrt(recipe.width)
 
     def step(carry: Any, now: Any) -> Any:
         h, total = carry

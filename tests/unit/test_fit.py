@@ -403,6 +403,21 @@ def test_a_wider_copy_that_holds_up_a_limit_is_named() -> None:
     assert text.startswith("its arguments and results (1.29MB) and a copy of 10000x64xf8E4M3FN in f16 (1.28MB) at ")
 
 
+def test_a_prediction_that_is_far_above_the_compiled_peak_is_named() -> None:
+    sizes = jax.ShapeDtypeStruct((65536,), jnp.float32)
+    text = str(jax.jit(lambda x: jnp.sort(jnp.sort(x)[::-1] + x)).lower(sizes).compiler_ir("stablehlo"))
+
+    def held_by(part: float) -> str:
+        module = parse_module("function", text.encode(), new_context()).module
+        peak = int(part * read_timeline(module).memory.peak)
+        found = fit(module, DEFAULT_PASSES, Options(), peak - 1, lambda _: Measured(peak))
+        assert not found.fits
+        return found.held_by
+
+    assert held_by(0.8).startswith("(of ") and " that were predicted) " in held_by(0.8)
+    assert "predicted" not in held_by(1.0)
+
+
 def test_what_is_never_in_memory_holds_up_nothing() -> None:
     text = """
 func.func @main(%x: tensor<65536xf32>) -> tensor<f32> {
