@@ -48,8 +48,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX006": Explanation(
         "computed by each step that reads it",
         "The tensor was computed for all steps of a loop at once, and each step read its own slice: a matrix that is "
-        "repeated for every step of a scan, or an elementwise function of its inputs. Now each step computes its "
-        "slice.",
+        "repeated for every step of a scan, an elementwise function of its inputs, or a layer applied to them. Now "
+        "each step computes its slice.",
     ),
     "EX007": Explanation(
         "reduced step by step by the loop that computes it",

@@ -12,6 +12,8 @@ from exla_opt.memory.timeline import Timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
 
+# Without this pass the sizes have no effect.
+SPLITTER = "tensor-splitter"
 # The only pass that looks at the limit.
 RECOMPUTE = "recompute"
 # Predictions are rarely off by more; without a compiler, this margin is kept below the limit.

@@ -73,11 +73,12 @@ def near_miss(search: Search) -> Attempt:
         # Only the margin keeps these from counting as fitting.
         within = [found for found in attempts if found.predicted.peak <= search.limit]
         return fastest(within)[0] if within else _cheapest(attempts)
-    if search.compiles_left > 1:  # the last one is for the original
+    reserved = unsplit.measured is None  # the last compile is for the original
+    if search.compiles_left > reserved:
         search.compile(_cheapest([*_unknown(attempts), least]))
     most = min((found.peak for found in attempts if found.measured is not None), default=0)
     smaller = [found for found in _unknown(attempts) if found.predicted.peak < most]
-    if smaller and search.compiles_left > 1:
+    if smaller and search.compiles_left > reserved:
         search.compile(fastest(smaller)[0])
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:

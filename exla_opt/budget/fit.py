@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempt import RECOMPUTE, Attempt
+from exla_opt.budget.attempt import RECOMPUTE, SPLITTER, Attempt
 from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import (
     fastest,
@@ -24,7 +24,7 @@ from exla_opt.budget.choose import (
     smallest,
     steps,
 )
-from exla_opt.budget.holder import SPLITTER, holder_of
+from exla_opt.budget.holder import holder_of
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exla_opt.budget.attempt import Attempt
+from exla_opt.budget.attempt import SPLITTER, Attempt
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
 
-# Without this pass the sizes have no effect.
-SPLITTER = "tensor-splitter"
 # The tensor of a remark with this code does not hold the memory, even if it shares type and line with one that does.
 _NEVER_IN_MEMORY = "EX101"
-# Where a peak was predicted to be this many times the compiled one, its parts may add up to more than that.
+# Where a peak was predicted to be more than this many times the compiled one, its parts add up to more than that one.
 _OFF = 1.05
 
 
@@ -52,5 +50,5 @@ def holder_of(found: Attempt, names: Sequence[str], remarks: Sequence[Remark], l
         listed.append(f"{format_size(rest)} of tensors no larger")
     listed.append(f"{tensor.name} ({format_size(tensor.bytes)}) at {tensor.location}{why}")
     is_off = found.measured is not None and timeline.memory.peak > _OFF * found.measured
-    of = f"(of {format_size(timeline.memory.peak)} that were predicted) " if is_off else ""
-    return f"{of}{', '.join(listed[:-1])}{' and ' if listed[1:] else ''}{listed[-1]}"
+    of = f"; {format_size(timeline.memory.peak)} in all were predicted" if is_off else ""
+    return f"{', '.join(listed[:-1])}{' and ' if listed[1:] else ''}{listed[-1]}{of}"

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempt import MARGIN, RECOMPUTE, Attempt, Kind, Split, split_of
+from exla_opt.budget.attempt import MARGIN, RECOMPUTE, SPLITTER, Attempt, Kind, Split, split_of
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out, number_of_ops
@@ -35,7 +35,7 @@ _MUCH_LARGER = 4
 # A peak that falls by less does not count as falling.
 _GAIN = 1.02
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
-# fit by the compiles so far, or for the one that should need the least of all.
+# fit by the compiles so far, for the one that should need the least of all, or, where nothing fits, for the original.
 MOST_COMPILES = 4
 # More than any program needs: stands for a program that XLA refuses although it compiled others.
 _NEVER = 2**62
@@ -47,7 +47,7 @@ class CannotCompile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Finished:
-    """What the passes after the splitter make of a program. split: as in `Attempt`."""
+    """What the passes from `recompute` on make of a program. split: as in `Attempt`."""
 
     module: ir.Module
     outcomes: tuple[Outcome, ...]
@@ -87,7 +87,7 @@ class Search:
         self.has_calls = bool(inside_out(module, "stablehlo.custom_call"))
         self.attempts: list[Attempt] = []
         self.known: dict[bytes, Measured] = {}
-        self.finished: dict[tuple[bytes, Options], _Finished] = {}
+        self.finished: dict[tuple[bytes, tuple[str, ...], Options], _Finished] = {}
         self.ratios: defaultdict[Kind, list[float]] = defaultdict(list)
         self.refusal = ""
         self.compiles_left = compiles
@@ -112,17 +112,18 @@ class Search:
     def predicted(self, start: ir.Module, before: Outcome, names: Sequence[str], sizes: Options) -> Attempt:
         """Run passes on a copy of a module, and predict the result. before: the outcome of the earlier passes.
 
-        Tensors are recomputed only if the other passes leave the module above the limit. Programs that are equal before
-        that are finished once.
+        Tensors are recomputed only if the other passes leave the module above the limit. Where two attempts are equal
+        before `recompute`, the passes from there on run once.
         """
         module = copy_of(start)
         at = names.index(RECOMPUTE) if RECOMPUTE in names and sizes.memory_limit is not None else len(names)
         split = self._run(module, names[:at], sizes)
+        rest = tuple(names[at:])
         # Only the splitter reads these.
-        alike = replace(sizes, calls_in_loops=False, nested_tiles=False)
-        key = (_digest(serialise(module, "bytecode")), alike)
+        alike = sizes if SPLITTER in rest else replace(sizes, calls_in_loops=False, nested_tiles=False)
+        key = (_digest(serialise(module, "bytecode")), rest, alike)
         if key not in self.finished:
-            self.finished[key] = self._finished(module, names[at:], sizes)
+            self.finished[key] = self._finished(module, rest, sizes)
         found = self.finished[key]
         done = (before, split, *found.outcomes)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
@@ -132,7 +133,7 @@ class Search:
         )
 
     def _finished(self, module: ir.Module, names: Sequence[str], sizes: Options) -> _Finished:
-        """Run the passes after the splitter, the first of which recomputes; read the result."""
+        """Run the passes from `recompute` on; read the result."""
         machine, limit = as_written(sizes.machine), sizes.memory_limit
         plain = copy_of(module) if names else None
         last = self._run(module, names[1:], sizes)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import fields
+from hashlib import sha256
+from marshal import dumps
 from operator import attrgetter
 from typing import TypeVar
 
@@ -20,6 +22,8 @@ _Result = TypeVar("_Result")
 
 # All are forgotten when there are more.
 _MOST = 4096
+# The version of marshal in which equal tuples are equal bytes.
+_WITHOUT_REFERENCES = 2
 # What a planned block consists of, ops first, and what only a block that was read from IR has.
 _OF_PLANNED_BLOCKS = ("ops", "shapes", "sizes", "dtypes", "returned")
 _OF_READ_BLOCKS = tuple(each.name for each in fields(Block) if each.name not in _OF_PLANNED_BLOCKS)
@@ -50,9 +54,10 @@ def _known(known: dict[Hashable, _Result], block: Block, other: Hashable, comput
     return known[key]
 
 
-def _likeness(block: Block) -> Hashable | None:
+def _likeness(block: Block) -> bytes | None:
     """Equal for blocks that are alike; None for a block that was read from IR, or contains others."""
     if any(getattr(block, name) for name in _OF_READ_BLOCKS) or any(op.bodies for op in block.ops):
         return None
     ops = tuple([(_facts(op), id(op.traits)) for op in block.ops])  # each combination of traits is one object
-    return ops, *(tuple(getattr(block, name)) for name in _OF_PLANNED_BLOCKS[1:])
+    facts = (ops, *(tuple(getattr(block, name)) for name in _OF_PLANNED_BLOCKS[1:]))
+    return sha256(dumps(facts, _WITHOUT_REFERENCES)).digest()

@@ -5,7 +5,8 @@
     dynamic_slice(broadcast(x), i)   ->   broadcast(x)     one matrix for all steps, as some scans have
 
 Applies above the threshold, if nothing else reads the tensors in between, so that they disappear. Ops that compute are
-read by one op only: nothing is computed twice, so nothing gets slower, and no two results can differ.
+read by one op only: nothing is computed twice, and no two results can differ. Products of matrices are moved only if
+that hardly makes a step slower.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.ir.walk import walk
+from exla_opt.memory.machine import Machine
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.traits import Trait, has_trait
 
 from .indices import Indices
-from .products import is_by_rows
+from .products import is_by_rows, is_quick_by_rows
 from .readers import Reader, step_readers
 from .slices import SHIFTS, can_be_moved, is_by_step, made_of_slices, moved_index, repeats, slice_at
 
@@ -56,7 +58,8 @@ _Readings = dict[tuple[ir.Value, tuple[ir.Value, ...]], Reader]
 class InputSearch:
     """Finds the inputs of the loops in blocks. asking: caches which bodies test for equality."""
 
-    def __init__(self, threshold: int, light: int, types: Types):
+    def __init__(self, threshold: int, light: int, types: Types, machine: Machine):
+        self.machine = machine
         self.threshold = threshold
         self.light = light
         self.types = types
@@ -113,7 +116,7 @@ class InputSearch:
             return False
         if any(defining_op(each, "stablehlo.iota") for each in op.operands):
             return False  # an iota is never in memory until slices of it are read
-        if any(self.types.of(each).shape[0] > _MOST_INDICES for each in op.operands):
+        if any(self.types.of(op.operands[place]).shape[0] > _MOST_INDICES for place in _sliced(op, self.types)):
             return False
         if has_trait(op, Trait.MOVES):
             return len(readers) <= _MOST_READERS
@@ -121,6 +124,8 @@ class InputSearch:
             return False
         [reader] = readers
         body = reader.op.block
+        if is_by_rows(op, self.types) and not is_quick_by_rows(op, body, self.types, self.machine):
+            return False
         if body not in self.asking:
             self.asking[body] = any(map(asks, walk(body)))
         return not (self.asking[body] and asks_about(reader.op.results[0], body))

@@ -27,7 +27,7 @@ def prepare(blocks: Iterable[ir.Block], options: Options, light: int) -> list[Re
     types = Types()
     remarks: list[Remark] = []
     for block in blocks:
-        inputs = InputSearch(options.size_threshold, light, types).of(block)
+        inputs = InputSearch(options.size_threshold, light, types, options.machine).of(block)
         if inputs is not None:
             remarks += [_made_by_step(op, types) for op in inputs.ops.values()]
             build_inputs(inputs, types)

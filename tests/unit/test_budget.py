@@ -272,6 +272,19 @@ def test_the_last_compile_is_for_the_original_where_nothing_fits(left: int) -> N
     assert [each.measured is not None for each in attempts] == [True, True, left > 2, left > 3]
 
 
+def test_no_compile_is_kept_for_an_original_that_was_compiled() -> None:
+    original = as_it_came()
+    memory = original.predicted
+    original.measured = memory.peak
+    cheap, fits = (
+        replace(original, predicted=replace(memory, temp=memory.temp - memory.peak * part // 20), measured=None)
+        for part in (2, 1)
+    )
+    cheap.seconds, peaks = 8 * original.seconds, {id(cheap): memory.peak, id(fits): memory.peak // 2}
+    search = Compiled([original, cheap, fits], peaks, int(0.6 * memory.peak), object(), 2)
+    assert near_miss(cast(Search, search)) is fits
+
+
 def as_it_came() -> Attempt:
     """The original of a search, for this test alone."""
     search = Search(module_of("attention"), DEFAULT_PASSES, Options(), 1, None, True, None)

@@ -214,6 +214,14 @@ def test_programs_that_the_splitter_leaves_equal_are_finished_once(monkeypatch: 
     assert len(read) > 1 and smaller.module is not plain.module
 
 
+def test_a_splitter_that_runs_last_makes_two_programs() -> None:
+    names = ("normalise", "recompute", "tensor-splitter", "normalise")
+    search = Search(module_of("attention"), names, Options(), 10**9, None, False, None)
+    sizes = replace(SLICES, memory_limit=10**9)
+    plain, nested = (search.attempt(replace(sizes, nested_tiles=nested)) for nested in (False, True))
+    assert plain.module is not nested.module and plain.predicted != nested.predicted
+
+
 def noting(attempt: Callable[[Search, Options], Attempt], tried: list[Options]) -> Callable[[Search, Options], Attempt]:
     def noted(search: Search, sizes: Options) -> Attempt:
         tried.append(sizes)
