@@ -120,7 +120,7 @@ def export(function: Callable[..., Any], arrays: Sequence[Array]) -> str:
 def program(text: str, arrays: Sequence[Array]) -> Run:
     """The module compiled, its arguments on the device: runs and waits."""
     compiled = compile_program(text)
-    buffers = [jax.device_put(array, compiled.device) for array in arrays]
+    buffers = [jax.device_put(array, compiled.devices[0]) for array in arrays]
 
     def run() -> list[Array]:
         return list(jax.block_until_ready(pjrt.execute(compiled.executable, buffers)))
