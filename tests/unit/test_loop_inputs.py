@@ -95,9 +95,9 @@ def in_a_loop_that_runs_again(x: Any, h: Any) -> Any:
     return lax.fori_loop(0, 3, lambda i, h: lax.scan(lambda h, row: (jnp.tanh(h + row), None), h, xs)[0], h)
 
 
-def with_a_temporary(x: Any, w: Any, h: Any) -> Any:
-    """The product would have to stay in the place of what is made of it."""
-    return scanned(jnp.tanh(x @ w), h)[0]
+def with_a_temporary(x: Any, h: Any) -> Any:
+    """The sorted inputs would have to stay in the place of what is made of them."""
+    return scanned(jnp.tanh(jnp.sort(x, 0)), h)[0]
 
 
 def of_many_terms(x: Any, y: Any, h: Any) -> Any:
@@ -184,7 +184,8 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "a chain": (chained, (of(STEPS, 64), of(64)), "EX006"),
     "what was before": (compared_with_the_last, (of(STEPS, 64), of(64)), ""),
     "a window": (lambda x, h: in_a_window(jnp.cos(x) * 3 + 1, h), (of(STEPS, 64), of(64)), ""),
-    "of a temporary": (with_a_temporary, (of(STEPS, 8), of(8, 64), of(64)), ""),
+    "of a temporary": (with_a_temporary, (of(STEPS, 64), of(64)), ""),
+    "a small layer": (lambda x, w, h: scanned(jnp.tanh(x @ w), h)[0], (of(STEPS, 8), of(8, 64), of(64)), "EX006"),
 }
 
 
