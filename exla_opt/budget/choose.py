@@ -63,7 +63,7 @@ def near_miss(search: Search) -> Attempt:
 
     The last few bytes can cost most of the time, for a limit that is missed all the same. A few attempts are compiled:
     the one that should need the least, the one that should cost the least, and the fastest that should need less than
-    those did; the original too, if one of them may be larger.
+    those did; the original too, if one of them may be larger, for which the last compile is kept.
     """
     unsplit = search.attempts[0]
     attempts = no_larger_than(unsplit, search.attempts)

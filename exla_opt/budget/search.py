@@ -123,7 +123,7 @@ class Search:
         alike = sizes if SPLITTER in rest else replace(sizes, calls_in_loops=False, nested_tiles=False)
         key = (_digest(serialise(module, "bytecode")), rest, alike)
         if key not in self.finished:
-            self.finished[key] = self._finished(module, rest, sizes)
+            self.finished[key] = self._finish(module, rest, sizes)
         found = self.finished[key]
         done = (before, split, *found.outcomes)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
@@ -132,7 +132,7 @@ class Search:
             found.module, outcome, sizes, found.timeline.memory, found.largest, found.split, found.timeline.seconds
         )
 
-    def _finished(self, module: ir.Module, names: Sequence[str], sizes: Options) -> _Finished:
+    def _finish(self, module: ir.Module, names: Sequence[str], sizes: Options) -> _Finished:
         """Run the passes from `recompute` on; read the result."""
         machine, limit = as_written(sizes.machine), sizes.memory_limit
         plain = copy_of(module) if names else None

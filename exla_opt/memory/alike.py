@@ -27,7 +27,9 @@ _WITHOUT_REFERENCES = 2
 # What a planned block consists of, ops first, and what only a block that was read from IR has.
 _OF_PLANNED_BLOCKS = ("ops", "shapes", "sizes", "dtypes", "returned")
 _OF_READ_BLOCKS = tuple(each.name for each in fields(Block) if each.name not in _OF_PLANNED_BLOCKS)
-_facts = attrgetter(*(each.name for each in fields(Operation) if each.name not in ("traits", "bodies", "outside")))
+# Traits are compared by their number; a block with bodies is not compared at all.
+_NOT_COMPARED = ("traits", "bodies", "outside")
+_facts = attrgetter("traits.value", *(each.name for each in fields(Operation) if each.name not in _NOT_COMPARED))
 _peaks: dict[Hashable, int] = {}
 _written: dict[Hashable, frozenset[int]] = {}
 
@@ -58,6 +60,5 @@ def _likeness(block: Block) -> bytes | None:
     """Equal for blocks that are alike; None for a block that was read from IR, or contains others."""
     if any(getattr(block, name) for name in _OF_READ_BLOCKS) or any(op.bodies for op in block.ops):
         return None
-    ops = tuple([(_facts(op), id(op.traits)) for op in block.ops])  # each combination of traits is one object
-    facts = (ops, *(tuple(getattr(block, name)) for name in _OF_PLANNED_BLOCKS[1:]))
+    facts = (tuple(map(_facts, block.ops)), *(tuple(getattr(block, name)) for name in _OF_PLANNED_BLOCKS[1:]))
     return sha256(dumps(facts, _WITHOUT_REFERENCES)).digest()

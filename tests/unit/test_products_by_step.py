@@ -56,7 +56,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...], 
     "in steps that do more": (lambda x, w: scan(x @ w), (f32(STEPS, 16, 64), f32(64, 128)), True),
     "summed over steps": (lambda x, w: scan(jnp.einsum("tri,tj->rij", x, w)), (X, f32(STEPS, WIDE)), False),
     "read as a whole too": (lambda x, w: scan(x @ w) + (x @ w).max(0), (X, W), False),
-    "by itself": (lambda x: scan(jnp.einsum("tri,sqi->trsq", x, x)), (f32(8, 16, 16),), True),
+    "of one tensor with its own rows": (lambda x: scan(jnp.einsum("tri,sqi->trsq", x, x)), (f32(8, 16, 16),), True),
     "of two functions of one tensor": (
         lambda x: scan(jnp.einsum("tri,sqi->trsq", jnp.sin(x), jnp.sin(x) * 2)),
         (f32(8, 16, 16),),
