@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from exla_opt.memory.alike import peak_of
 from exla_opt.memory.block import Operation
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.schedule import run_block
@@ -60,7 +59,7 @@ def peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     # While a tensor is read that a result will overwrite, the result has no buffer of its own for its operands.
     overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
     held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}
-    return peak_of(planned.block(planned.of(value) for value in outputs), machine, held=held)
+    return run_block(planned.block(planned.of(value) for value in outputs), machine, held=held).peak
 
 
 def run_planned(graph: Graph, plans: Sequence[Plan], machine: Machine, slice_bytes: int) -> BlockRun:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.ir.types import TensorType
-from exla_opt.memory.alike import peak_of, written_in
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.operation import has_own_buffer
@@ -186,7 +185,7 @@ def body_work(body: Body, tile: int) -> float:
 def bytes_per_index(body: Body) -> int:
     """The maximum bytes per index of the tensors that the body writes to memory."""
     planned = body.planned
-    written = written_in(planned.block(body.returned, _NOMINAL_TILE), planned.machine)
+    written = fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine, sums_alone=True).tensors()
     stored = [(planned.kinds[value].bytes, mapping) for value in written if (mapping := planned.mappings[value])]
     most = max((-(-size // mapping.length) for size, mapping in stored), default=0)
     return max(most, planned.bytes_per_index_inside())
@@ -195,14 +194,14 @@ def bytes_per_index(body: Body) -> int:
 def kernels_of(body: Body) -> int:
     """The number of tensors that a trip writes to memory: about one kernel for each."""
     planned = body.planned
-    return len(written_in(planned.block(body.returned, _NOMINAL_TILE), planned.machine))
+    return len(fuse(planned.block(body.returned, _NOMINAL_TILE), planned.machine, sums_alone=True).tensors())
 
 
 def body_peak(body: Body, tile: int) -> int:
     """The predicted peak of the body with this tile length, without the tensors that the loop carries."""
     if tile not in body.peaks:
         block = body.planned.block(body.returned, tile)
-        body.peaks[tile] = peak_of(block, body.planned.machine, held=block.returned)
+        body.peaks[tile] = run_block(block, body.planned.machine, held=block.returned).peak
     return body.peaks[tile]
 
 
