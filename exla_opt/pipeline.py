@@ -35,6 +35,7 @@ from exla_opt.passes import (
     symmetric_products,
     symmetric_sums,
     tensor_splitter,
+    unit_dims,
     wide_sums,
 )
 from exla_opt.remarks import Remark
@@ -66,6 +67,7 @@ PASSES: dict[str, PassFunction] = {
     "joined-trips": joined_trips.run,
     "narrow-slices": narrow_slices.run,
     "wide-sums": wide_sums.run,
+    "unit-dims": unit_dims.run,
     "canonicalize": canonicalize.run,
     "cse": cse.run,
 }
@@ -94,6 +96,7 @@ DEFAULT_PASSES = (
     "narrow-slices",
     "wide-sums",
     "reshape-sinker",  # tiles of one row leave dimensions of size 1, which clutter the output
+    "unit-dims",  # after all patterns that would merge its reshapes into other ops
     "normalise",
 )
 

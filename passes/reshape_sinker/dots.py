@@ -99,28 +99,39 @@ def transpose_of_dot(threshold: int) -> Pattern:
 
     def is_summed_in_tiles(dot: ir.Operation) -> bool:
         largest = max(types.of(value).bytes for value in dot.operands)
-        return largest * _TILED_PART > threshold and not _is_plain(*_sides(dot))
+        return largest * _TILED_PART > threshold and not is_plain(dot)
 
     def pattern(op: ir.Operation) -> ir.Value | None:
         """transpose(dot(x, y)) = dot(y, x), if it is big, where the free dimensions of x and y change places"""
         dot = only_for(op.operands[0], "stablehlo.dot_general", op)
-        if dot is None or not _may_be_turned(dot):
+        if dot is None or not may_be_turned(dot):
             return None
         if types.of(op.results[0]).bytes <= threshold and not is_summed_in_tiles(dot):
             return None
-        left, right = _sides(dot)
-        batch, rank = len(left.batch), len(build.shape_of(dot.results[0]))
-        middle = batch + len(left.free)
-        if integers(op, "permutation", []) != [*range(batch), *range(middle, rank), *range(batch, middle)]:
+        if not swaps_sides(dot, integers(op, "permutation", [])):
             return None
         with ir.InsertionPoint(dot):  # the transpose may be in a loop
-            return _dot(dot, [right, left], is_turned=True)
+            return turned(dot)
 
     return pattern
 
 
-def _is_plain(left: _Side, right: _Side) -> bool:
+def swaps_sides(dot: ir.Operation, permutation: Sequence[int]) -> bool:
+    """Whether a transpose of a dot swaps the free dimensions of its operands, and does nothing else."""
+    left, rank = _sides(dot)[0], len(build.shape_of(dot.results[0]))
+    batch = len(left.batch)
+    middle = batch + len(left.free)
+    return list(permutation) == [*range(batch), *range(middle, rank), *range(batch, middle)]
+
+
+def turned(dot: ir.Operation) -> ir.Value:
+    """The dot of swapped operands."""
+    return _dot(dot, _sides(dot)[::-1], is_turned=True)
+
+
+def is_plain(dot: ir.Operation) -> bool:
     """Whether the contracted dimensions are the last ones of the left operand, and first ones of the right."""
+    left, right = _sides(dot)
     return _is_before(left, left.free, left.contracted) and _is_before(right, right.contracted, right.free)
 
 
@@ -131,7 +142,7 @@ def _is_before(side: _Side, first: Sequence[int], second: Sequence[int]) -> bool
     return bool(one and other) and max(one) < min(other)
 
 
-def _may_be_turned(dot: ir.Operation) -> bool:
+def may_be_turned(dot: ir.Operation) -> bool:
     """Whether the dot treats both operands alike: an algorithm may split them into different parts."""
     if "algorithm" not in dot.attributes:
         return True

@@ -29,6 +29,7 @@
 // CHECK-NEXT: %)  narrow-slices
 // CHECK-NEXT: %)  wide-sums
 // CHECK-NEXT: %)  reshape-sinker
+// CHECK-NEXT: %)  unit-dims
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
 // CHECK-NEXT: %)  Rest
