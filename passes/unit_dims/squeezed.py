@@ -18,9 +18,9 @@ _DIMENSIONS = "dot_dimension_numbers"
 
 
 def has_units(op: ir.Operation) -> bool:
-    """Whether an op has dimensions of size 1, and a result of more than one element."""
+    """Whether an op has dimensions of size 1, and a tensor of more than one element."""
     shapes = [build.shape_of(value) for value in (*op.results, *op.operands)]
-    return any(1 in shape for shape in shapes) and prod(shapes[0]) > 1
+    return any(1 in shape for shape in shapes) and max(map(prod, shapes)) > 1
 
 
 def squeezed_dot(op: ir.Operation) -> ir.Value | None:

@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.rewrite import clone_on
-from exla_opt.ir.values import defining_op, splat_value
+from exla_opt.ir.values import defining_op, has_discardable_attributes, splat_value
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.passes.reshape_sinker.dots import is_plain, may_be_turned, swaps_sides, turned
 
@@ -33,12 +33,15 @@ def transpose_of_product(op: ir.Operation) -> ir.Value | None:
 
 
 def _path(op: ir.Operation) -> list[ir.Operation]:
-    """The functions of elements between an op's first operand and a dot, and the dot; none if others read of them."""
+    """The functions of elements between an op's first operand and a dot, and the dot, all in the op's block.
+
+    None if others read of them, for they would be computed twice, or if one has attributes of another dialect.
+    """
     path: list[ir.Operation] = []
     value = op.operands[0]
     while True:
         inner = defining_op(value)
-        if inner is None or len(list(inner.results[0].uses)) != 1:
+        if inner is None or inner.block != op.block or has_discardable_attributes(inner) or _is_read_twice(value):
             return []
         path.append(inner)
         if inner.name == "stablehlo.dot_general":
@@ -47,6 +50,11 @@ def _path(op: ir.Operation) -> list[ir.Operation]:
         if inner.name not in STABLEHLO_POINTWISE or len(changing) != 1:
             return []
         value = changing[0]
+
+
+def _is_read_twice(value: ir.Value) -> bool:
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is not None
 
 
 def _turned_function(op: ir.Operation, permutation: Sequence[int], value: ir.Value) -> ir.Value:
