@@ -124,3 +124,11 @@ def captured_values(op: ir.Operation) -> list[ir.Value]:
 def operands_of(op: ir.Operation) -> list[ir.Value]:
     """The operands of an op; for control flow, followed by the captures of its blocks."""
     return [*op.operands, *(captured_values(op) if op.name in CONTROL_FLOW else ())]
+
+
+def is_in_loop(op: ir.Operation) -> bool:
+    """Whether an op is in a region of a `while`, at any depth."""
+    outer = op.parent
+    while outer is not None and outer.name != "stablehlo.while":
+        outer = outer.parent
+    return outer is not None

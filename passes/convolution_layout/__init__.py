@@ -24,7 +24,7 @@ from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import inside_out, is_in_loop
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
@@ -94,20 +94,13 @@ def _write(module: ir.Module, chosen: Sequence[_Slow]) -> None:
 
 def _slow(module: ir.Module) -> list[_Slow]:
     types = Types()
-    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if _is_in_loop(op) and _is_legal(op)]
+    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if is_in_loop(op) and _is_legal(op)]
     found = [(op, convolution, fast_form(convolution)) for op in in_loops for convolution in (read_convolution(op),)]
     return [
         _Slow(op, convolution, form, _largest_copy(op, convolution, form, types))
         for op, convolution, form in found
         if form is not None
     ]
-
-
-def _is_in_loop(op: ir.Operation) -> bool:
-    outer = op.parent
-    while outer is not None and outer.name != "stablehlo.while":
-        outer = outer.parent
-    return outer is not None
 
 
 def _is_legal(op: ir.Operation) -> bool:

@@ -28,7 +28,7 @@ def _is_whole(group: Group, before: Sequence[int], after: Sequence[int]) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class Side:
     """One operand of a dot: the value, and which of its dimensions are batch, contracted and free."""
 
     value: ir.Value
@@ -45,15 +45,15 @@ class _Side:
         return [shape[dim] for dim in self.free]
 
 
-def _sides(op: ir.Operation) -> list[_Side]:
+def sides_of(op: ir.Operation) -> list[Side]:
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     return [
-        _Side(op.operands[0], list(numbers.lhs_batching_dimensions), list(numbers.lhs_contracting_dimensions)),
-        _Side(op.operands[1], list(numbers.rhs_batching_dimensions), list(numbers.rhs_contracting_dimensions)),
+        Side(op.operands[0], list(numbers.lhs_batching_dimensions), list(numbers.lhs_contracting_dimensions)),
+        Side(op.operands[1], list(numbers.rhs_batching_dimensions), list(numbers.rhs_contracting_dimensions)),
     ]
 
 
-def _dot(op: ir.Operation, sides: Sequence[_Side], is_turned: bool = False) -> ir.Value:
+def dot_of(op: ir.Operation, sides: Sequence[Side], is_turned: bool = False) -> ir.Value:
     """The dot of other operands, otherwise unchanged. is_turned: whether the operands are swapped."""
     left, right = sides
     batch = [build.shape_of(left.value)[dim] for dim in left.batch]
@@ -73,7 +73,7 @@ def _dot(op: ir.Operation, sides: Sequence[_Side], is_turned: bool = False) -> i
 
 def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
     """dot(transpose(x), y) = dot(x, y) by other numbers, where the free dimensions keep their order"""
-    sides = _sides(op)
+    sides = sides_of(op)
     for index, side in enumerate(sides):
         inner = plain_defining_op(side.value, TRANSPOSE)
         if inner is None:
@@ -83,8 +83,8 @@ def dot_of_transpose(op: ir.Operation) -> ir.Value | None:
         if free != sorted(free):
             continue
         batch, contracted = ([permutation[dim] for dim in dims] for dims in (side.batch, side.contracted))
-        sides[index] = _Side(inner.operands[0], batch, contracted)
-        return _dot(op, sides)
+        sides[index] = Side(inner.operands[0], batch, contracted)
+        return dot_of(op, sides)
     return None
 
 
@@ -118,7 +118,7 @@ def transpose_of_dot(threshold: int) -> Pattern:
 
 def swaps_sides(dot: ir.Operation, permutation: Sequence[int]) -> bool:
     """Whether a transpose of a dot swaps the free dimensions of its operands, and does nothing else."""
-    left, rank = _sides(dot)[0], len(build.shape_of(dot.results[0]))
+    left, rank = sides_of(dot)[0], len(build.shape_of(dot.results[0]))
     batch = len(left.batch)
     middle = batch + len(left.free)
     return list(permutation) == [*range(batch), *range(middle, rank), *range(batch, middle)]
@@ -126,16 +126,16 @@ def swaps_sides(dot: ir.Operation, permutation: Sequence[int]) -> bool:
 
 def turned(dot: ir.Operation) -> ir.Value:
     """The dot of swapped operands."""
-    return _dot(dot, _sides(dot)[::-1], is_turned=True)
+    return dot_of(dot, sides_of(dot)[::-1], is_turned=True)
 
 
 def is_plain(dot: ir.Operation) -> bool:
     """Whether the contracted dimensions are the last ones of the left operand, and first ones of the right."""
-    left, right = _sides(dot)
+    left, right = sides_of(dot)
     return _is_before(left, left.free, left.contracted) and _is_before(right, right.contracted, right.free)
 
 
-def _is_before(side: _Side, first: Sequence[int], second: Sequence[int]) -> bool:
+def _is_before(side: Side, first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether an operand has dimensions of both kinds, longer than 1, and all of the first before all of the second."""
     shape = build.shape_of(side.value)
     one, other = ([dim for dim in dims if shape[dim] != 1] for dims in (first, second))
@@ -156,18 +156,18 @@ def may_be_turned(dot: ir.Operation) -> bool:
 
 def dot_of_reshape(op: ir.Operation) -> ir.Value | None:
     """dot(reshape(x), y) = reshape(dot(x, y)), where the reshape only merges or splits free dimensions of x"""
-    sides = _sides(op)
+    sides = sides_of(op)
     for index, side in enumerate(sides):
         inner = plain_defining_op(side.value, RESHAPE)
         below = None if inner is None else _before_reshape(inner, side)
         if below is None:
             continue
         sides[index] = below
-        return stablehlo.reshape(op.results[0].type, _dot(op, sides))
+        return stablehlo.reshape(op.results[0].type, dot_of(op, sides))
     return None
 
 
-def _before_reshape(inner: ir.Operation, side: _Side) -> _Side | None:
+def _before_reshape(inner: ir.Operation, side: Side) -> Side | None:
     before, after = build.shape_of(inner.operands[0]), build.shape_of(inner.results[0])
     bound = {*side.batch, *side.contracted}
     place: dict[int, int] = {}
@@ -184,24 +184,24 @@ def _before_reshape(inner: ir.Operation, side: _Side) -> _Side | None:
     if len(place) != len(bound):
         return None
     batch, contracted = ([place[dim] for dim in dims] for dims in (side.batch, side.contracted))
-    below = _Side(inner.operands[0], batch, contracted)
+    below = Side(inner.operands[0], batch, contracted)
     # Sizes of 1 that were bound in a group of their own would become free.
     return below if prod(below.free_shape) == prod(side.free_shape) else None
 
 
 def dot_of_reshapes(op: ir.Operation) -> ir.Value | None:
     """dot(reshape(x), reshape(y)) = reshape(dot(x, y)), where both merge the same batch or contracted dimensions"""
-    left, right = map(_merged, _sides(op))
+    left, right = map(_merged, sides_of(op))
     if left is None or right is None:
         return None
     one, other = build.shape_of(left.value), build.shape_of(right.value)
     for pair in ((left.batch, right.batch), (left.contracted, right.contracted)):
         if [one[dim] for dim in pair[0]] != [other[dim] for dim in pair[1]]:
             return None
-    return stablehlo.reshape(op.results[0].type, _dot(op, [left, right]))
+    return stablehlo.reshape(op.results[0].type, dot_of(op, [left, right]))
 
 
-def _merged(side: _Side) -> _Side | None:
+def _merged(side: Side) -> Side | None:
     """The side before a reshape that merges each bound dimension from some of its own, or keeps it."""
     inner = plain_defining_op(side.value, RESHAPE)
     if inner is None:
@@ -215,4 +215,4 @@ def _merged(side: _Side) -> _Side | None:
     batch, contracted = ([sources.get(dim, []) for dim in dims] for dims in (side.batch, side.contracted))
     if not all(batch) or not all(contracted):
         return None
-    return _Side(inner.operands[0], sum(batch, []), sum(contracted, []))
+    return Side(inner.operands[0], sum(batch, []), sum(contracted, []))

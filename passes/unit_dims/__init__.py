@@ -26,7 +26,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import inside_out, is_in_loop
 from exla_opt.options import Options
 from exla_opt.passes.rce.shapes import (
     reshape_of_reshape,
@@ -41,7 +41,7 @@ from .squeezed import SQUEEZED, has_units
 from .turned import transpose_of_product
 from .updates import updates_of
 
-_LOOP = "stablehlo.while"
+_LOOP, _CONVOLUTION = "stablehlo.while", "stablehlo.convolution"
 # What the ops without dimensions of 1 give rise to.
 _AFTERWARDS: dict[str, tuple[Pattern, ...]] = {
     "stablehlo.reshape": (same_reshape, reshape_of_reshape),
@@ -55,22 +55,25 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     # Between convolutions, reshapes gain nothing, and training steps of small images took up to a tenth longer.
-    convolving = {op.block for op in inside_out(module, "stablehlo.convolution")}
-    updates = {value for loop in inside_out(module, _LOOP) for value in updates_of(loop)}
+    found = inside_out(module, _CONVOLUTION, _LOOP)
+    convolving = {op.block for op in found if op.name == _CONVOLUTION}
+    updates = {value for op in found if op.name == _LOOP for value in updates_of(op)}
+
+    def applies(op: ir.Operation) -> bool:
+        return op.block not in convolving and is_in_loop(op)
 
     def in_loops(pattern: Pattern) -> Pattern:
-        return lambda op: pattern(op) if op.block not in convolving and _is_in_loop(op) else None
+        return lambda op: pattern(op) if applies(op) else None
 
     def squeezed(pattern: Pattern) -> Pattern:
-        in_loop = in_loops(pattern)
-        return lambda op: in_loop(op) if has_units(op) and op.results[0] not in updates else None
+        return lambda op: pattern(op) if has_units(op) and op.results[0] not in updates and applies(op) else None
 
     apply_patterns(module, {name: (squeezed(pattern),) for name, pattern in SQUEEZED.items()})
     clean_up(module)
     rewrites = {name: tuple(map(in_loops, patterns)) for name, patterns in _AFTERWARDS.items()}
     while apply_patterns(module, rewrites):
         clean_up(module)
-    _move_up([op for op in inside_out(module, "stablehlo.reshape") if has_units(op) and _is_in_loop(op)])
+    _move_up([op for op in inside_out(module, "stablehlo.reshape") if has_units(op) and applies(op)])
     return []
 
 
@@ -87,10 +90,3 @@ def _move_up(reshapes: Sequence[ir.Operation]) -> None:
         moved = defining_op(made)
         assert moved is not None
         moved.move_after(source)
-
-
-def _is_in_loop(op: ir.Operation) -> bool:
-    outer = op.parent
-    while outer is not None and outer.name != _LOOP:
-        outer = outer.parent
-    return outer is not None

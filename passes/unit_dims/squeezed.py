@@ -11,10 +11,9 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.rewrite import Pattern, clone_on
-from exla_opt.ir.values import defining_op, plain_defining_op
+from exla_opt.ir.values import plain_defining_op
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
-
-_DIMENSIONS = "dot_dimension_numbers"
+from exla_opt.passes.reshape_sinker.dots import Side, dot_of, sides_of
 
 
 def has_units(op: ir.Operation) -> bool:
@@ -25,17 +24,13 @@ def has_units(op: ir.Operation) -> bool:
 
 def squeezed_dot(op: ir.Operation) -> ir.Value | None:
     """dot(x, y) = reshape(dot(reshape(x), reshape(y))), where either has a dimension of its own, and one to sum over"""
-    numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
-    left, right = (_kept(value) for value in op.operands)
-    batches = [_places(numbers.lhs_batching_dimensions, left), _places(numbers.rhs_batching_dimensions, right)]
-    sums = [_places(numbers.lhs_contracting_dimensions, left), _places(numbers.rhs_contracting_dimensions, right)]
-    if not sums[0] or any(len(kept) == len(batches[0]) + len(sums[0]) for kept in (left, right)):
-        return None
-    made = clone_on(op, [_squeeze(value) for value in op.operands], _shape(op.results[0]), {})
-    dot = defining_op(made)
-    assert dot is not None
-    dot.attributes[_DIMENSIONS] = stablehlo.DotDimensionNumbers.get(batches[0], batches[1], sums[0], sums[1])
-    return _as_before(op, made)
+    kept = [(side, _kept(side.value)) for side in sides_of(op)]
+    numbers = [(side.value, _places(side.batch, dims), _places(side.contracted, dims)) for side, dims in kept]
+    for (_, dims), (_, batch, contracted) in zip(kept, numbers, strict=True):
+        if not contracted or len(dims) == len(batch) + len(contracted):
+            return None
+    left, right = (Side(_squeeze(value), batch, contracted) for value, batch, contracted in numbers)
+    return _as_before(op, dot_of(op, [left, right]))
 
 
 def squeezed_reduce(op: ir.Operation) -> ir.Value | None:
