@@ -7,9 +7,8 @@ after:   %t = optimization_barrier (dot_general %b, %a, contracting_dims = [1] x
 XLA:CPU multiplies transposed matrices up to 20 times slower than plain ones. In that order einsum multiplies weights
 with values in attention on [batch, tokens, heads, width]. XLA itself turns the transpose of a product into that order:
 hence the barrier. Applies if the result is smaller than the operands, as it is written once more. Nothing is done for
-other machines, for types other than floats of 32 and 64 bits, for batches of several products (on jaxlib 0.12 they are
-no faster), if an operand has no dimension of its own, and with --no-reassociate: the same products are added, in an
-order that may differ.
+other machines, for types other than floats of 32 and 64 bits, if an operand has no dimension of its own, and with
+--no-reassociate: the same products are added, in an order that may differ.
 """
 
 from __future__ import annotations
@@ -64,9 +63,8 @@ def _gains(op: ir.Operation) -> bool:
     summed_right = [dim for dim in numbers.rhs_contracting_dimensions if right[dim] != 1]
     if not of_left or not of_right or not summed_left:
         return False
-    is_batch = any(left[dim] != 1 for dim in numbers.lhs_batching_dimensions)
     is_small = prod(build.shape_of(op.results[0])) < _MOST_OF_OPERANDS * (prod(left) + prod(right))
-    return not is_batch and is_small and max(summed_left) < min(of_left) and max(of_right) < min(summed_right)
+    return is_small and max(summed_left) < min(of_left) and max(of_right) < min(summed_right)
 
 
 def _own(shape: Sequence[int], batch: Sequence[int], summed: Sequence[int]) -> list[int]:

@@ -23,7 +23,7 @@ from tests.programs.model import Program, export_program, gradient
 
 Tensor = Any
 BARRIER = "stablehlo.optimization_barrier"
-SIZES = {"b": 1, "i": 8, "j": 6, "k": 40, "l": 2}
+SIZES = {"b": 2, "i": 8, "j": 6, "k": 40, "l": 2}
 
 
 def rewrite(text: str, passes: tuple[str, ...] = ("normalise", "dot-order"), **options: Any) -> str:

@@ -2,8 +2,8 @@
 // RUN: %exla-opt %s --passes=dot-order --no-reassociate | filecheck %s --check-prefix=LEFT
 // RUN: %exla-opt %s --passes=dot-order --target=gpu | filecheck %s --check-prefix=LEFT
 
-// The first two multiply transposed matrices, one of them with dimensions of 1 between. The others stay: one operand is not
-// transposed, the result is large, a batch of two, and no dimension of its own on one side.
+// Three multiply transposed matrices: two of them alone, one with dimensions of 1 between, and a batch. The others stay: one
+// operand is not transposed, the result is large, and no dimension of its own on one side.
 
 // CHECK: %[[ONE:.*]] = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0], precision = [HIGHEST, DEFAULT] : (tensor<16x64xf32>, tensor<64x8xf32>) -> tensor<16x8xf32>
 // CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[ONE]]
@@ -14,7 +14,10 @@
 // CHECK-NOT: optimization_barrier
 // CHECK: stablehlo.dot_general %arg0, %arg4,
 // CHECK: stablehlo.dot_general %arg5, %arg6,
-// CHECK: stablehlo.dot_general %arg7, %arg8,
+// CHECK: %[[PAIR:.*]] = stablehlo.dot_general %arg8, %arg7, batching_dims = [0] x [1], contracting_dims = [2] x [0] : (tensor<2x16x64xf32>, tensor<64x2x8xf32>) -> tensor<2x16x8xf32>
+// CHECK-NEXT: %[[BOTH:.*]] = stablehlo.optimization_barrier %[[PAIR]]
+// CHECK-NEXT: stablehlo.transpose %[[BOTH]], dims = [0, 2, 1] : (tensor<2x16x8xf32>) -> tensor<2x8x16xf32>
+// CHECK-NOT: optimization_barrier
 // CHECK: stablehlo.dot_general %arg0, %arg9,
 
 // LEFT-NOT: optimization_barrier
