@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import plain_defining_op
 
 from .definition import NONE, ByShardy, OpDefinition
 from .factor import DimMapping, Factor, Kind, Shape, Shapes, independent
@@ -57,8 +58,33 @@ def _dynamic_slice_tile(tile: Tile) -> list[ir.Value]:
         operands[1 + mapping.dim] = _moved_index(tile, start, last, (low, high))
     else:  # XLA would add it to the index at which the tile was cut
         operands[1 + mapping.dim] = build.zeros(start.type)
-    sizes = ir.DenseI64ArrayAttr.get(replaced(lengths, mapping.dim, high - low))
-    return replace(tile, operands=operands).clone({"slice_sizes": sizes})
+    sizes = replaced(lengths, mapping.dim, high - low)
+    operands = _sliced_at_once(operands, sizes)
+    return replace(tile, operands=operands).clone({"slice_sizes": ir.DenseI64ArrayAttr.get(sizes)})
+
+
+def _sliced_at_once(operands: list[ir.Value], sizes: Sequence[int]) -> list[ir.Value]:
+    """dynamic_slice(dynamic_slice(x, s), t) = dynamic_slice(x, s and t), if no dimension is cut in both.
+
+    A tile of a table is read before the slice of it, across all that the slice leaves out.
+    """
+    inner = plain_defining_op(operands[0], "stablehlo.dynamic_slice")
+    if inner is None:
+        return operands
+    whole, part = build.shape_of(inner.operands[0]), build.shape_of(operands[0])
+    cut_before, cut = (
+        [before != after for before, after in zip(*shapes, strict=True)] for shapes in ((whole, part), (part, sizes))
+    )
+    if any(both == (True, True) for both in zip(cut_before, cut, strict=True)):
+        return operands
+    own_type, other_type = (ir.IntegerType(build.tensor_of(op[1]).element_type) for op in (operands, inner.operands))
+    if own_type.width < other_type.width:
+        return operands
+    starts = [
+        build.convert(before, own_type) if early else own
+        for early, before, own in zip(cut_before, list(inner.operands)[1:], operands[1:], strict=True)
+    ]
+    return [inner.operands[0], *starts]
 
 
 def _dynamic_slice_ties(site: Site) -> Spoken:
