@@ -52,6 +52,9 @@ def read_operation(
         return replace(
             made, copied=copied, is_library=ir.StringAttr(op.attributes["call_target_name"]).value.startswith("lapack_")
         )
+    if name == "sort":
+        shape = types.of(op.operands[0]).shape
+        return replace(made, lengths=(shape[integer(op, "dimension", -1)],) if shape else ())
     if name == "triangular_solve":
         return replace(made, lengths=types.of(op.operands[0]).shape[-1:])
     if name == "reduce":

@@ -7,7 +7,7 @@ Williams, Waterman and Patterson, 2009). The figures order plans and promise not
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isqrt, prod, sqrt
+from math import isqrt, log, log2, prod, sqrt
 
 from exla_opt.ops.traits import Trait
 
@@ -18,12 +18,18 @@ from .machine import Machine
 
 # An operand is in the cache if one of this many preceding kernels wrote it.
 LAST_KERNELS = 3
-# Operations per element of a slow function, of any other op and, roughly, of a sort.
-SLOW, QUICK, SORT = 10.0, 0.5, 20.0
+# Operations per element of a slow function, and of any other op.
+SLOW, QUICK = 10.0, 0.5
 _SORTS = Trait.SELECTS | Trait.LIBRARY
+# The time in which a CPU dismisses an element that is not among the largest, over that of a comparison in a sort.
+_DISMISSED = 0.1
 # A CPU convolves to fewer features than this part of the rows of a fast product in the time of that many: measured on
 # images of 32 x 32 x 64 with 3 x 3, to 1 feature 7 times slower a feature than to 64, to 2 3.6, to 4 1.5, to 8 1.4.
 _ROWS_OF_FEATURES = 16
+# XLA:CPU scatters one window after another.
+_SECONDS_PER_WINDOW, _SECONDS_PER_UPDATE = 5e-9, 5e-10
+# The bytes of a cache line: a part of a tensor takes as many bytes of traffic as the lines that it touches.
+_LINE = 64
 # A kernel's inputs are traced through the ops fused so far, as the fusion itself does.
 _MOST_INPUTS = 64
 
@@ -95,6 +101,16 @@ def seconds_of_sum(size: int, contracts: bool, machine: Machine) -> float:
     return 3 * size / machine.bytes_per_second + machine.seconds_per_kernel
 
 
+def seconds_to_take(elements: int, length: int, count: int, machine: Machine) -> float:
+    """The seconds in which a top_k takes the `count` largest of each row of `length` elements.
+
+    Each row has a heap of the largest so far. In random order, element i > count of a row enters it with probability
+    count / i (see the records in Knuth, "The Art of Computer Programming", volume 1, 1.2.10).
+    """
+    entered = elements // max(length, 1) * count * (1 + log(max(length / max(count, 1), 1)))
+    return (entered * log2(2 * max(count, 1)) + _DISMISSED * elements) * machine.seconds_per_comparison
+
+
 def _is_kernel(op: Operation) -> bool:
     return op.name not in STORED
 
@@ -130,16 +146,29 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
         return _product(block, op, machine)
     if op.name == "dynamic_update_slice":
         return QUICK * prod(block.shapes[op.operands[1]]) / machine.flops_elementwise
-    made, read = (float(sum(prod(block.shapes[value]) for value in some)) for some in (op.results, op.operands))
     if _SORTS in op.traits:
-        operations = SORT * read
-    elif op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
+        return _order(block, op, machine)
+    if op.name == "scatter" and machine.kind == "cpu":
+        updates = prod(block.shapes[op.operands[-1]])
+        windows = prod(block.shapes[op.operands[len(op.operands) // 2]][:-1])
+        return windows * _SECONDS_PER_WINDOW + updates * _SECONDS_PER_UPDATE
+    made = float(sum(prod(block.shapes[value]) for value in op.results))
+    if op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
         operations = made * (block.shapes[op.operands[0]] or (1,))[-1]
     elif op.name == "reduce":
         operations = float(prod(block.shapes[op.operands[0]]))
     else:
         operations = made * (SLOW if Trait.SLOW in op.traits else QUICK)
     return operations / machine.flops_elementwise
+
+
+def _order(block: Block, op: Operation, machine: Machine) -> float:
+    """The seconds of a sort, or of a top_k."""
+    shape = block.shapes[op.operands[0]]
+    if op.name == "top_k":
+        return seconds_to_take(prod(shape), shape[-1], block.shapes[op.results[0]][-1], machine)
+    [length] = op.lengths or shape[-1:] or (1,)
+    return prod(shape) * log2(max(length, 2)) * machine.seconds_per_comparison
 
 
 def _product(block: Block, op: Operation, machine: Machine) -> float:
@@ -175,8 +204,9 @@ class _Traffic:
     def read_by(self, position: int, op: Operation) -> dict[int, int]:
         block, fusion = self.fusion.block, self.fusion
         if op.name == "dynamic_slice" and not op.operands:  # of a planned loop: a slice of some outer tensor
-            return {op.results[0]: block.sizes[op.results[0]]}
+            return {op.results[0]: int(block.sizes[op.results[0]] * _lines_of_planned(block, op))}
         cut = sum(block.sizes[value] for value in op.results) if Trait.CUTS in op.traits else None
+        lines = _lines_read(block, op)
         read: dict[int, int] = {}
         for index, value in enumerate(op.operands):
             if Trait.IN_PLACE in op.traits and index == 0:
@@ -189,7 +219,9 @@ class _Traffic:
                     size = size if cut is None else min(size, cut)
                     read[other] = max(read.get(other, 0), size)
                 continue
-            size = block.sizes[value] if cut is None or index > 0 else min(block.sizes[value], cut)
+            size = block.sizes[value] if cut is None or index > 0 else min(block.sizes[value], int(cut * lines))
+            if producer is not None and not fusion.written[producer]:
+                size = int(size * _lines_read(block, block.ops[producer]))
             read[value] = max(read.get(value, 0), size)
         return read
 
@@ -205,9 +237,42 @@ class _Traffic:
         return far / machine.bytes_per_second + near / machine.cache_bytes_per_second
 
     def written(self, op: Operation) -> int:
-        sizes = self.fusion.block.sizes
+        block, sizes = self.fusion.block, self.fusion.block.sizes
         if op.name == "dynamic_update_slice":
-            return sizes[op.operands[1]]
+            if any(block.dtypes[op.results[0]] == name for name, _ in self.fusion.machine.moves):
+                return 2 * sizes[op.results[0]]  # all of it is widened, updated and narrowed again
+            return int(sizes[op.operands[1]] * _lines(block, *op.operands[:2]))
         if op.name == "scatter":
             return min(sum(sizes[value] for value in op.results), sizes[op.operands[-1]] * len(op.results))
         return sum(sizes[value] for value in op.results)
+
+
+def _lines_read(block: Block, op: Operation) -> float:
+    """The bytes that an op reads of its first operand over those of its result: more where it cuts short runs."""
+    return _lines(block, op.operands[0], op.results[0]) if Trait.CUTS in op.traits and op.operands else 1.0
+
+
+def _lines(block: Block, whole: int, part: int) -> float:
+    """The bytes of the cache lines that a slice of a tensor touches, over its own: runs may be shorter than a line."""
+    shape, size = block.shapes[part], block.sizes[part]
+    if len(shape) != len(block.shapes[whole]):  # rows that a gather picks, or a view
+        return 1.0
+    run = size / max(prod(shape), 1)  # of an element
+    for length, own in zip(reversed(block.shapes[whole]), reversed(shape), strict=True):
+        run *= own
+        if own < length:
+            break
+    return max(_LINE / max(run, 1.0), 1.0) if run < size else 1.0
+
+
+def _lines_of_planned(block: Block, op: Operation) -> float:
+    """The same for a slice in a planned loop, of `together` contiguous elements for each index that it is cut by."""
+    [result] = op.results
+    shape, size = block.shapes[result], block.sizes[result]
+    run, after = size / max(prod(shape), 1) * op.together, 1
+    for own in reversed(shape):
+        if after == op.together:
+            run *= own
+            break
+        after *= own
+    return max(_LINE / max(run, 1.0), 1.0) if run < size else 1.0

@@ -12,7 +12,7 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.memory.reading import read_block
-from exla_opt.memory.seconds import seconds_of, seconds_of_sum
+from exla_opt.memory.seconds import seconds_of, seconds_of_sum, seconds_to_take
 
 H200 = machine_of("cuda:h200")
 BANDWIDTH, KERNEL = 0.85 * 4.8e12, 2.2e-6
@@ -88,8 +88,60 @@ def test_a_product_with_few_rows_takes_the_time_to_read_the_matrix() -> None:
 
 
 def test_a_cpu_multiplies_few_rows_at_a_part_of_its_speed() -> None:
-    work = 2 * 32 * 4096**2 / 4e10
-    assert isclose(seconds(product("f32", rows=32), CPU), 2 * work + 2e-6)
+    work = 2 * 32 * 4096**2 / CPU.flops_of("f32")
+    assert isclose(seconds(product("f32", rows=32), CPU), 2 * work + CPU.seconds_per_kernel)
+
+
+def test_short_runs_take_the_time_of_their_cache_lines() -> None:
+    """Columns of a matrix: of 2 of its f32, each run is an eighth of a line; rows are contiguous."""
+
+    def sliced(rows: int, columns: int) -> float:
+        kind, part = "tensor<4096x4096xf32>", f"tensor<{rows}x{columns}xf32>"
+        text = (
+            f"func.func @main(%x: {kind}, %i: tensor<i32>) -> {part} {{\n"
+            f"%s = stablehlo.dynamic_slice %x, %i, %i, sizes = [{rows}, {columns}] : ({kind}, tensor<i32>, tensor<i32>)"
+            f" -> {part}\n%r = stablehlo.negate %s : {part}\nreturn %r : {part}\n}}"
+        )
+        return seconds(text, CPU) - CPU.seconds_per_kernel
+
+    size = 4 * 4096 * 2
+    assert isclose(sliced(4096, 2), (8 + 1) * size / CPU.bytes_per_second)
+    assert isclose(sliced(4096, 16), 8 * 2 * size / CPU.bytes_per_second)
+    assert isclose(sliced(2, 4096), 2 * size / CPU.bytes_per_second)
+
+
+def test_a_sort_takes_n_log_n_comparisons_and_a_top_k_mostly_one_look() -> None:
+    kind, taken = "tensor<1024x4096xf32>", "tensor<1024x8xf32>"
+    text = f"""func.func @main(%x: {kind}) -> {kind} {{
+      %r = "stablehlo.sort"(%x) <{{dimension = 1 : i64}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }}) : ({kind}) -> {kind}
+      return %r : {kind}
+    }}"""
+    assert isclose(seconds(text, CPU), 1024 * 4096 * 12 * CPU.seconds_per_comparison + CPU.seconds_per_kernel)
+    top = f"""func.func @main(%x: {kind}) -> ({taken}, tensor<1024x8xi32>) {{
+      %v, %i = chlo.top_k(%x, k = 8) : {kind} -> ({taken}, tensor<1024x8xi32>)
+      return %v, %i : {taken}, tensor<1024x8xi32>
+    }}"""
+    assert seconds(top, CPU) < seconds(text, CPU) / 20
+    # Merging the best of every tile costs more the shorter the tiles are.
+    assert seconds_to_take(2**20, 64, 8, CPU) > 3 * seconds_to_take(2**20, 4096, 8, CPU)
+
+
+def test_a_cpu_scatters_window_by_window() -> None:
+    whole, index, part = "tensor<4096x16xf32>", "tensor<100000x1xi32>", "tensor<100000x16xf32>"
+    text = f"""func.func @main(%x: {whole}, %i: {index}, %u: {part}) -> {whole} {{
+      %r = "stablehlo.scatter"(%x, %i, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+        inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+      }}) : ({whole}, {index}, {part}) -> {whole}
+      return %r : {whole}
+    }}"""
+    assert seconds(text, CPU) > 100_000 * 5e-9
 
 
 def test_a_slice_and_an_update_move_their_own_part() -> None:
@@ -117,7 +169,7 @@ def test_what_was_just_written_is_read_from_the_cache() -> None:
 def test_a_product_on_a_gpu_is_added_to_the_sum_by_its_own_kernel() -> None:
     assert isclose(seconds_of_sum(10**9, True, H200), 10**9 / BANDWIDTH)
     assert isclose(seconds_of_sum(10**9, False, H200), 3 * 10**9 / BANDWIDTH + KERNEL)
-    assert isclose(seconds_of_sum(10**9, True, CPU), 3 * 10**9 / 8e9 + 2e-6)
+    assert isclose(seconds_of_sum(10**9, True, CPU), 3 * 10**9 / 8e9 + CPU.seconds_per_kernel)
 
 
 def test_a_cpu_writes_what_a_library_sums_before_others_read_it() -> None:

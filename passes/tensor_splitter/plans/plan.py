@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log2
+from math import log2, prod
 
 from exla_opt.memory.machine import Machine
-from exla_opt.memory.seconds import seconds_of_sum
+from exla_opt.memory.seconds import seconds_of_sum, seconds_to_take
 from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 from exla_opt.remarks import Reason
 
-from ..graph import Graph, TiledOp
+from ..graph import Graph, Node, TiledOp
 from ..regions.extents import (
     Extents,
     Reads,
@@ -114,10 +114,19 @@ def _seconds(graph: Graph, loop: LoopPlan, body: Body, too_big: int, again: int 
         node = graph.nodes[output.node]
         size = graph.tensors[node.results[output.result]].type.bytes
         if output.mapping is None:  # an inner loop of nested tiles adds to slices of it, in all as much as it takes
-            seconds += loop.trips * too_big * seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
+            seconds += loop.trips * too_big * _seconds_to_combine(graph, node, size, machine)
         else:  # written by the inner loop, then by the outer one
             seconds += (nested + (machine.kind == "cpu")) * size / machine.bytes_per_second
     return seconds
+
+
+def _seconds_to_combine(graph: Graph, node: Node, size: int, machine: Machine) -> float:
+    """The seconds in which a trip combines its result of `size` bytes with that of the trips before."""
+    found = seconds_of_sum(size, Trait.CONTRACTS in node.traits, machine)
+    if Trait.SELECTS | Trait.LIBRARY not in node.traits:
+        return found
+    *rows, count = graph.tensors[node.results[0]].type.shape
+    return found + seconds_to_take(prod(rows) * 2 * count, 2 * count, count, machine) / 2  # for one of two results
 
 
 def make_plan(

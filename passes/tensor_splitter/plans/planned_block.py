@@ -98,7 +98,9 @@ class PlannedBlock:
 
     def add(self, name: str, operands: tuple[int, ...], result: int) -> int:
         """Add an op that the graph does not have, by numbers of this block; return its result."""
-        self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,)))
+        mapping, shape = self.mappings[result], self.kinds[result].shape
+        together = 1 if mapping is None else prod(shape[mapping.dim + 1 :])
+        self.ops.append(Operation(name, traits_of(f"stablehlo.{name}"), operands, (result,), together=together))
         return result
 
     def add_node(self, node: Node, replaced: Mapping[int, int], tiled: TiledOp | None = None) -> None:
