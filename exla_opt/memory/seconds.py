@@ -15,6 +15,7 @@ from .block import Block, Operation
 from .buffers import STORED
 from .fusion import Fusion, fuse
 from .machine import Machine
+from .operation import moved_type
 
 # An operand is in the cache if one of this many preceding kernels wrote it.
 LAST_KERNELS = 3
@@ -239,7 +240,7 @@ class _Traffic:
     def written(self, op: Operation) -> int:
         block, sizes = self.fusion.block, self.fusion.block.sizes
         if op.name == "dynamic_update_slice":
-            if any(block.dtypes[op.results[0]] == name for name, _ in self.fusion.machine.moves):
+            if moved_type(block.dtypes[op.results[0]], self.fusion.machine):
                 return 2 * sizes[op.results[0]]  # all of it is widened, updated and narrowed again
             return int(sizes[op.operands[1]] * _lines(block, *op.operands[:2]))
         if op.name == "scatter":

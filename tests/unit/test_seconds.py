@@ -11,6 +11,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 from exla_opt.memory.machine import CPU, Machine, machine_of
+from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.seconds import seconds_of, seconds_of_sum, seconds_to_take
 
@@ -183,3 +184,17 @@ def test_a_cpu_writes_what_a_library_sums_before_others_read_it() -> None:
     }}"""
     whole = 4 * 8192**2
     assert isclose(seconds(text, CPU), (4 + 1 + 1 + 1) * whole / CPU.bytes_per_second, rel_tol=0.01)
+
+
+@pytest.mark.skipif(not moved_type("bf16", CPU), reason="this XLA:CPU updates bf16 in place")
+def test_an_update_of_narrow_floats_widens_all_that_is_updated() -> None:
+    def updated(dtype: str) -> float:
+        whole, part = f"tensor<4096x4096x{dtype}>", f"tensor<16x4096x{dtype}>"
+        text = (
+            f"func.func @main(%x: {whole}, %u: {part}, %i: tensor<i32>) -> {whole} {{\n"
+            f"%r = stablehlo.dynamic_update_slice %x, %u, %i, %i : ({whole}, {part}, tensor<i32>, tensor<i32>) -> {whole}\n"
+            f"return %r : {whole}\n}}"
+        )
+        return seconds(text, CPU)
+
+    assert updated("bf16") > 50 * updated("f32")
