@@ -296,7 +296,7 @@ class _Chooser:
                 if isinstance(loops, Refusal) or value not in loops.vanished:
                     continue
                 plan = self.plans.make_plan(region, loops)
-                if isinstance(plan, Refusal):
+                if isinstance(plan, Refusal) or not self.allowance.allows(graph.block, plan.added):
                     continue
                 wide_peak = self.run([plan]).peak
                 # Of those that take no more than the goal, the fastest is best.
