@@ -27,7 +27,7 @@ class Operation:
     name: without the dialect; "splat" for a constant with one value everywhere, "loop" for a planned loop.
     traits: of the op that XLA turns it into. operands, captures, results: tensor numbers.
     lengths: of the reduced dimensions of a reduce, of the matrix of a triangular_solve, of the dimension that a sort
-    orders, or of the rows that a concatenate builds from shorter ones.
+    orders, of an index of a scatter, or of the rows that a concatenate builds from shorter ones.
     together: how many contiguous elements stay contiguous in a reduce or a transpose.
     copied: the operands that a dot or a library needs in another dimension order. bodies: of control flow.
     outside: for each body, the outer numbers of captured tensors, by their numbers in the body.

@@ -73,7 +73,9 @@ def read_operation(
     if name == "scatter":
         values = zip(op.operands, operands, strict=True)
         narrow = (number for value, number in values if moved_type(types.of(value).dtype, machine))
-        return replace(made, narrow=frozenset(narrow))
+        along = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"]).index_vector_dim
+        indices = types.of(op.operands[len(op.operands) // 2]).shape
+        return replace(made, narrow=frozenset(narrow), lengths=indices[along : along + 1])
     if name == "reduce_window":
         return replace(made, lengths=tuple(integers(op, "window_dimensions", [])))
     if name == "transpose":

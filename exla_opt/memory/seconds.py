@@ -151,7 +151,7 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
         return _order(block, op, machine)
     if op.name == "scatter" and machine.kind == "cpu":
         updates = prod(block.shapes[op.operands[-1]])
-        windows = prod(block.shapes[op.operands[len(op.operands) // 2]][:-1])
+        windows = prod(block.shapes[op.operands[len(op.operands) // 2]]) // max((1, *op.lengths))
         return windows * _SECONDS_PER_WINDOW + updates * _SECONDS_PER_UPDATE
     made = float(sum(prod(block.shapes[value]) for value in op.results))
     if op.name in ("triangular_solve", "cholesky", "custom_call") and op.operands:
@@ -222,7 +222,8 @@ class _Traffic:
                 continue
             size = block.sizes[value] if cut is None or index > 0 else min(block.sizes[value], int(cut * lines))
             if producer is not None and not fusion.written[producer]:
-                size = int(size * _lines_read(block, block.ops[producer]))
+                cutting = block.ops[producer]
+                size = min(int(size * _lines_read(block, cutting)), block.sizes[(*cutting.operands, value)[0]])
             read[value] = max(read.get(value, 0), size)
         return read
 
@@ -242,7 +243,8 @@ class _Traffic:
         if op.name == "dynamic_update_slice":
             if moved_type(block.dtypes[op.results[0]], self.fusion.machine):
                 return 2 * sizes[op.results[0]]  # all of it is widened, updated and narrowed again
-            return int(sizes[op.operands[1]] * _lines(block, *op.operands[:2]))
+            whole, part = op.operands[:2]
+            return min(int(sizes[part] * _lines(block, whole, part)), max(sizes[whole], sizes[part]))
         if op.name == "scatter":
             return min(sum(sizes[value] for value in op.results), sizes[op.operands[-1]] * len(op.results))
         return sum(sizes[value] for value in op.results)
@@ -272,7 +274,7 @@ def _lines_of_planned(block: Block, op: Operation) -> float:
     shape, size = block.shapes[result], block.sizes[result]
     run, after = size / max(prod(shape), 1) * op.together, 1
     for own in reversed(shape):
-        if after == op.together:
+        if after == op.together and own > 1:
             run *= own
             break
         after *= own

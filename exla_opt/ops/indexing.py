@@ -64,25 +64,25 @@ def _dynamic_slice_tile(tile: Tile) -> list[ir.Value]:
 
 
 def _sliced_at_once(operands: list[ir.Value], sizes: Sequence[int]) -> list[ir.Value]:
-    """dynamic_slice(dynamic_slice(x, s), t) = dynamic_slice(x, s and t), if no dimension is cut in both.
+    """dynamic_slice(dynamic_slice(x, s), t) = dynamic_slice(x, s and t), if the outer one picks indices of other dims.
 
-    A tile of a table is read before the slice of it, across all that the slice leaves out.
+    A tile of a table is read before the slice of it, across all that the slice leaves out. Only where one index is
+    picked: the table may be computed in tiles, and along a dimension that is sliced in part there would be none. The
+    starts must keep their values in the outer type, as each is clamped to its own dimension.
     """
     inner = plain_defining_op(operands[0], "stablehlo.dynamic_slice")
     if inner is None:
         return operands
     whole, part = build.shape_of(inner.operands[0]), build.shape_of(operands[0])
-    cut_before, cut = (
-        [before != after for before, after in zip(*shapes, strict=True)] for shapes in ((whole, part), (part, sizes))
-    )
-    if any(both == (True, True) for both in zip(cut_before, cut, strict=True)):
-        return operands
-    own_type, other_type = (ir.IntegerType(build.tensor_of(op[1]).element_type) for op in (operands, inner.operands))
-    if own_type.width < other_type.width:
+    for before, between, after in zip(whole, part, sizes, strict=True):
+        if between != after and (before != between or after != 1):
+            return operands
+    own, other = (ir.IntegerType(build.tensor_of(starts[1]).element_type) for starts in (operands, inner.operands))
+    if own != other and (own.is_unsigned or other.is_unsigned or own.width < other.width):
         return operands
     starts = [
-        build.convert(before, own_type) if early else own
-        for early, before, own in zip(cut_before, list(inner.operands)[1:], operands[1:], strict=True)
+        build.convert(start, own) if before != between else outer
+        for before, between, start, outer in zip(whole, part, list(inner.operands)[1:], operands[1:], strict=True)
     ]
     return [inner.operands[0], *starts]
 

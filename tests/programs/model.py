@@ -21,6 +21,7 @@ _DTYPES = {
     "i4": "int4",
     "i8": "int8",
     "i32": "int32",
+    "u32": "uint32",
     "i64": "int64",
     "u8": "uint8",
     "f8": "float8_e4m3fn",
