@@ -221,9 +221,9 @@ class _Traffic:
                     read[other] = max(read.get(other, 0), size)
                 continue
             size = block.sizes[value] if cut is None or index > 0 else min(block.sizes[value], int(cut * lines))
-            if producer is not None and not fusion.written[producer]:
-                cutting = block.ops[producer]
-                size = min(int(size * _lines_read(block, cutting)), block.sizes[(*cutting.operands, value)[0]])
+            cutting = None if producer is None or fusion.written[producer] else block.ops[producer]
+            if cutting is not None and Trait.CUTS in cutting.traits and cutting.operands:
+                size = min(int(size * _lines_read(block, cutting)), block.sizes[cutting.operands[0]])
             read[value] = max(read.get(value, 0), size)
         return read
 
