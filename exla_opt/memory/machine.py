@@ -47,6 +47,8 @@ class Machine:
     its kind, and most of them are 32 or 64 times slower.
     accumulates: whether the kernel of a product of matrices also adds it to the sum so far.
     full_speed_rows: products of matrices with fewer rows, columns or terms do not reach full speed; 0 if not known.
+    half_speed_result: products whose result has this many elements take twice as long as with a large one, however
+    long their sums are; 0 if not known.
     slices: the smallest and the largest bytes of a slice with which loops run well.
     """
 
@@ -75,6 +77,7 @@ class Machine:
     doubles: bool
     accumulates: bool
     full_speed_rows: int
+    half_speed_result: int
     slices: tuple[int, int]
     is_written: bool = False
 
@@ -97,18 +100,19 @@ CPU = Machine(
     workspace=0,
     sorts_in_place=True,
     unknown=frozenset("rng rng_bit_generator custom_call".split()),
-    flops=(("f32", 4e10), ("f64", 2e10)),
-    flops_of_slow_convolutions=1e9,
+    flops=(("f32", 1.5e11), ("f64", 7.5e10)),
+    flops_of_slow_convolutions=4e9,
     flops_elementwise=4e10,
     bytes_per_second=8e9,
-    cache_bytes=4 * _MIB,
-    cache_bytes_per_second=4e10,
-    seconds_per_kernel=2e-6,
-    seconds_per_trip=3e-5,
+    cache_bytes=16 * _MIB,
+    cache_bytes_per_second=1e11,
+    seconds_per_kernel=2.5e-7,
+    seconds_per_trip=1.25e-6,
     seconds_per_comparison=1e-8,
     doubles=True,
     accumulates=False,
     full_speed_rows=128,
+    half_speed_result=2**12,
     slices=(2**18, 4 * 10**6),
 )
 
@@ -119,7 +123,7 @@ def as_written(machine: Machine) -> Machine:
 
 
 # TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger.
-TENSORFLOW_CPU = replace(CPU, slices=(2**18, 32 * 10**6))
+TENSORFLOW_CPU = replace(CPU, seconds_per_trip=3e-5, slices=(2**18, 32 * 10**6))
 
 # Kernels that do little else reach 0.65 of the tensor cores' peak and 0.85 of the bandwidth.
 _H200 = Machine(
@@ -155,6 +159,7 @@ _H200 = Machine(
     doubles=False,
     accumulates=True,
     full_speed_rows=0,
+    half_speed_result=0,
     slices=(256 * 10**6, 10**9),
 )
 _H100 = replace(_H200, name="cuda:h100", bytes_per_second=0.85 * 3.352e12)

@@ -27,6 +27,8 @@ _DISMISSED = 0.1
 # A CPU convolves to fewer features than this part of the rows of a fast product in the time of that many: measured on
 # images of 32 x 32 x 64 with 3 x 3, to 1 feature 7 times slower a feature than to 64, to 2 3.6, to 4 1.5, to 8 1.4.
 _ROWS_OF_FEATURES = 16
+# Products of few elements wait for their operands: they are not slowed further.
+_MOST_SLOWED = 2.0
 # XLA:CPU scatters one window after another.
 _SECONDS_PER_WINDOW, _SECONDS_PER_UPDATE = 5e-9, 5e-10
 # The bytes of a cache line: a part of a tensor takes as many bytes of traffic as the lines that it touches.
@@ -80,8 +82,9 @@ def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> l
 
     any_shape: whether products of few rows count as if at full speed, for comparing slices with the entire tensor.
     """
-    rows = 0 if any_shape else machine.full_speed_rows
-    free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, full_speed_rows=rows)
+    free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0)
+    if any_shape:
+        free = replace(free, full_speed_rows=0, half_speed_result=0)
     return [_seconds_in_cache(block, op, free) for op in block.ops]
 
 
@@ -186,6 +189,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
     slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
+    slower += min(machine.half_speed_result * shared / out, _MOST_SLOWED)
     return 2.0 * out * terms * (1.0 + slower) / speed
 
 
