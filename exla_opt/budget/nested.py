@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from exla_opt.budget.attempt import Attempt
-from exla_opt.budget.choose import fastest, is_about_as_fast, steps
+from exla_opt.budget.choose import fastest, steps
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse
 from exla_opt.options import Options
@@ -32,7 +32,7 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
         return
     best = next(filter(search.seems_to_fit, fastest(search.attempts)), None)
     start = best or min(plain, key=lambda found: found.split.peak)
-    if start.options.split_size is None or is_about_as_fast(start, search.attempts[0]):
+    if start.options.split_size is None or not _is_slower(start, search.attempts[0]):
         return
     least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
@@ -60,7 +60,7 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
 def try_all_nested(search: Search) -> Iterator[Attempt]:
     """Try tiles that are cut again with the slices of each attempt so far that is slow and splits all tensors."""
     for plain in list(search.attempts[1:]):
-        if is_coarse(plain.options) or is_about_as_fast(plain, search.attempts[0]) or not _has_long_rows(plain):
+        if is_coarse(plain.options) or not _is_slower(plain, search.attempts[0]) or not _has_long_rows(plain):
             continue
         found = search.attempt(replace(plain.options, nested_tiles=True))
         if _is_equal(found, plain):
@@ -85,6 +85,10 @@ def may_nest(search: Search, way: Options) -> bool:
     ]
     same = [found for found in known if found.options.slice_bytes == way.slice_bytes]
     return all(map(_has_long_rows, same or known))
+
+
+def _is_slower(found: Attempt, unsplit: Attempt) -> bool:
+    return steps(found.seconds) > steps(unsplit.seconds)
 
 
 def _has_long_rows(found: Attempt) -> bool:
