@@ -89,8 +89,22 @@ def test_a_product_with_few_rows_takes_the_time_to_read_the_matrix() -> None:
 
 
 def test_a_cpu_multiplies_few_rows_at_a_part_of_its_speed() -> None:
+    """32 rows take the time of 64 at full speed, and the result of 32 x 4096 is 32 times that of half the speed."""
     work = 2 * 32 * 4096**2 / CPU.flops_of("f32")
-    assert isclose(seconds(product("f32", rows=32), CPU), 2 * work + CPU.seconds_per_kernel)
+    assert isclose(seconds(product("f32", rows=32), CPU), (2 + 1 / 32) * work + CPU.seconds_per_kernel)
+
+
+@pytest.mark.parametrize(("side", "slower"), [(1024, 1 + 1 / 256), (128, 1 + 1 / 4), (32, 2 + 2 * (4**0.5 - 1) + 1)])
+def test_a_cpu_multiplies_into_few_elements_at_a_part_of_its_speed(side: int, slower: float) -> None:
+    """However long the sums are, and never more than three times as slowly."""
+    batch, terms = 16, 65536
+    one, result = f"tensor<{batch}x{side}x{terms}xf32>", f"tensor<{batch}x{side}x{side}xf32>"
+    text = (
+        f"func.func @main(%a: {one}, %b: {one}) -> {result} {{\n%r = stablehlo.dot_general %a, %b, "
+        f"batching_dims = [0] x [0], contracting_dims = [2] x [2] : ({one}, {one}) -> {result}\nreturn %r : {result}\n}}"
+    )
+    work = 2 * batch * side * side * terms / CPU.flops_of("f32")
+    assert isclose(seconds(text, CPU), slower * work + CPU.seconds_per_kernel)
 
 
 def test_short_runs_take_the_time_of_their_cache_lines() -> None:
