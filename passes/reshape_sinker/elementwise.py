@@ -68,9 +68,12 @@ def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir
         return operand
     kind = build.with_shape(build.tensor_of(operand), shape)
     number = splat_value(operand)
+    spread = plain_defining_op(operand, _BROADCAST)
+    if number is not None and spread is not None and not build.shape_of(spread.operands[0]):
+        with ir.InsertionPoint(spread):  # where it was, so that a second run changes nothing
+            return stablehlo.broadcast_in_dim(kind, spread.operands[0], ir.DenseI64ArrayAttr.get([]))
     if number is not None:
         return build.splat(kind, number)
-    spread = plain_defining_op(operand, _BROADCAST)
     assert spread is not None
     if attribute is not None:
         permutation = integers(moved, attribute, [])

@@ -23,11 +23,15 @@ def has_units(op: ir.Operation) -> bool:
 
 
 def squeezed_dot(op: ir.Operation) -> ir.Value | None:
-    """dot(x, y) = reshape(dot(reshape(x), reshape(y))), where either has a dimension of its own, and one to sum over"""
+    """dot(x, y) = reshape(dot(reshape(x), reshape(y))), where either has a dimension of its own, and one to sum over
+
+    Or where one has none and is reshaped from a vector: reshape-sinker would find that reshape in a second run.
+    """
     kept = [(side, _kept(side.value)) for side in sides_of(op)]
     numbers = [(side.value, _places(side.batch, dims), _places(side.contracted, dims)) for side, dims in kept]
-    for (_, dims), (_, batch, contracted) in zip(kept, numbers, strict=True):
-        if not contracted or len(dims) == len(batch) + len(contracted):
+    for (side, dims), (value, batch, contracted) in zip(kept, numbers, strict=True):
+        is_vector = len(dims) == len(batch) + len(contracted)
+        if not contracted or (is_vector and (_source(value) is None or _binds_units(side))):
             return None
     left, right = (Side(_squeeze(value), batch, contracted) for value, batch, contracted in numbers)
     return _as_before(op, dot_of(op, [left, right]))
@@ -75,6 +79,11 @@ SQUEEZED: dict[str, Pattern] = {
 }
 
 
+def _binds_units(side: Side) -> bool:
+    shape = build.shape_of(side.value)
+    return any(shape[dim] == 1 for dim in (*side.batch, *side.contracted))
+
+
 def _kept(value: ir.Value) -> list[int]:
     """The dimensions of other sizes than 1."""
     return [dim for dim, size in enumerate(build.shape_of(value)) if size != 1]
@@ -91,6 +100,14 @@ def _places(dims: Sequence[int], kept: Sequence[int]) -> list[int]:
 
 def _squeeze(value: ir.Value) -> ir.Value:
     """The value without its dimensions of 1: what it was reshaped from, if that has none."""
+    source = _source(value)
+    if source is not None:
+        return source
+    return stablehlo.reshape(build.with_shape(build.tensor_of(value), _shape(value)), value)
+
+
+def _source(value: ir.Value) -> ir.Value | None:
+    """The value itself, or what it was reshaped from, without dimensions of 1; None if there is no such tensor."""
     shape = _shape(value)
     source: ir.Value | None = value
     while source is not None and _shape(source) == shape:
@@ -98,7 +115,7 @@ def _squeeze(value: ir.Value) -> ir.Value:
             return source
         inner = plain_defining_op(source, "stablehlo.reshape")
         source = None if inner is None else inner.operands[0]
-    return stablehlo.reshape(build.with_shape(build.tensor_of(value), shape), value)
+    return None
 
 
 def _as_before(op: ir.Operation, value: ir.Value) -> ir.Value:
