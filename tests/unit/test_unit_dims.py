@@ -110,6 +110,31 @@ def test_products_with_vectors_stay() -> None:
     assert "batching_dims" in after
 
 
+def test_a_second_run_finds_no_reshape_before_a_product_with_a_vector() -> None:
+    def row_times_matrix(x: Tensor, y: Tensor) -> Tensor:
+        return jnp.einsum("ik,jk->ij", jnp.sin(x), y)
+
+    _, after = rewritten(row_times_matrix, "1x20xf32", "6x20xf32")
+    assert "(tensor<20xf32>, tensor<6x20xf32>)" in after
+    assert after_passes(after, ("reshape-sinker", "unit-dims")) == after
+
+
+def test_numbers_that_are_broadcast_stay_so_before_a_reshape() -> None:
+    """As constants they would be stored; and a second run would find them there."""
+    text = """
+func.func @main(%x: tensor<1x20000xf32>) -> tensor<20000xf32> {
+  %two = stablehlo.constant dense<2.0> : tensor<f32>
+  %many = stablehlo.broadcast_in_dim %two, dims = [] : (tensor<f32>) -> tensor<20000xf32>
+  %row = stablehlo.reshape %x : (tensor<1x20000xf32>) -> tensor<20000xf32>
+  %r = stablehlo.multiply %row, %many : tensor<20000xf32>
+  return %r : tensor<20000xf32>
+}
+"""
+    after = after_passes(text, ("reshape-sinker",), Options(size_threshold=64_000))
+    assert "(tensor<f32>) -> tensor<1x20000xf32>" in after and "dense<2.000000e+00> : tensor<1x20000xf32>" not in after
+    assert_equal_results(text, after)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32"])
 @pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (0, 2), (1, 2)])
 def test_sums_and_maxima(axis: int | tuple[int, ...], dtype: str) -> None:
