@@ -7,7 +7,8 @@
 // than the first and is no faster.
 
 // CHECK: --memory-limit  peak
-// CHECK-NEXT: MB, compiled   {{[0-9.]+}} x  in slices of 4MB
+// CHECK-NEXT: MB, compiled  {{[0-9.]+}} x  in slices of 16MB
+// CHECK-NEXT: MB, compiled  {{[0-9.]+}} x  in slices of 4MB
 // CHECK: in slices of 250KB
 // CHECK: time: predicted for this machine's CPU, as multiples of the original program's
 // OUTPUT: --pareto writes no module and chooses no program: leave out --output

@@ -7,7 +7,7 @@
 // CHECK: stablehlo.convert %{{.*}} : (tensor<[[TILE:[0-9]+]]x1xui8>) -> tensor<[[TILE]]x1xi32>
 // CHECK: stablehlo.convert %{{.*}} : (tensor<1x1xui8>) -> tensor<1x1xi32>
 // CHECK: "stablehlo.scatter"
-// CHECK: (tensor<307x4xf32>, tensor<1x1xi32>, tensor<1x4xf32>) -> tensor<307x4xf32>
+// CHECK: (tensor<307x[[COLUMNS:[0-9]+]]xf32>, tensor<1x1xi32>, tensor<1x[[COLUMNS]]xf32>) -> tensor<307x[[COLUMNS]]xf32>
 
 func.func @main(%x: tensor<307x4xf32>, %at: tensor<121x1xui8>, %a: tensor<121x5xf32>, %b: tensor<5x4xf32>) -> tensor<307x4xf32> {
   %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<121x5xf32>, tensor<5x4xf32>) -> tensor<121x4xf32>
