@@ -48,6 +48,11 @@ def is_about_as_fast(found: Attempt, unsplit: Attempt) -> bool:
     return found.seconds <= _ABOUT_AS_FAST * unsplit.seconds
 
 
+def is_slower(found: Attempt, unsplit: Attempt) -> bool:
+    """Whether a program takes longer than the original by more than the tenth that counts as equal."""
+    return found.seconds > _SLOWER * unsplit.seconds
+
+
 def fastest_that_fits(search: Search) -> Attempt | None:
     """The fastest attempt within the limit, decided by the compiler if there is one; None if nothing fits.
 

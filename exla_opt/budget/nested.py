@@ -1,4 +1,4 @@
-"""Tiles that are cut again, tried where all that fits is slow: after the attempts with one loop for each tile."""
+"""Tiles that are cut again, tried where all that fits is slower than the original, after those with one loop each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from exla_opt.budget.attempt import Attempt
-from exla_opt.budget.choose import fastest, steps
+from exla_opt.budget.choose import fastest, is_slower, steps
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse
 from exla_opt.options import Options
@@ -24,15 +24,15 @@ _GAIN = 1.02
 def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     """Try tiles that are cut again, with ever smaller slices, until they fit, or are no faster than what fits.
 
-    Only if whatever fits, or needs the least if nothing does, is slow. sizes: the ways, of which those count that split
-    all tensors larger than a slice.
+    Only if whatever fits, or needs the least if nothing does, is slower than the original. sizes: the ways, of which
+    those count that split all tensors larger than a slice.
     """
     plain = [found for found in search.attempts if found.options.split_size is not None]
     if not plain:
         return
     best = next(filter(search.seems_to_fit, fastest(search.attempts)), None)
     start = best or min(plain, key=lambda found: found.split.peak)
-    if start.options.split_size is None or not _is_slower(start, search.attempts[0]):
+    if start.options.split_size is None or not is_slower(start, search.attempts[0]):
         return
     least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
@@ -58,9 +58,9 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
 
 
 def try_all_nested(search: Search) -> Iterator[Attempt]:
-    """Try tiles that are cut again with the slices of each attempt so far that is slow and splits all tensors."""
+    """Try tiles that are cut again with the slices of each attempt that is slower than the original and splits all."""
     for plain in list(search.attempts[1:]):
-        if is_coarse(plain.options) or not _is_slower(plain, search.attempts[0]) or not _has_long_rows(plain):
+        if is_coarse(plain.options) or not is_slower(plain, search.attempts[0]) or not _has_long_rows(plain):
             continue
         found = search.attempt(replace(plain.options, nested_tiles=True))
         if _is_equal(found, plain):
@@ -85,10 +85,6 @@ def may_nest(search: Search, way: Options) -> bool:
     ]
     same = [found for found in known if found.options.slice_bytes == way.slice_bytes]
     return all(map(_has_long_rows, same or known))
-
-
-def _is_slower(found: Attempt, unsplit: Attempt) -> bool:
-    return steps(found.seconds) > steps(unsplit.seconds)
 
 
 def _has_long_rows(found: Attempt) -> bool:

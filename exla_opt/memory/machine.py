@@ -47,8 +47,8 @@ class Machine:
     its kind, and most of them are 32 or 64 times slower.
     accumulates: whether the kernel of a product of matrices also adds it to the sum so far.
     full_speed_rows: products of matrices with fewer rows, columns or terms do not reach full speed; 0 if not known.
-    half_speed_result: products whose result has this many elements take twice as long as with a large one, however
-    long their sums are; 0 if not known.
+    half_speed_result: matrices of this many elements add the time of their product once more, on top of what few rows
+    add, however long their sums are; 0 if not known.
     slices: the smallest and the largest bytes of a slice with which loops run well.
     """
 
@@ -122,7 +122,8 @@ def as_written(machine: Machine) -> Machine:
     return replace(machine, is_written=True)
 
 
-# TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger.
+# TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger. The other numbers were
+# measured with jaxlib.
 TENSORFLOW_CPU = replace(CPU, seconds_per_trip=3e-5, slices=(2**18, 32 * 10**6))
 
 # Kernels that do little else reach 0.65 of the tensor cores' peak and 0.85 of the bandwidth.

@@ -80,7 +80,7 @@ def seconds_in_cache(block: Block, machine: Machine) -> float:
 def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> list[float]:
     """The seconds of each op's arithmetic alone, those in its loops once per trip.
 
-    any_shape: whether products of few rows count as if at full speed, for comparing slices with the entire tensor.
+    any_shape: whether products of few rows or elements count as if at full speed, for comparing slices with all.
     """
     free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0)
     if any_shape:

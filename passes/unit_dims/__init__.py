@@ -10,7 +10,7 @@ matrix whose dimension of 1 stands between others is not copied before each prod
 every op computes the same elements from the same elements. But for a product of another shape XLA may choose a kernel
 that adds in another order: nothing is done with --no-reassociate. Nor for other machines, outside of loops, next to a
 convolution, which needs its batch, for functions of elements that update what the loop carries, in place, for products
-with vectors, and for ops with attributes of other dialects.
+with vectors and outer products, unless their operands were reshaped, and for ops with attributes of other dialects.
 
 Then transposes behind products in loops swap the products' operands instead: dot(y, x) for transpose(dot(x, y)).
 Terminates: an op that was rewritten has no dimension of size 1, and a product that was turned no transpose behind it.

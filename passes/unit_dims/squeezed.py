@@ -25,14 +25,17 @@ def has_units(op: ir.Operation) -> bool:
 def squeezed_dot(op: ir.Operation) -> ir.Value | None:
     """dot(x, y) = reshape(dot(reshape(x), reshape(y))), where either has a dimension of its own, and one to sum over
 
-    Or where one has none and is reshaped from a vector: reshape-sinker would find that reshape in a second run.
+    Or where an operand is reshaped from a tensor without dimensions of 1, and binds none: reshape-sinker would find
+    that reshape in a second run.
     """
     kept = [(side, _kept(side.value)) for side in sides_of(op)]
     numbers = [(side.value, _places(side.batch, dims), _places(side.contracted, dims)) for side, dims in kept]
-    for (side, dims), (value, batch, contracted) in zip(kept, numbers, strict=True):
-        is_vector = len(dims) == len(batch) + len(contracted)
-        if not contracted or (is_vector and (_source(value) is None or _binds_units(side))):
-            return None
+    multiplies = all(
+        contracted and len(dims) > len(batch) + len(contracted)
+        for (_, dims), (_, batch, contracted) in zip(kept, numbers, strict=True)
+    )
+    if not multiplies and not any(_is_reshaped(side) for side, _ in kept):
+        return None
     left, right = (Side(_squeeze(value), batch, contracted) for value, batch, contracted in numbers)
     return _as_before(op, dot_of(op, [left, right]))
 
@@ -79,9 +82,12 @@ SQUEEZED: dict[str, Pattern] = {
 }
 
 
-def _binds_units(side: Side) -> bool:
-    shape = build.shape_of(side.value)
-    return any(shape[dim] == 1 for dim in (*side.batch, *side.contracted))
+def _is_reshaped(side: Side) -> bool:
+    """Whether an operand has dimensions of 1 of its own alone, and is reshaped from a tensor without them."""
+    source, shape = _source(side.value), build.shape_of(side.value)
+    if source is None or source == side.value:
+        return False
+    return all(shape[dim] != 1 for dim in (*side.batch, *side.contracted))
 
 
 def _kept(value: ir.Value) -> list[int]:

@@ -169,7 +169,7 @@ def test_overlapping_tiles_are_not_said_to_be_cut_again() -> None:
 
 @pytest.mark.parametrize("name", ["attention", "differences"])
 def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nested_of_budget, "_is_slower", lambda found, unsplit: True)
+    monkeypatch.setattr(nested_of_budget, "is_slower", lambda found, unsplit: True)
     memory = read_timeline(module_of(name)).memory
     tried: list[Options] = []
     monkeypatch.setattr(Search, "attempt", noting(Search.attempt, tried))

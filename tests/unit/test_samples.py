@@ -59,7 +59,8 @@ def test_sample(name: str) -> None:
         left = big_outside_loops(main)
         assert TILE_MARK.encode() not in text
         if name in NAMES:
-            assert any(remark.code in ("EX001", "EX014") for remark in remarks), "nothing was split"
+            taken = "EX014" if name == "kernel_vector" else "EX001"  # its matrix is symmetric
+            assert any(remark.code == taken for remark in remarks), "nothing was split"
             counted = [each for each in left if not each.endswith("i32")]
             assert not counted, "only the positions behind a mask, which are never written, may be left"
 

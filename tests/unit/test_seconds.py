@@ -96,7 +96,7 @@ def test_a_cpu_multiplies_few_rows_at_a_part_of_its_speed() -> None:
 
 @pytest.mark.parametrize(("side", "slower"), [(1024, 1 + 1 / 256), (128, 1 + 1 / 4), (32, 2 + 2 * (4**0.5 - 1) + 1)])
 def test_a_cpu_multiplies_into_few_elements_at_a_part_of_its_speed(side: int, slower: float) -> None:
-    """However long the sums are, and never more than three times as slowly."""
+    """However long the sums are; it adds twice the time of the product at most, to what few rows add."""
     batch, terms = 16, 65536
     one, result = f"tensor<{batch}x{side}x{terms}xf32>", f"tensor<{batch}x{side}x{side}xf32>"
     text = (

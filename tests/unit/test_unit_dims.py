@@ -119,19 +119,56 @@ def test_a_second_run_finds_no_reshape_before_a_product_with_a_vector() -> None:
     assert after_passes(after, ("reshape-sinker", "unit-dims")) == after
 
 
-def test_numbers_that_are_broadcast_stay_so_before_a_reshape() -> None:
-    """As constants they would be stored; and a second run would find them there."""
-    text = """
-func.func @main(%x: tensor<1x20000xf32>) -> tensor<20000xf32> {
+@pytest.mark.parametrize(
+    ("equation", "specs"),
+    [
+        ("ai,bj->abij", ("1x20xf32", "1x6xf32")),
+        ("ai,bj->abij", ("1x20xf32", "6x3xf32")),
+        ("abi,bj->abij", ("1x8x20xf32", "8x6xf32")),
+    ],
+)
+def test_a_second_run_finds_no_reshape_before_an_outer_product(equation: str, specs: tuple[str, str]) -> None:
+    _, after = rewritten(lambda x, y: jnp.einsum(equation, jnp.sin(x), y), *specs)
+    assert after_passes(after, ("reshape-sinker", "unit-dims")) == after
+
+
+@pytest.mark.parametrize(
+    ("moved", "before"),
+    [
+        ("reshape %x : (tensor<{0}>) -> tensor<{1}>", "1x20000"),
+        ("transpose %x, dims = [1, 0] : (tensor<{0}>) -> tensor<{1}>", "20000x1"),
+    ],
+)
+def test_numbers_that_are_broadcast_stay_so_where_they_are(moved: str, before: str) -> None:
+    """As constants they would be stored; and a second run would find them elsewhere."""
+    kind, after_it = f"{before}xf32", "20000xf32" if "reshape" in moved else "1x20000xf32"
+    text = f"""
+func.func @main(%x: tensor<{kind}>) -> tensor<{after_it}> {{
   %two = stablehlo.constant dense<2.0> : tensor<f32>
-  %many = stablehlo.broadcast_in_dim %two, dims = [] : (tensor<f32>) -> tensor<20000xf32>
-  %row = stablehlo.reshape %x : (tensor<1x20000xf32>) -> tensor<20000xf32>
-  %r = stablehlo.multiply %row, %many : tensor<20000xf32>
-  return %r : tensor<20000xf32>
-}
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %three = stablehlo.constant dense<3> : tensor<i32>
+  %start = stablehlo.constant dense<0.0> : tensor<{after_it}>
+  %many = stablehlo.broadcast_in_dim %two, dims = [] : (tensor<f32>) -> tensor<{after_it}>
+  %r:2 = stablehlo.while(%i = %zero, %c = %start) : tensor<i32>, tensor<{after_it}>
+    cond {{
+      %go = stablehlo.compare LT, %i, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %go : tensor<i1>
+    }} do {{
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %row = stablehlo.{moved.format(kind, after_it)}
+      %p = stablehlo.multiply %row, %many : tensor<{after_it}>
+      %sum = stablehlo.add %c, %p : tensor<{after_it}>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %next, %sum : tensor<i32>, tensor<{after_it}>
+    }}
+  return %r#1 : tensor<{after_it}>
+}}
 """
-    after = after_passes(text, ("reshape-sinker",), Options(size_threshold=64_000))
-    assert "(tensor<f32>) -> tensor<1x20000xf32>" in after and "dense<2.000000e+00> : tensor<1x20000xf32>" not in after
+    options = Options(size_threshold=64_000)
+    after = after_passes(text, ("reshape-sinker",), options)
+    outside, _ = after.split("stablehlo.while")
+    assert f"(tensor<f32>) -> tensor<{kind}>" in outside
+    assert after_passes(after, ("reshape-sinker",), options) == after
     assert_equal_results(text, after)
 
 
