@@ -97,6 +97,7 @@ DEFAULT_PASSES = (
     "wide-sums",
     "reshape-sinker",  # tiles of one row leave dimensions of size 1, which clutter the output
     "unit-dims",  # after all patterns that would merge its reshapes into other ops
+    "dot-order",  # again: products without dimensions of size 1 may be such that XLA:CPU does not run them
     "normalise",
 )
 

@@ -9,6 +9,10 @@ with values in attention on [batch, tokens, heads, width]. XLA itself turns the 
 hence the barrier. Applies if the result is smaller than the operands, as it is written once more. Nothing is done for
 other machines, for types other than floats of 32 and 64 bits, if an operand has no dimension of its own, and with
 --no-reassociate: the same products are added, in an order that may differ.
+
+Products of bf16 into f32 swap their operands too where XLA:CPU (jaxlib 0.10 to 0.12) compiles them but does not run
+them ("Unsupported element type for DotThunk"): those of a matrix KxM and a tensor of more dimensions. The loops that
+tensor-splitter writes add up such products, as sums of bf16 are kept in f32.
 """
 
 from __future__ import annotations
@@ -36,25 +40,40 @@ _MOST_OF_OPERANDS = 0.5
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite the products of transposed matrices of `module`, in place, if it is for a CPU."""
-    if options.machine.kind != "cpu" or not options.reassociate:
+    if options.machine.kind != "cpu":
         return []
     for op in inside_out(module, "stablehlo.dot_general"):
-        if _is_legal(op) and _gains(op):
+        if not _is_legal(op):
+            continue
+        if _is_refused(op) or (options.reassociate and _gains(op)):
             _rewrite(op)
     return []
 
 
 def _is_legal(op: ir.Operation) -> bool:
     """Whether operands may be swapped: not if a sharding, or an algorithm with separate types, refers to them."""
-    return (
-        not has_discardable_attributes(op)
-        and _ALGORITHM not in op.attributes
-        and all(str(element_type(value)) in _TYPES for value in (*op.operands, op.results[0]))
-    )
+    return not has_discardable_attributes(op) and _ALGORITHM not in op.attributes
+
+
+def _is_refused(op: ir.Operation) -> bool:
+    """Whether XLA:CPU cannot run the product: of bf16, into f32, of [batch] x K x M and what is no matrix to it."""
+    types = [str(element_type(value)) for value in (*op.operands, op.results[0])]
+    if types != ["bf16", "bf16", "f32"]:
+        return False
+    numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
+    left, right = (build.shape_of(value) for value in op.operands)
+    batch = list(numbers.lhs_batching_dimensions)
+    first = list(range(len(batch)))
+    if batch != first or len(left) != len(batch) + 2 or list(numbers.lhs_contracting_dimensions) != [len(batch)]:
+        return False
+    own = _own(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    return bool(own) and (len(right) > len(batch) + 2 or list(numbers.rhs_batching_dimensions) != first)
 
 
 def _gains(op: ir.Operation) -> bool:
-    """Whether both operands are transposed, from XLA:CPU's view, and the result is small."""
+    """Whether both operands are floats and transposed, from XLA:CPU's view, and the result is small."""
+    if not all(str(element_type(value)) in _TYPES for value in (*op.operands, op.results[0])):
+        return False
     numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
     left, right = (build.shape_of(value) for value in op.operands)
     of_left = _own(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)

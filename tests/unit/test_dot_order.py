@@ -101,3 +101,54 @@ def test_the_others_stay(dtype: str, machine: Machine, reassociate: bool) -> Non
 def test_it_finds_nothing_in_what_it_wrote() -> None:
     once = rewrite(export(products("ki", "jk", "ij"), spec("ki"), spec("jk")))
     assert rewrite(once) == once
+
+
+REFUSED = [
+    *(("ki", "".join(right)) for right in permutations("kjl")),
+    *(("bki", "".join(right)) for right in permutations("bkj")),
+    *(("ik", "".join(right)) for right in permutations("kjl")),
+]
+
+
+def of_narrow(left: str, right: str, *, widened: bool) -> str:
+    """A product of bf16 into f32, or of the same numbers in f32."""
+    batch, summed = ([letter for letter in left if letter in right and letter in some] for some in ("b", "k"))
+    numbers = [
+        tuple(tuple(side.index(letter) for letter in some) for side in (left, right)) for some in (summed, batch)
+    ]
+
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        one, other = (each.astype(jnp.float32) if widened else each for each in (a, b))
+        return lax.dot_general(one, other, (numbers[0], numbers[1]), preferred_element_type=jnp.float32)
+
+    return export(function, spec(left, "bf16"), spec(right, "bf16"))
+
+
+@pytest.mark.parametrize("reassociate", [True, False])
+@pytest.mark.parametrize(("left", "right"), REFUSED)
+def test_products_of_bf16_run_in_all_orders(left: str, right: str, reassociate: bool) -> None:
+    """XLA:CPU refuses some of them: what is compared with is in f32."""
+    after = rewrite(of_narrow(left, right, widened=False), ("normalise", "dot-order"), reassociate=reassociate)
+    assert "xbf16>" in after.split("dot_general")[1]
+    assert_equal_results(of_narrow(left, right, widened=True), after)
+    assert rewrite(after, ("normalise", "dot-order"), reassociate=reassociate) == after
+
+
+@pytest.mark.parametrize(("left", "right"), [("kib", "kjl"), ("ik", "kjl"), ("ki", "kj"), ("bki", "bkj")])
+def test_products_of_bf16_that_run_stay(left: str, right: str) -> None:
+    assert BARRIER not in rewrite(of_narrow(left, right, widened=False))
+
+
+def test_products_of_bf16_without_dimensions_of_1_run_too() -> None:
+    """With its batch of 1 the product runs; unit-dims takes the batch away, and it would not."""
+
+    def looped(a: Tensor, b: Tensor) -> Tensor:
+        def step(i: Tensor, sums: Tensor) -> Tensor:
+            one, other = (x + i.astype(jnp.bfloat16) for x in (a, b))
+            return sums + lax.dot_general(one, other, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+
+        return lax.fori_loop(0, 2, step, jnp.zeros((1, 8, 6, 2)))
+
+    text = export(looped, "40x1x8xbf16", "40x6x2xbf16")
+    assert "xbf16>" in rewrite(text, DEFAULT_PASSES)
+    assert_equal_results(text, rewrite(text, DEFAULT_PASSES))
