@@ -113,13 +113,13 @@ REFUSED = [
 def of_narrow(left: str, right: str, *, widened: bool) -> str:
     """A product of bf16 into f32, or of the same numbers in f32."""
     batch, summed = ([letter for letter in left if letter in right and letter in some] for some in ("b", "k"))
-    numbers = [
-        tuple(tuple(side.index(letter) for letter in some) for side in (left, right)) for some in (summed, batch)
-    ]
+    (one, other), (first, second) = (
+        [[side.index(letter) for letter in some] for side in (left, right)] for some in (summed, batch)
+    )
 
     def function(a: Tensor, b: Tensor) -> Tensor:
-        one, other = (each.astype(jnp.float32) if widened else each for each in (a, b))
-        return lax.dot_general(one, other, (numbers[0], numbers[1]), preferred_element_type=jnp.float32)
+        a, b = (each.astype(jnp.float32) if widened else each for each in (a, b))
+        return lax.dot_general(a, b, ((one, other), (first, second)), preferred_element_type=jnp.float32)
 
     return export(function, spec(left, "bf16"), spec(right, "bf16"))
 
