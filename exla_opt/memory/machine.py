@@ -122,8 +122,8 @@ def as_written(machine: Machine) -> Machine:
     return replace(machine, is_written=True)
 
 
-# TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger. The other numbers were
-# measured with jaxlib.
+# TensorFlow's own XLA takes longer for each trip of a loop than jaxlib's: its slices are larger. The other numbers are
+# those of jaxlib's.
 TENSORFLOW_CPU = replace(CPU, seconds_per_trip=3e-5, slices=(2**18, 32 * 10**6))
 
 # Kernels that do little else reach 0.65 of the tensor cores' peak and 0.85 of the bandwidth.

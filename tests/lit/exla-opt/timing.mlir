@@ -30,6 +30,7 @@
 // CHECK-NEXT: %)  wide-sums
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  unit-dims
+// CHECK-NEXT: %)  dot-order
 // CHECK-NEXT: %)  normalise
 // CHECK-NEXT: %)  Output
 // CHECK-NEXT: %)  Rest
