@@ -176,7 +176,7 @@ PROGRAMS: list[Program] = [
     *both("transformer", transformer, BLOCK, 0.25),
     Program("transformer_scan", transformer_scan, STACK, 0.25),
     Program("transformer_scan_gradient", gradient(transformer_scan_of_small_weights), STACK, 0.1),
-    *both("many_layers", many_layers, "512x16xf32 16x64xf32 64x16xf32"),
+    *both("many_layers", many_layers, "1024x16xf32 16x64xf32 64x16xf32"),
     *both("cross_entropy", cross_entropy, "256x16xf32 16x501xf32 256xi32"),
     *both("cross_entropy_one_hot", cross_entropy_one_hot, "256x16xf32 16x501xf32 256xi32"),
     *both("next_token", next_token, "4x65x16xf32 16x501xf32 4x65xi32"),

@@ -185,7 +185,11 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "what was before": (compared_with_the_last, (of(STEPS, 64), of(64)), ""),
     "a window": (lambda x, h: in_a_window(jnp.cos(x) * 3 + 1, h), (of(STEPS, 64), of(64)), ""),
     "of a temporary": (with_a_temporary, (of(STEPS, 64), of(64)), ""),
-    "a small layer": (lambda x, w, h: scanned(jnp.tanh(x @ w), h)[0], (of(STEPS, 8), of(8, 64), of(64)), "EX006"),
+    "a small layer": (
+        lambda x, w, h: scanned(jnp.tanh(x @ w), h)[0],
+        (of(STEPS, 128, 8), of(8, 64), of(128, 64)),
+        "EX006",
+    ),
 }
 
 
