@@ -14,7 +14,7 @@ from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.report.summary import Summary, summarise
-from exla_opt.sharding.joined import as_written, joined
+from exla_opt.sharding.joined import as_it_came, as_written, joined
 from exla_opt.sharding.partition import CannotPartition, Partition, is_partitioned, partition
 from exla_opt.sharding.rewrite import NAMING, refused
 
@@ -55,7 +55,7 @@ def rewrite(
         try:
             found = partition(module)
         except CannotPartition as error:
-            return _left(module, one, options, str(error))
+            return _left(module, one, options, str(error), limit, target)
         one = found.local_copy()
     seen: list[tuple[Summary, Timeline]] = []
 
@@ -87,11 +87,20 @@ def rewrite(
     return Rewriting(written.module, written.remarks, seen[0], after, options, fitted)
 
 
-def _left(module: ir.Module, copy: ir.Module, options: Options, why: str) -> Rewriting:
+def _left(
+    module: ir.Module, copy: ir.Module, options: Options, why: str, limit: int | None, target: str | None
+) -> Rewriting:
     """A partitioned module without a local program: unchanged, with remarks on its big tensors."""
-    remarks = refused(run_pipeline(copy, NAMING, options).remarks, why)
+    options = options if limit is None else replace(options, size_threshold=limit)
+    outcome = run_pipeline(copy, NAMING, options)
+    outcome = replace(outcome, remarks=refused(outcome.remarks, why))
     seen = _seen(copy, options)
-    return Rewriting(module, remarks, seen, seen, options)
+    fitted = None
+    if limit is not None:
+        from exla_opt.runtime.target import share_of  # loads jax
+
+        fitted = as_it_came(module, outcome, options, seen[1].seconds, limit, why, share_of(target))
+    return Rewriting(module, outcome.remarks, seen, seen, options, fitted)
 
 
 def _seen(module: ir.Module, options: Options) -> tuple[Summary, Timeline]:

@@ -17,7 +17,7 @@ from exla_opt.cli.check import check
 from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
 from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
-from exla_opt.cli.partitioned import joined
+from exla_opt.cli.partitioned import joined, left
 from exla_opt.cli.places import place_names
 from exla_opt.cli.print_ir import print_after, print_before, prints_ir
 from exla_opt.cli.reproducer import reproducer
@@ -136,6 +136,12 @@ class Job:
         if self.partition is None:
             self.written = as_it_came(self.source)
             self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))
+            if self.limit is not None:
+                seconds = self.after[1].seconds
+                with self._timed("Compile"):
+                    self.fitted = left(
+                        self.source, self.outcome, self.options, seconds, self.limit, self.refusal, self.request.target
+                    )
             return
         with self._timed("Joining, compiles"):
             limit = self.limit if self.fitted is not None else None
@@ -146,8 +152,12 @@ class Job:
             self.fitted = as_written(self.fitted, found, self.limit)
 
     def rewrite(self) -> None:
-        """Run the passes with the given sizes."""
+        """Run the passes with the given sizes; under a limit, what cannot be split is named instead."""
         self.options = self.request.options
+        if self.request.is_limited:
+            self.judge = judge_of(self.request.target, self.source.name, None)
+            self.limit = self.judge.memory if self.request.limit is None else self.request.limit
+            self.options = replace(self.options, size_threshold=self.limit)
         self.outcome = self._run_passes(self.source.module)
         self.seconds += self.outcome.seconds
 

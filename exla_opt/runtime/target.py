@@ -24,7 +24,7 @@ from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import Machine, machine_of
 from exla_opt.memory.peak import signature_bytes
 from exla_opt.runtime import pjrt
-from exla_opt.runtime.compile import compile_program, first_line
+from exla_opt.runtime.compile import compile_program, compile_to_measure, first_line
 from exla_opt.runtime.gpu_seconds import GpuTime, estimate
 from exla_opt.runtime.gpus import GPUS, describe, is_too_old
 from exla_opt.runtime.hlo import HloError
@@ -217,16 +217,18 @@ def compiled_traffic(module: bytes, target: Target) -> Traffic:
 def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
     """The bytes that each device sends to the others in a module for several, and its memory, compiled for `target`.
 
-    For a GPU with the matrix products of cuBLAS. Raises what `compiled_memory` raises.
+    For a GPU with the matrix products of cuBLAS; for a CPU it is compiled twice, as in `measure_memory`. Raises what
+    `compiled_memory` raises.
     """
     if target.tpu is not None:
         raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
-    if not target.description:
-        executable = compile_program(module, "cpu", count_all_memory=True, optimise=False).executable
-    else:
+    if target.description:
         parsed = parse_module(PARSER_FILE, module, new_context()).module
-        executable = _compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")
-    return traffic_of(pjrt.optimised_hlo(executable)), memory_of(executable)
+        compiled = [_compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")]
+    else:
+        compiled = [program.executable for program in compile_to_measure(module, "cpu")]
+    memory = max(map(memory_of, compiled), key=lambda memory: memory.peak)
+    return traffic_of(pjrt.optimised_hlo(compiled[0])), memory
 
 
 def share_of(target: str | None) -> Callable[[ir.Module], tuple[float, int]]:

@@ -9,6 +9,8 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.fit import Figures, Fit, unsplit_options
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.options import Options
+from exla_opt.pipeline import Outcome
 from exla_opt.remarks import Remark
 from exla_opt.sizes import format_size
 
@@ -75,6 +77,32 @@ def joined(
         return Joined(original, tuple(said), True, needed, needed)
     note = f"written as a program of one device: spread by XLA, the original needs {format_size(needed)} on each"
     return Joined(module, tuple(said), False, needed, needs, note)
+
+
+def as_it_came(
+    module: ir.Module, outcome: Outcome, options: Options, seconds: float, limit: int, why: str, share: Share | None
+) -> Fit | None:
+    """The outcome of a search for a module without a program of one device: nothing is split.
+
+    outcome: with its remarks. seconds: of a run, predicted. limit: the bytes that one device may need. why: a clause.
+    None if no compiler is there, or if it refuses the module.
+    """
+    shares = None if share is None else _shares([module], share)
+    if shares is None:
+        return None
+    [(_, needed)] = shares
+    fits = needed <= limit
+    return Fit(
+        module,
+        outcome,
+        unsplit_options(options),
+        needed,
+        seconds,
+        Figures(needed, True, seconds),
+        fits,
+        compiled=True,
+        held_by="" if fits else f"the module being left unchanged: {why}",
+    )
 
 
 def as_written(found: Fit, written: Joined, limit: int) -> Fit:

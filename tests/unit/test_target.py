@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from click.testing import CliRunner, Result
 
@@ -22,7 +24,7 @@ from exla_opt.memory.peak import Memory
 from exla_opt.runtime import pjrt, target
 from exla_opt.runtime.judge import judge_of
 from exla_opt.runtime.memory import measure_memory
-from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, parse_target
+from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, compiled_share, parse_target
 from exla_opt.runtime.workspace import tight, workspace_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
@@ -190,6 +192,18 @@ def test_a_description_that_would_crash_xla_is_refused(tmp_path: Path, old: str,
     assert "error: the description of a GPU has to give device_memory_size, threads_per_warp" in complaint(
         f"cuda:{path}"
     )
+
+
+def nearest(x: Any, centres: Any) -> Any:
+    return jnp.argmin(((x[:, None] - centres) ** 2).sum(-1), 1)
+
+
+def test_the_memory_of_one_device_of_several_counts_everything() -> None:
+    """Without XLA's YNN fusions the distances stay in a kernel; with them, as every user has it, they are written."""
+    shapes = [jax.ShapeDtypeStruct((size, 16), jnp.float32) for size in (1000, 300)]
+    text = str(jax.jit(nearest).lower(*shapes).compiler_ir("stablehlo"))
+    _, memory = compiled_share(text.encode(), parse_target("cpu"))
+    assert memory == measure_memory(text) and memory.temp >= 1000 * 300 * 4
 
 
 def test_memory_on_the_cpu_counts_everything() -> None:
