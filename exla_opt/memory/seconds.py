@@ -190,7 +190,12 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     sides = (terms, max(left // (shared * terms), 1), max(right // (shared * terms), 1))
     slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
     slower += min(machine.half_speed_result * shared / out, _MOST_SLOWED)
-    return 2.0 * out * terms * (1.0 + slower) / speed
+    seconds = 2.0 * out * terms * (1.0 + slower) / speed
+    if machine.kind == "cpu" and not machine.full_speed_rows and 1 in sides[1:]:
+        # At full speed a product with a vector waits for its matrix, if that does not stay in the cache.
+        moved = sum(block.sizes[value] for value in op.operands[:2])
+        return max(seconds, moved / machine.bytes_per_second) if moved > machine.cache_bytes else seconds
+    return seconds
 
 
 @dataclass(slots=True)

@@ -188,7 +188,7 @@ PROGRAMS: list[Program] = [
     Program("running_sum", running_sum, XY),
     Program("running_maximum", running_maximum, XY),
     Program("moving_average", moving_average, "4000xf32", 0.7),
-    Program("every_third", every_third, XY, 0.8, "the body of stablehlo.while uses it unsplit"),
+    Program("every_third", every_third, XY, 0.8, "it is needed complete, and the loop writes it"),
     Program("cumulative_columns", cumulative_columns, XY),
     Program("cumulative_max", cumulative_max, XY),
     *both("sorted_rows", sorted_rows, XY),

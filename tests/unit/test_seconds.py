@@ -13,7 +13,7 @@ from exla_opt.ir.walk import main_function
 from exla_opt.memory.machine import CPU, Machine, machine_of
 from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
-from exla_opt.memory.seconds import seconds_of, seconds_of_sum, seconds_to_take
+from exla_opt.memory.seconds import seconds_of, seconds_of_ops, seconds_of_sum, seconds_to_take
 
 H200 = machine_of("cuda:h200")
 BANDWIDTH, KERNEL = 0.85 * 4.8e12, 2.2e-6
@@ -227,3 +227,19 @@ def test_an_update_of_narrow_floats_widens_all_that_is_updated() -> None:
         return seconds(text, CPU)
 
     assert updated("bf16") > 50 * updated("f32")
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(8192, True), (512, False)])
+def test_a_product_with_a_vector_waits_for_a_matrix_that_leaves_the_cache(rows: int, waits: bool) -> None:
+    """Of any shape alike, as for the arithmetic that a module is allowed."""
+    kind = f"tensor<{rows}x{rows}xf32>"
+    text = (
+        f"func.func @main(%a: {kind}, %v: tensor<{rows}xf32>) -> tensor<{rows}xf32> {{\n%r = stablehlo.dot_general %a, %v, "
+        f"contracting_dims = [1] x [0] : ({kind}, tensor<{rows}xf32>) -> tensor<{rows}xf32>\nreturn %r : tensor<{rows}xf32>\n}}"
+    )
+    with new_context() as context:
+        module = parse_module("<product>", text.encode(), context).module
+        block = read_block(main_function(module).regions[0].blocks[0], Types(), CPU)
+    [found, *_] = seconds_of_ops(block, CPU, any_shape=True)
+    moved = (rows * rows + rows) * 4 / CPU.bytes_per_second
+    assert isclose(found, moved if waits else 2 * rows * rows / CPU.flops_of("f32"))
