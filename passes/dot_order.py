@@ -10,7 +10,7 @@ hence the barrier. Applies if the result is smaller than the operands, as it is 
 other machines, for types other than floats of 32 and 64 bits, if an operand has no dimension of its own, and with
 --no-reassociate: the same products are added, in an order that may differ.
 
-Products of bf16 into f32 swap their operands too where XLA:CPU (jaxlib 0.10 to 0.12) compiles them but does not run
+Products of bf16 into f32 swap their operands too where XLA:CPU (jaxlib 0.10 and 0.12) compiles them but does not run
 them ("Unsupported element type for DotThunk"): those of a matrix KxM and a tensor of more dimensions. The loops that
 tensor-splitter writes add up such products, as sums of bf16 are kept in f32.
 """
