@@ -40,6 +40,7 @@ NOT_RUN = {
     "exla-opt/error-undeclared-value.mlir": "the input is wrong on purpose",
     "exla-opt/many-devices.mlir": "it is for four devices; tests/sharded runs such modules",
     "exla-opt/many-devices-kept.mlir": "it is for eight devices, and goes out as it came",
+    "exla-opt/many-devices-left.mlir": "it is for eight devices, and goes out as it came",
     "exla-opt/many-devices-limit.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-shift.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-solve.mlir": "it is for eight devices; its RUN line runs it",
