@@ -146,6 +146,8 @@ def _work(fusion: Fusion) -> list[float]:
 
 def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     """The seconds of one op's arithmetic at the machine's speed."""
+    if not _is_kernel(op) or op.name == "broadcast_in_dim":
+        return 0.0  # its readers take the numbers from a register
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
     if op.name == "dynamic_update_slice":
