@@ -41,6 +41,7 @@ class Operation:
     order: the dimensions of a convolution's result as its library writes them, outermost first, counted from 0 without
     those of one element.
     is_bare: whether a convolution's library neither scales its result nor adds to it.
+    by_vector: whether a dot multiplies a matrix with a vector, however its tensors are cut.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Operation:
     order: Shape = ()
     is_bare: bool = False
     seconds: float = 0.0
+    by_vector: bool = False
 
     def renumbered(
         self,
@@ -90,6 +92,7 @@ class Operation:
             self.order,
             self.is_bare,
             self.seconds,
+            self.by_vector,
         )
 
 

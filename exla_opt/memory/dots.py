@@ -51,6 +51,15 @@ def copied_sides(op: ir.Operation, types: Types, machine: Machine = CPU) -> tupl
     return tuple(found)
 
 
+def is_by_vector(op: ir.Operation, types: Types) -> bool:
+    """Whether an operand of a dot is a vector: besides batch and contracted dimensions, it has one element."""
+    return any(_is_vector(types.of(op.operands[side]).shape, *dot_dims(op, side)) for side in (0, 1))
+
+
+def _is_vector(shape: Sequence[int], batch: Sequence[int], sums: Sequence[int]) -> bool:
+    return all(size == 1 or dim in batch or dim in sums for dim, size in enumerate(shape))
+
+
 def is_read_in(op: ir.Operation, side: int, types: Types, machine: Machine, order: Sequence[int]) -> bool:
     """Whether a dot reads an operand without a copy. order: its dimensions, as those of the tensor in memory."""
     return not _is_copied(op, side, types, machine, order)

@@ -39,6 +39,7 @@ class Machine:
     flops: operations per second in products of matrices, by element type; the first is for all types not listed.
     flops_of_slow_convolutions: the same in loops for convolutions in an order for which there is no fast kernel.
     is_written: whether programs are priced as they are written (`as_written`); plans price all convolutions alike.
+    any_shape: whether products of few rows or elements, as in slices, count as if at full speed.
     flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
     cache_bytes, cache_bytes_per_second: how much of the last results is still in the cache, and its read speed.
     seconds_per_kernel, seconds_per_trip: the fixed costs of a kernel and of a loop trip.
@@ -80,6 +81,7 @@ class Machine:
     half_speed_result: int
     slices: tuple[int, int]
     is_written: bool = False
+    any_shape: bool = False
 
     def flops_of(self, dtype: str) -> float:
         """Operations a second in a product of matrices of this element type, as in `bf16`."""

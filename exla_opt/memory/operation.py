@@ -18,7 +18,7 @@ from exla_opt.ops.traits import Trait, traits_of
 from exla_opt.ops.views import is_view
 
 from .block import Operation
-from .dots import copied_sides, dot_dims, has_kernel, is_folded, is_outer_product
+from .dots import copied_sides, dot_dims, has_kernel, is_by_vector, is_folded, is_outer_product
 from .machine import CPU, Machine
 
 _JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
@@ -92,6 +92,7 @@ def read_operation(
             narrow=_narrow(op, made),
             shared=batches,
             is_library=machine.kind == "cpu" and has_kernel(op, types, copied),
+            by_vector=is_by_vector(op, types),
         )
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])

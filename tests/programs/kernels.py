@@ -218,5 +218,5 @@ PROGRAMS: list[Program] = [
     *both("median_of_each", median_of_each, XY),
     Program("rank_of_each", rank_of_each, XY),
     *both("sum_of_three", sum_of_three, "300x6xf32 257x6xf32 100x6xf32"),
-    Program("eigen_power", eigen_power, "300x2xf32"),
+    Program("eigen_power", eigen_power, "300x4xf32"),
 ]
