@@ -1,4 +1,4 @@
-"""Merges equal collectives of one block: as their channels differ, the compiler does not.
+"""Merges equal collectives of one block, as their channels differ and the compiler does not, and drops unread ones.
 
 The forward and the backward pass of a layer gather the same weights, and a recomputed step gathers again.
 """
@@ -17,10 +17,11 @@ _CHANNEL = "channel_handle"
 
 
 def merge_equal_collectives(module: ir.Module) -> None:
-    """Replace equal collectives of the same values by the first, in place."""
+    """Replace equal collectives of the same values by the first, and erase those that nothing reads, in place."""
     for function in operations_of(module.body):
         for block in _blocks(function):
             _merge(block)
+            _drop_unread(block)
 
 
 def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
@@ -47,3 +48,9 @@ def _merge(block: ir.Block) -> None:
         for old, new in zip(op.results, same.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
+
+
+def _drop_unread(block: ir.Block) -> None:
+    for op in reversed(operations_of(block)):
+        if has_trait(op, Trait.COLLECTIVE) and not any(True for result in op.results for _ in result.uses):
+            op.erase()

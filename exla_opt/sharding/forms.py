@@ -232,7 +232,7 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
     kinds = [localiser.local_type(result, sharding) for result, sharding in zip(op.results, shardings, strict=True)]
     operands = localiser.operands(op)
     if op.name == "stablehlo.while":
-        operands = [_spread_as(localiser, value, one) for value, one in zip(op.operands, shardings, strict=True)]
+        operands = [localiser.resharded(value, one) for value, one in zip(op.operands, shardings, strict=True)]
     made = ir.Operation.create(op.name, kinds, operands, regions=len(op.regions))
     for number, (old, new) in enumerate(zip(op.regions, made.regions, strict=True)):
         block = old.blocks[0]
@@ -244,7 +244,7 @@ def _control(localiser: Localiser, op: ir.Operation, shardings: Sequence[Shardin
             localiser.block(block)
             returned = list(terminator(block).operands)
             spread: Sequence[Sharding] = [()] if op.name == "stablehlo.while" and not number else shardings
-            stablehlo.return_([_spread_as(localiser, value, one) for value, one in zip(returned, spread, strict=True)])
+            stablehlo.return_([localiser.resharded(value, one) for value, one in zip(returned, spread, strict=True)])
     return list(made.results)
 
 
@@ -255,28 +255,14 @@ def _manual(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding
     given = sdy.TensorShardingPerValueAttr(op.attributes["in_shardings"]).shardings
     for argument, operand, attribute in zip(block.arguments, op.operands, given, strict=True):
         sharding = sharding_of_attribute(attribute, localiser.mesh)
-        localiser.local[argument] = _spread_as(localiser, operand, sharding)
+        localiser.local[argument] = localiser.resharded(operand, sharding)
         localiser.shardings[argument] = without(sharding, manual)
     around = localiser.manual
     localiser.manual = around | manual
     localiser.block(block)
     localiser.manual = around
     returned = zip(terminator(block).operands, shardings, strict=True)
-    return [_spread_as(localiser, value, without(sharding, manual)) for value, sharding in returned]
-
-
-def _spread_as(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:
-    """A value resharded for the boundary of a region. Raises NoLocalForm if that needs more than slices and gathers."""
-    found = localiser.local[value]
-    for dim, (has, wants) in enumerate(zip(localiser.shardings[value], sharding, strict=True)):
-        before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
-        if before == after:
-            continue
-        if before and after:
-            raise NoLocalForm("a tensor is sharded differently outside a region than inside it")
-        move = localiser.collectives.gather if before else localiser.collectives.part
-        found = move(found, dim, before or after)
-    return found
+    return [localiser.resharded(value, without(sharding, manual)) for value, sharding in returned]
 
 
 def _talk(localiser: Localiser, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:

@@ -14,13 +14,14 @@ from jaxlib.mlir.dialects import sdy
 
 from exla_opt.ir import build
 from exla_opt.ir.rewrite import remap
-from exla_opt.ir.walk import operations_of
+from exla_opt.ir.values import defining_op
+from exla_opt.ir.walk import captured_values, operations_of
 from exla_opt.ops.definition import NONE
 from exla_opt.ops.effects import has_side_effect
 from exla_opt.ops.reducers import body_of, monoid_of, run_body
 from exla_opt.ops.rules import OPS
 from exla_opt.ops.shardy import RULE
-from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.ops.traits import Trait, has_trait, traits_of
 
 from .agree import places_of
 from .collectives import Collectives
@@ -35,6 +36,8 @@ _DRAWS_FROM_OPERAND = "stablehlo.rng_bit_generator"
 _REDUCING = frozenset(
     {"stablehlo.dot", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce", GATHER, SCATTER}
 )
+# What combines the devices' parts of a result: no device has a complete one.
+_COMBINING = frozenset({"sdy.all_reduce", "sdy.reduce_scatter"})
 
 
 class NoLocalForm(Exception):
@@ -46,12 +49,14 @@ class Localiser:
     """Builds the local program. local, shardings: by value of the original module.
 
     start: by result, a value still to be combined with the sum over all devices: a scatter's operand, or a reduce's
-    initial value. manual: the axes of the manual computation around the current op; it is sharded over the others.
+    initial value. lenient: whether an op without a local form may read complete operands, and a value be gathered to be
+    sharded otherwise. manual: the axes of the manual computation around the current op; it is sharded over the others.
     """
 
     mesh: Mesh
     collectives: Collectives
     forms: Mapping[str, Form]
+    lenient: bool = False
     local: dict[ir.Value, ir.Value] = field(default_factory=dict)
     shardings: dict[ir.Value, Sharding] = field(default_factory=dict)
     start: dict[ir.Value, ir.Value] = field(default_factory=dict)
@@ -66,9 +71,30 @@ class Localiser:
     def op(self, op: ir.Operation) -> None:
         """Build one op. Raises NoLocalForm."""
         shardings = shardings_of_results(op, self.mesh)
+        made = self.tried(op, shardings) if self.lenient and _may_be_complete(op) else self.on_shards(op, shardings)
+        for result, value, sharding in zip(op.results, made, shardings, strict=True):
+            self.local[result] = value
+            self.shardings[result] = sharding
+
+    def tried(self, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+        """The op on local shards, or on complete operands."""
+        mark = defining_op(build.scalar_i32(0))
+        assert mark is not None
+        try:
+            return self.on_shards(op, shardings)
+        except NoLocalForm:
+            ops = operations_of(mark.block)
+            for written in reversed(ops[ops.index(mark) + 1 :]):
+                written.erase()
+            return self.on_complete(op, shardings)
+
+    def on_shards(self, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+        """The op on local shards. Raises NoLocalForm."""
         self.check_complete(op)
         make = self.forms.get(op.name, plain)
         made = make(self, op, shardings)
+        for value in made:
+            _check_valid(value)
         is_left = RULE in op.attributes and op.name in _REDUCING and len(op.results) == 1
         if is_left and (axes := self.reduced_axes(op)):
             # Shardy leaves combining the devices' results to an op with a rule of its own.
@@ -77,8 +103,28 @@ class Localiser:
             expected = self.local_type(result, sharding)
             if value.type != expected:
                 raise NoLocalForm(f"{op.name} of {result.type} on one device is {value.type}, not {expected}")
-            self.local[result] = value
-            self.shardings[result] = sharding
+        return made
+
+    def on_complete(self, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
+        """The op on complete operands, computed by every device, and the device's shards of its results."""
+        complete = [self.resharded(value, ((),) * len(self.shardings[value])) for value in op.operands]
+        made = op.clone(ip=ir.InsertionPoint.current).operation
+        for index, value in enumerate(complete):
+            made.operands[index] = value
+        _drop_shardings(made)
+        return [own_part(self, value, sharding) for value, sharding in zip(made.results, shardings, strict=True)]
+
+    def resharded(self, value: ir.Value, sharding: Sharding) -> ir.Value:
+        """The device's shard of a value under another sharding. Raises NoLocalForm."""
+        found = self.local[value]
+        for dim, (has, wants) in enumerate(zip(self.shardings[value], sharding, strict=True)):
+            before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
+            if before != after:
+                if before and after and not self.lenient:
+                    raise NoLocalForm("a tensor is sharded differently outside a region than inside it")
+                found = self.collectives.gather(found, dim, before)
+                found = self.collectives.part(found, dim, after)
+        return found
 
     def check_complete(self, op: ir.Operation) -> None:
         """Raise NoLocalForm if an operand is sharded along a factor that the op's rule needs complete.
@@ -158,10 +204,33 @@ def with_own_types(localiser: Localiser, op: ir.Operation, shardings: Sequence[S
     remap(made, localiser.local)
     for result, own, sharding in zip(made.results, op.results, shardings, strict=True):
         result.set_type(localiser.local_type(own, sharding))
-    for name in (SHARDING, RULE):
-        if name in made.attributes:
-            del made.attributes[name]
+    _drop_shardings(made)
     return made
+
+
+def _drop_shardings(op: ir.Operation) -> None:
+    for name in (SHARDING, RULE):
+        if name in op.attributes:
+            del op.attributes[name]
+
+
+def _may_be_complete(op: ir.Operation) -> bool:
+    """Whether every device may compute the op on complete operands, as XLA does where it cannot shard an op."""
+    if op.name not in OPS or has_side_effect(op) or traits_of(op.name) & (Trait.COLLECTIVE | Trait.CONTROL_FLOW):
+        return False
+    readers = {use.owner.operation.name for result in op.results for use in result.uses}
+    return readers.isdisjoint(_COMBINING) and not (op.regions and captured_values(op))
+
+
+def _check_valid(value: ir.Value) -> None:
+    """Raise NoLocalForm if the op of a value breaks a rule of its dialect."""
+    op = defining_op(value)
+    if op is None:
+        return
+    try:
+        op.verify()
+    except ir.MLIRError as error:
+        raise NoLocalForm(f"{op.name} on one device is not valid: {error.error_diagnostics[0].message}") from None
 
 
 def own_part(localiser: Localiser, value: ir.Value, sharding: Sharding) -> ir.Value:

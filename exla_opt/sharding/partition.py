@@ -91,17 +91,22 @@ def partition(module: ir.Module) -> Partition:
     merge_meshes(original)
     _check(original)
     said = _in_words_of_shardy(original)
-    try:
-        return _partition(original, said, evenly=False)
-    except CannotPartition as first:
-        try:  # in case Shardy, or a local form, lacks padding
-            return _partition(original, said, evenly=True)
-        except CannotPartition:
-            raise first from None
+    refused: list[CannotPartition] = []
+    # In case Shardy, or a local form, lacks padding; then in case an op has no local form at all.
+    for evenly, lenient in ((False, False), (True, False), (False, True)):
+        try:
+            return _partition(original, said, evenly=evenly, lenient=lenient)
+        except CannotPartition as error:
+            refused.append(error)
+    raise refused[0]
 
 
-def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partition:
-    """The local program. said: the same module in Shardy's terms. evenly: no uneven shards of intermediate tensors."""
+def _partition(original: ir.Module, said: ir.Module, *, evenly: bool, lenient: bool) -> Partition:
+    """The local program.
+
+    said: the same module in Shardy's terms. evenly: no uneven shards of intermediate tensors. lenient: as in
+    `Localiser`.
+    """
     try:
         spread = propagated(said, evenly=evenly)
     except ShardyFailed as error:
@@ -120,7 +125,7 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool) -> Partiti
     returned = list(terminator(block).operands)
     results = shardings_of(function, "res_attrs", [each.type for each in returned], mesh)
     try:
-        local = _local(spread, mesh, arguments, results)
+        local = _local(spread, mesh, arguments, results, lenient)
     except NoLocalForm as error:
         raise CannotPartition(str(error)) from None
     except ir.MLIRError as error:
@@ -153,7 +158,9 @@ def _in_words_of_shardy(module: ir.Module) -> ir.Module:
     return made
 
 
-def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results: Sequence[Sharding]) -> ir.Module:
+def _local(
+    spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results: Sequence[Sharding], lenient: bool
+) -> ir.Module:
     function = main_function(spread)
     old = function.regions[0].blocks[0]
     made = ir.Module.create(spread.operation.location)
@@ -163,7 +170,7 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
             made.operation.attributes[named.name] = named.attr
     with made.context, function.location:
         keep_meshes(made, mesh_ops(spread))
-        localiser = Localiser(mesh, Collectives(mesh, _last_channel(spread)), FORMS)
+        localiser = Localiser(mesh, Collectives(mesh, _last_channel(spread)), FORMS, lenient)
         kinds = [localiser.local_type(each, one) for each, one in zip(old.arguments, arguments, strict=True)]
         returned = list(terminator(old).operands)
         outputs = [localiser.local_type(each, one) for each, one in zip(returned, results, strict=True)]
@@ -177,11 +184,8 @@ def _local(spread: ir.Module, mesh: Mesh, arguments: Sequence[Sharding], results
             assert top is not None
             localiser.collectives.top = top
             localiser.block(old)
-            values = [localiser.local[each] for each in returned]
+            values = [localiser.resharded(each, one) for each, one in zip(returned, results, strict=True)]
             ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
-        for value, sharding in zip(returned, results, strict=True):
-            if localiser.shardings[value] != sharding:
-                raise NoLocalForm("a result is sharded differently from the value that is returned for it")
     top.erase()
     sum_behind_loops(made)
     merge_equal_collectives(made)

@@ -390,6 +390,10 @@ def made() -> dict[str, Program]:
             lambda x: jnp.sin(lax.reduce_window(x, 1.0, lax.mul, (1, 1), (1, 1), ((-1, 1), (0, 0)))), (rows,)
         ),
         "turned up": Program(turned_up, (on((2, 64, 64, 8), None, "d"), on((3, 3, 8, 8)))),
+        "groups of a batch": Program(
+            lambda x, k: lax.conv_general_dilated(jnp.sin(x), k, (1,), "SAME", batch_group_count=16),
+            (on((64, 4, 128), "d"), on((16, 4, 3))),
+        ),
         "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
         "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),
         "joined and padded": Program(lambda x: jnp.pad(jnp.concatenate([x, 2 * x]), ((1, 7), (0, 0))), (rows,), 0),

@@ -66,7 +66,7 @@ GROUPS = [
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     ["talking along one axis", "drawn along one axis"],
     ["convolution along space", "images", "images on a grid", "images, gradient"],
-    ["cut convolutions", "interleaved"],
+    ["cut convolutions", "interleaved", "groups of a batch"],
     ["images, batch", "pooled", "turned up", "windows of three", "shifted windows"],
     [
         "maximum from a start",
