@@ -58,7 +58,8 @@ class Result(Generic[Program]):
     program: of the same kind as the argument. remarks: what was done and what was not, tensor by tensor.
     peak_before, peak_after: peak memory in bytes, per device if there are several.
     compiled: whether XLA planned peak_after; otherwise it is predicted, with a margin if there is a limit.
-    fits: whether the peak is within memory_limit; None without a limit. summary: the table that `exla-opt` prints.
+    fits: whether the peak is within memory_limit; None without a limit, and for a module of several devices that is
+    left unchanged if no compiler can say. summary: the table that `exla-opt` prints.
     """
 
     program: Program
@@ -71,7 +72,7 @@ class Result(Generic[Program]):
 
 
 class StaysInMemory(UserWarning):
-    """A tensor is above the threshold and was not split, or the program does not fit."""
+    """A tensor is above the threshold and was not split, or the program does not fit, or may not."""
 
 
 class Jitted(Protocol[P, R_co]):
@@ -273,7 +274,7 @@ def summary_of(found: Rewriting) -> str:
     console = Console(highlight=False, width=100, color_system=None)
     why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
     held = held_at_peak(found.after[1], str) if is_held_worth_a_line(found.remarks, found.fitted) else ""
-    left_out = found.fitted.note if found.fitted is not None else ""
+    left_out = found.fitted.note if found.fitted is not None else found.unjudged
     notes = why, "; ".join(filter(None, (held, left_out)))
     with console.capture() as printed:
         print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, notes=notes)
@@ -291,6 +292,8 @@ def warn_of(found: Rewriting, limit: int | None) -> None:
         )
     if fitted is not None:
         return
+    if found.unjudged:
+        warnings.warn(found.unjudged, StaysInMemory, stacklevel=2)
     for remark in found.remarks:
         if remark.kind is Kind.MISSED and remark.code not in NEVER_IN_MEMORY:
             text = f"{remark.location}: {remark.tensor} ({format_size(remark.bytes)}){remark.where} {remark.text}"

@@ -14,7 +14,7 @@ from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.report.summary import Summary, summarise
-from exla_opt.sharding.joined import as_it_came, as_written, joined
+from exla_opt.sharding.joined import NotKnown, as_it_came, as_written, joined
 from exla_opt.sharding.partition import CannotPartition, Partition, is_partitioned, partition
 from exla_opt.sharding.rewrite import NAMING, refused
 
@@ -25,7 +25,8 @@ class Rewriting:
 
     module: rewritten. remarks: what was done and what was not. before, after: the figures without any split and with
     the splits, per device if there are several. options: with the sizes that were chosen, if any. fitted: the outcome
-    of the search for a limit; None without a limit.
+    of the search for a limit; None without a limit, and if it is not known whether the module fits. unjudged: a clause
+    that says so, and why, else "".
     """
 
     module: ir.Module
@@ -34,6 +35,7 @@ class Rewriting:
     after: tuple[Summary, Timeline]
     options: Options
     fitted: Fit | None = None
+    unjudged: str = ""
 
 
 def rewrite(
@@ -95,12 +97,15 @@ def _left(
     outcome = run_pipeline(copy, NAMING, options)
     outcome = replace(outcome, remarks=refused(outcome.remarks, why))
     seen = _seen(copy, options)
-    fitted = None
+    found = Rewriting(module, outcome.remarks, seen, seen, options)
     if limit is not None:
-        from exla_opt.runtime.target import share_of  # loads jax
+        from exla_opt.runtime.judge import judge_of  # loads jax
 
-        fitted = as_it_came(module, outcome, options, seen[1].seconds, limit, why, share_of(target))
-    return Rewriting(module, outcome.remarks, seen, seen, options, fitted)
+        try:
+            found.fitted = as_it_came(module, outcome, options, seen[1].seconds, limit, why, judge_of(target))
+        except NotKnown as error:
+            found.unjudged = str(error)
+    return found
 
 
 def _seen(module: ir.Module, options: Options) -> tuple[Summary, Timeline]:

@@ -17,7 +17,7 @@ from exla_opt.cli.check import check
 from exla_opt.cli.common import as_it_came, is_terminal, naming, read_source
 from exla_opt.cli.exported import written_exported
 from exla_opt.cli.judge import judge_of
-from exla_opt.cli.partitioned import joined, left
+from exla_opt.cli.partitioned import joined
 from exla_opt.cli.places import place_names
 from exla_opt.cli.print_ir import print_after, print_before, prints_ir
 from exla_opt.cli.reproducer import reproducer
@@ -81,7 +81,8 @@ class Job:
     judge, limit, fitted: the judge of the limit, its bytes, and the outcome of the search. before: the figures before
     any split, with calls inlined. rewritten: the figures after. seconds: each step and its wall time. partition,
     refusal: for a module for several devices, `source` is the local program of `partition`, or `refusal` says why there
-    is none. written: the module to write; is_kept if that is for several devices and goes out as it came.
+    is none; then `unjudged` is a clause if it is not known whether it fits. written: the module to write; is_kept if
+    that is for several devices and goes out as it came.
     """
 
     request: Request
@@ -95,6 +96,7 @@ class Job:
     fitted: Fit | None = None
     partition: Partition | None = None
     refusal: str = ""
+    unjudged: str = ""
     is_kept: bool = False
     source: Source = field(init=False)
     written: ir.Module = field(init=False)
@@ -128,20 +130,12 @@ class Job:
     def join(self) -> None:
         """Put the local program back into the module for all devices, if that is worth it."""
         from exla_opt.sharding.joined import as_written
-        from exla_opt.sharding.rewrite import refused
 
         self.written = self.source.module
         if self.partition is None and not self.refusal:
             return
         if self.partition is None:
-            self.written = as_it_came(self.source)
-            self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))
-            if self.limit is not None:
-                seconds = self.after[1].seconds
-                with self._timed("Compile"):
-                    self.fitted = left(
-                        self.source, self.outcome, self.options, seconds, self.limit, self.refusal, self.request.target
-                    )
+            self._leave()
             return
         with self._timed("Joining, compiles"):
             limit = self.limit if self.fitted is not None else None
@@ -150,6 +144,25 @@ class Job:
         self.written, self.outcome = found.module, replace(self.outcome, remarks=found.remarks)
         if self.fitted is not None and self.limit is not None:
             self.fitted = as_written(self.fitted, found, self.limit)
+
+    def _leave(self) -> None:
+        """Continue with the module of all devices as it came; under a limit, compile it."""
+        from exla_opt.sharding.joined import NotKnown
+        from exla_opt.sharding.joined import as_it_came as unsplit
+        from exla_opt.sharding.rewrite import refused
+
+        self.written = as_it_came(self.source)
+        self.outcome = replace(self.outcome, remarks=refused(self.outcome.remarks, self.refusal))
+        if self.judge is None or self.limit is None:
+            return
+        seconds = self.after[1].seconds
+        try:
+            with self._timed("Compile"):
+                self.fitted = unsplit(
+                    self.written, self.outcome, self.options, seconds, self.limit, self.refusal, self.judge
+                )
+        except NotKnown as error:
+            self.unjudged = str(error)
 
     def rewrite(self) -> None:
         """Run the passes with the given sizes; under a limit, what cannot be split is named instead."""
@@ -279,6 +292,8 @@ class Job:
         from exla_opt.runtime.workspace import tight
 
         found, quiet = self.fitted, self.request.quiet
+        if self.unjudged:
+            click.echo(f"{self.source.name}: warning: {self.unjudged}", err=True)
         if found is None or (quiet and found.fits):
             return
         assert self.judge is not None and self.limit is not None

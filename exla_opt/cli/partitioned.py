@@ -14,10 +14,7 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
 
     from jaxlib.mlir import ir
 
-    from exla_opt.budget.fit import Fit
     from exla_opt.ir.read import Source
-    from exla_opt.options import Options
-    from exla_opt.pipeline import Outcome
     from exla_opt.remarks import Remark
     from exla_opt.sharding.joined import Joined
     from exla_opt.sharding.partition import Partition
@@ -40,25 +37,6 @@ def program_of_one(source: Source) -> tuple[ir.Module, Partition | None]:
     except CannotPartition as error:
         raise InputError(f"it is for {devices_of(source.module)} devices, and {error}", file=source.name) from None
     return found.local_copy(), found
-
-
-def left(
-    source: Source, outcome: Outcome, options: Options, seconds: float, limit: int, why: str, target: str | None
-) -> Fit | None:
-    """As `exla_opt.sharding.joined.as_it_came`, with the compiler of `target`, or of this machine's CPU."""
-    from exla_opt.sharding.joined import as_it_came as unsplit
-
-    try:
-        load_jax(uses_gpu=target == "cuda")
-    except click.ClickException:
-        return None
-    from exla_opt.runtime.target import share_of
-
-    doing(COMPILING, source.name)
-    try:
-        return unsplit(as_it_came(source), outcome, options, seconds, limit, why, share_of(target))
-    finally:
-        doing("working on it", source.name)
 
 
 def joined(

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from jaxlib.mlir import ir
 
 from exla_opt.budget.fit import Figures, Fit, unsplit_options
+from exla_opt.budget.judge import Judge
+from exla_opt.budget.search import CannotCompile
 from exla_opt.ir.diagnostics import InputError
+from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
 from exla_opt.remarks import Remark
@@ -25,6 +28,10 @@ _KEPT = {
     "EX305": "the module being left unchanged: in slices, each device would need more",
 }
 _NOT_SPLIT = "nothing being split"
+
+
+class NotKnown(Exception):
+    """No compiler says whether a module fits; the message is a clause that says this, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +87,34 @@ def joined(
 
 
 def as_it_came(
-    module: ir.Module, outcome: Outcome, options: Options, seconds: float, limit: int, why: str, share: Share | None
-) -> Fit | None:
+    module: ir.Module, outcome: Outcome, options: Options, seconds: float, limit: int, why: str, judge: Judge
+) -> Fit:
     """The outcome of a search for a module without a program of one device: nothing is split.
 
     outcome: with its remarks. seconds: of a run, predicted. limit: the bytes that one device may need. why: a clause.
-    None if no compiler is there, or if it refuses the module.
+    judge: its compiler takes the module of all devices. A prediction would count all of that, so without a compiler, or
+    if it refuses the module, NotKnown is raised; for a named device, what the judge's compiler raises.
     """
-    shares = None if share is None else _shares([module], share)
-    if shares is None:
-        return None
-    [(_, needed)] = shares
-    fits = needed <= limit
+    not_known = f"it is not known whether it fits into {format_size(limit)}"
+    if judge.measure is None:
+        raise NotKnown(f"{not_known}: {judge.no_compiler}")
+    try:
+        found = judge.measure(serialise(module, "bytecode"))
+    except CannotCompile as error:
+        raise NotKnown(f"{not_known}: {error}") from None
+    seconds = seconds if found.seconds is None else found.seconds
+    fits = found.peak <= limit
     return Fit(
         module,
         outcome,
         unsplit_options(options),
-        needed,
+        found.peak,
         seconds,
-        Figures(needed, True, seconds),
+        Figures(found.peak, True, seconds),
         fits,
         compiled=True,
         held_by="" if fits else f"the module being left unchanged: {why}",
+        note=found.note,
     )
 
 

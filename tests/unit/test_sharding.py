@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 from jaxlib.mlir import ir
 
-from exla_opt import optimize
+from exla_opt import StaysInMemory, optimize
+from exla_opt.api import warn_of
 from exla_opt.budget.fit import Figures, Fit
+from exla_opt.cli.opt import main
 from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
+from exla_opt.rewriting import rewrite
+from exla_opt.runtime.target import TargetError
 from exla_opt.sharding.joined import Joined, as_written
 from exla_opt.sharding.partition import CannotPartition, partition
 from exla_opt.sharding.rewrite import MORE
@@ -399,3 +404,27 @@ def test_the_figures_are_those_of_what_is_written() -> None:
     assert (kept.peak, kept.fits, kept.options.split_size, kept.held_by) == (1000, False, None, "nothing being split")
     assert as_written(local, replace(written, is_original=True, peak=400), 500).fits
     assert as_written(local, replace(written, before=None, peak=None), 500) is local, "no compiler was asked"
+
+
+def test_it_is_said_if_no_compiler_knows_whether_a_module_that_is_left_fits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("exla_opt.runtime.judge.has_gpu_compiler", lambda: False)
+    text = SPREAD.replace("mhlo.num_replicas = 1", "mhlo.num_replicas = 2")
+    why = "it is not known whether it fits into 1MB: compiling for a GPU needs jax's CUDA plugin"
+    found = optimize(text, memory_limit="1MB", target="gpu")
+    assert found.fits is None and not found.compiled and why in " ".join(found.summary.split())
+    path = tmp_path / "left.mlir"
+    path.write_text(text)
+    for more, code in ([], 0), (["--strict", "--quiet"], 3):
+        result = CliRunner().invoke(main, [str(path), "--memory-limit=1MB", "--target=gpu", "-o", "/dev/null", *more])
+        assert result.exit_code == code and result.stderr.startswith(f"{path}: warning: {why}")
+    with pytest.warns(StaysInMemory) as told:
+        warn_of(rewrite(parse(text), Options(), 10**6, "gpu"), 10**6)
+    assert why in str(told[0].message)
+
+
+def test_a_named_device_without_a_compiler_is_an_error_for_a_module_that_is_left_too() -> None:
+    text = SPREAD.replace("mhlo.num_replicas = 1", "mhlo.num_replicas = 2")
+    with pytest.raises(TargetError, match="a module for several devices cannot be compiled for TPUs here"):
+        optimize(text, memory_limit="1MB", target="tpu:v5e")
