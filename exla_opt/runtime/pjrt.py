@@ -18,6 +18,7 @@ registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Use
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -44,7 +45,11 @@ Flags = Sequence[tuple[str, object]]
 def client(platform: str) -> Any:
     """The PJRT client of this machine's `platform`, cpu or cuda. Raises RuntimeError when there is none."""
     lapack._lapack.initialize()
-    return backend.get_backend(platform)
+    try:
+        return backend.get_backend(platform)
+    except AssertionError:  # jax asserts that it found a device, and with JAX_PLATFORMS=cuda there may be none
+        platforms = os.environ.get("JAX_PLATFORMS", platform)
+        raise RuntimeError(f"jax found no device of JAX_PLATFORMS={platforms}") from None
 
 
 def ask_for_cpus(count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,18 @@ def test_lapack_calls_run_in_a_fresh_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("PASSED\n")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu", "nonsense"])
+def test_a_device_that_jax_does_not_find_is_one_sentence(rows: str, platform: str) -> None:
+    command = [sys.executable, "-c", "from exla_opt.cli.run import main; main()", rows, "--device", "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": platform})
+    if platform == "cuda" and done.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    assert done.returncode == 1
+    assert done.stderr.startswith("--device=cuda: error: no CUDA device can be used here (")
+    assert platform in done.stderr.splitlines()[0] and "internal" not in done.stderr
+    command = [sys.executable, "-c", "from exla_opt.cli.opt import main; main()", rows, "--target=cuda", "-o/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": platform})
+    assert done.returncode == 2
+    assert done.stderr.startswith("--target=cuda: error: no GPU can be used here (") and done.stderr.count("\n") == 1
