@@ -44,13 +44,14 @@ def check(
     rewritten module cannot be run.
     """
     load_jax(uses_gpu=uses_gpu)
+    from exla_opt.ir.attributes import replicas_of
     from exla_opt.ir.diagnostics import InputError
     from exla_opt.resize.shrink import CannotShrink, needed_bytes
     from exla_opt.runtime.check import CannotRun, compare_modules
 
     before, after, how = as_it_came(read), read.module, "at the real size"
     bound = free_memory() if limit is None else limit
-    needed = needed_bytes(before)
+    needed = replicas_of(before) * needed_bytes(before)
     try:
         if needed > bound:
             before, after, how = _at_a_smaller_size(read, names, options, remarks, min(bound, _SMALL_RUN))

@@ -20,7 +20,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
     """
     from rich.console import Console
 
-    from exla_opt.ir.attributes import devices_of
+    from exla_opt.ir.attributes import all_devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
     from exla_opt.runtime.target import AUTOTUNED, TargetError, compiled_memory, compiled_traffic, parse_target
@@ -35,7 +35,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
             click.echo(f"{sources[0].name}: note: {SLOW}", err=True)
         for source in sources:
             with naming(source):
-                module, count = serialise(source.module, "bytecode"), devices_of(source.module)
+                module, count = serialise(source.module, "bytecode"), all_devices_of(source.module)
                 found = compiled_memory(module, target)
                 traffic = compiled_traffic(module, target) if count > 1 else None
             side = Measured(source.name, found.memory, estimated=found.time, devices=count, traffic=traffic)

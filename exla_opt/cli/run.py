@@ -177,7 +177,7 @@ def _run(
     """Run the command; return whether the results agree, True if nothing was compared."""
     from rich.console import Console
 
-    from exla_opt.ir.attributes import devices_of
+    from exla_opt.ir.attributes import all_devices_of, replicas_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, print_measured
     from exla_opt.runtime.compile import check_device
@@ -186,12 +186,13 @@ def _run(
     from exla_opt.runtime.target import compiled_traffic, parse_target
 
     sources = [read_source(name) for name in names]
-    check_device(device, max(devices_of(source.module) for source in sources))
+    check_device(device, max(all_devices_of(source.module) for source in sources))
     signatures: list[Signature] = []
     for source in sources:
         with naming(source):
             signatures.append(read_signature(source.module))
-    if difference := _signature_difference(sources, signatures):
+    replicas = [replicas_of(source.module) for source in sources]
+    if difference := _signature_difference(sources, signatures, replicas):
         click.echo(f"the signatures differ: {difference}")
         click.echo("FAILED")
         return False
@@ -201,7 +202,7 @@ def _run(
     sides: list[Measured] = []
     for source, program in zip(sources, programs, strict=True):
         with naming(source):
-            count = devices_of(source.module)
+            count = all_devices_of(source.module)
             traffic = compiled_traffic(program, parse_target("cpu")) if count > 1 and device == "cpu" else None
             sides.append(Measured(source.name, measure_memory(program, device), devices=count, traffic=traffic))
     comparisons: list[Comparison] | None = None
@@ -277,8 +278,11 @@ def _conclude(sides: Sequence[Measured], comparisons: Sequence[Comparison] | Non
     return bool(passed)
 
 
-def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature]) -> str:
-    """The first difference between the signatures of two modules, as a clause; "" if there is none."""
+def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature], replicas: Sequence[int]) -> str:
+    """The first difference between the signatures of two modules, as a clause; "" if there is none.
+
+    replicas: how many times each of them runs.
+    """
     if len(signatures) < 2:
         return ""
     (one, other), (name, other_name) = signatures, (source.name for source in sources)
@@ -288,6 +292,9 @@ def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signat
         for number, (kind, other_kind) in enumerate(zip(mine, others, strict=True)):
             if kind != other_kind:
                 return f"{what} {number} is {kind} in {name} and {other_kind} in {other_name}"
+    if replicas[0] != replicas[1]:
+        counts = [f"{count} replica{'s' * (count != 1)}" for count in replicas]
+        return f"{counts[0]} in {name}, {counts[1]} in {other_name}"
     return ""
 
 

@@ -6,6 +6,8 @@ from jaxlib.mlir import ir
 
 # Of a module: the number of devices that its tensors are sharded over.
 PARTITIONS = "mhlo.num_partitions"
+# Of a module: the number of devices that each run all of it, on arguments of their own, as by jax's old pmap.
+REPLICAS = "mhlo.num_replicas"
 
 
 def named(op: ir.Operation) -> tuple[tuple[str, ir.Attribute], ...]:
@@ -55,6 +57,16 @@ def aliased_results(function: ir.Operation) -> dict[int, int]:
 def devices_of(module: ir.Module) -> int:
     """The number of devices that the module's tensors are sharded over: a slice of one would be sharded as well."""
     return integer(module.operation, PARTITIONS, 1)
+
+
+def replicas_of(module: ir.Module) -> int:
+    """The number of devices, or of groups of `devices_of`, that each run the module, on arguments of their own."""
+    return integer(module.operation, REPLICAS, 1)
+
+
+def all_devices_of(module: ir.Module) -> int:
+    """The number of devices that run the module."""
+    return replicas_of(module) * devices_of(module)
 
 
 def is_splat(op: ir.Operation) -> bool:

@@ -14,8 +14,9 @@ _FIRST_FIELD, _SECOND_FIELD = 0x0A, 0x12
 _AFTER_HELP = (
     "take the file called *before_optimizations*: XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes both"
 )
-# In the first line of a text. A proto does not contain it.
+# In the first line of a text. A proto does not contain them.
 _PARTITIONS = re.compile(rb"\bnum_partitions=(\d+)")
+_REPLICAS = re.compile(rb"\breplica_count=(\d+)")
 _SYNTAX = re.compile(r"was parsing (\d+):(\d+): error: (?:expects \w+ but sees: \w+, error: )?([^\n]*)")
 
 
@@ -26,7 +27,16 @@ def is_hlo(data: bytes) -> bool:
 
 def partitions_of(data: bytes) -> int:
     """The number of devices that the HLO is partitioned for; 1 by default."""
-    found = _PARTITIONS.search(data.split(b"\n", 1)[0])
+    return _number(_PARTITIONS, data)
+
+
+def replicas_of(data: bytes) -> int:
+    """The number of devices, or of groups of `partitions_of`, that each run the HLO; 1 by default."""
+    return _number(_REPLICAS, data)
+
+
+def _number(name: re.Pattern[bytes], data: bytes) -> int:
+    found = name.search(data.split(b"\n", 1)[0])
     return int(found[1]) if found and _proto(data) is None else 1
 
 

@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -17,9 +17,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.version import __version__ as jaxlib_version
 
-from exla_opt.ir.attributes import PARTITIONS
+from exla_opt.ir.attributes import PARTITIONS, REPLICAS
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.hlo import is_hlo, partitions_of, stablehlo_of
+from exla_opt.ir.hlo import is_hlo, partitions_of, replicas_of, stablehlo_of
 from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
@@ -110,9 +110,9 @@ def _unzip(data: bytes) -> bytes:
 def _parse(data: bytes, context: ir.Context) -> ir.Module:
     if not data.strip():
         raise InputError("the file is empty")
-    partitions = 1
+    counts = {}
     if is_hlo(data):
-        partitions = partitions_of(data)
+        counts = {PARTITIONS: partitions_of(data), REPLICAS: replicas_of(data)}
         with _captured_stderr():
             data = stablehlo_of(data)
     program = data if data.startswith(BYTECODE) else _decode(data)
@@ -120,18 +120,19 @@ def _parse(data: bytes, context: ir.Context) -> ir.Module:
         if (version := _portable_version(data)) is not None:
             return _parse_portable(data, version, context)
         with _captured_stderr():  # C++ messages before a crash help nobody
-            return _spread(ir.Module.parse(program, context), partitions)
+            return _spread(ir.Module.parse(program, context), counts)
     except ir.MLIRError as error:
         raise explain(error, data) from None
     except ValueError as error:  # of a container that cannot grow to the length that a type or attribute asks for
         raise InputError(f"MLIR cannot represent the module: {error}") from None
 
 
-def _spread(module: ir.Module, partitions: int) -> ir.Module:
-    """Add the number of devices to the module, which jaxlib's converter leaves out."""
-    if partitions > 1:
-        number = ir.IntegerType.get_signless(32, module.context)
-        module.operation.attributes[PARTITIONS] = ir.IntegerAttr.get(number, partitions)
+def _spread(module: ir.Module, counts: Mapping[str, int]) -> ir.Module:
+    """Add the numbers of devices to the module, by attribute, which jaxlib's converter leaves out."""
+    for name, count in counts.items():
+        if count > 1:
+            number = ir.IntegerType.get_signless(32, module.context)
+            module.operation.attributes[name] = ir.IntegerAttr.get(number, count)
     return module
 
 

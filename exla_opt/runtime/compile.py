@@ -6,14 +6,14 @@ import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
 import numpy as np
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import PARTITIONS, devices_of
+from exla_opt.ir.attributes import PARTITIONS, REPLICAS, devices_of, replicas_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
@@ -31,47 +31,53 @@ _WITHOUT_YNN = [("xla_cpu_experimental_ynn_fusion_type", "")]
 _UNOPTIMISED = [("xla_backend_optimization_level", "0")]
 
 
-@dataclass(frozen=True)
-class Program:
-    """A compiled module: PJRT's executable, the devices that it was compiled for, and the shapes of its results.
-
-    The shapes are needed for a program for several devices, to assemble its results.
-    """
-
-    executable: Any
-    devices: Sequence[Any]
-    shapes: tuple[tuple[int, ...], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The number of devices that a module is written for, and the shapes of its results if there are several.
+    """The number of devices that a module's tensors are sharded over, and the shapes of its results if there are
+    several, which are needed to assemble them.
 
-    by_shardy: its shardings are Shardy's, not GSPMD's.
+    by_shardy: its shardings are Shardy's, not GSPMD's. replicas: how many times it runs, each time on devices of its
+    own.
     """
 
     partitions: int = 1
     by_shardy: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
+    replicas: int = 1
+
+    @property
+    def devices(self) -> int:
+        """The number of devices in all."""
+        return self.replicas * self.partitions
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled module: PJRT's executable, the devices that it was compiled for, and how it is spread over them."""
+
+    executable: Any
+    devices: Sequence[Any]
+    spread: Spread = field(default_factory=Spread)
 
 
 def read_spread(module: str | bytes) -> Spread:
-    """Read how a module is partitioned. Raises InputError when it cannot be read."""
+    """Read how a module is partitioned and replicated. Raises InputError when it cannot be read."""
     data = module.encode() if isinstance(module, str) else module
-    if PARTITIONS.encode() not in data:
+    if PARTITIONS.encode() not in data and REPLICAS.encode() not in data:
         return Spread()
     parsed = parse_module(PARSER_FILE, data, new_context()).module
-    partitions = devices_of(parsed)
+    partitions, replicas = devices_of(parsed), replicas_of(parsed)
     if partitions == 1:
-        return Spread()
+        return Spread(replicas=replicas)
     results = ir.FunctionType(ir.TypeAttr(main_function(parsed).attributes["function_type"]).value).results
-    return Spread(partitions, not is_gspmd(parsed), tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results))
+    shapes = tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results)
+    return Spread(partitions, not is_gspmd(parsed), shapes, replicas)
 
 
-def check_device(device: Device, partitions: int = 1) -> None:
-    """Raise InputError if this machine lacks the device. Unless jax is in use, the CPU becomes `partitions` devices."""
-    if device == "cpu" and partitions > 1:
-        pjrt.ask_for_cpus(partitions)
+def check_device(device: Device, count: int = 1) -> None:
+    """Raise InputError if this machine lacks the device. Unless jax is in use, the CPU becomes `count` devices."""
+    if device == "cpu" and count > 1:
+        pjrt.ask_for_cpus(count)
     try:
         pjrt.client(device)
     except RuntimeError as error:
@@ -92,7 +98,7 @@ def compile_program(
     not meant to run. Raises InputError when there is no such device and when XLA refuses the module.
     """
     spread = read_spread(module)
-    check_device(device, spread.partitions)
+    check_device(device, spread.devices)
     flags = [*(_WITHOUT_YNN if count_all_memory else ()), *(() if optimise else _UNOPTIMISED)]
     return _compile(module, device, spread, flags)
 
@@ -103,7 +109,7 @@ def compile_to_measure(module: str | bytes, device: Device) -> list[Program]:
     Raises what `compile_program` raises; then too, both compiles have ended.
     """
     spread = read_spread(module)
-    check_device(device, spread.partitions)
+    check_device(device, spread.devices)
     if device != "cpu":
         return [_compile(module, device, spread, ())]
     with ThreadPoolExecutor(2) as pool:
@@ -114,12 +120,17 @@ def compile_to_measure(module: str | bytes, device: Device) -> list[Program]:
 def _compile(module: str | bytes, device: Device, spread: Spread, flags: pjrt.Flags) -> Program:
     try:
         compiled, devices = pjrt.compile_here(
-            device, module, flags if device == "cpu" else (), spread.partitions, by_shardy=spread.by_shardy
+            device,
+            module,
+            flags if device == "cpu" else (),
+            spread.partitions,
+            replicas=spread.replicas,
+            by_shardy=spread.by_shardy,
         )
-        return Program(compiled, devices, spread.shapes)
+        return Program(compiled, devices, spread)
     except pjrt.TooFewDevices as error:
         here = f"this machine has {error.args[0]}" if device != "cpu" else "jax was started with fewer"
-        raise InputError(f"the module is for {spread.partitions} devices, and {here}") from None
+        raise InputError(f"the module is for {spread.devices} devices, and {here}") from None
     except pjrt.COMPILE_ERRORS as error:
         raise InputError(f"XLA cannot compile this module: {first_line(error)}") from None
 
@@ -127,8 +138,9 @@ def _compile(module: str | bytes, device: Device, spread: Spread, flags: pjrt.Fl
 def run_program(program: Program, arrays: Sequence[Array]) -> list[Array]:
     """Run once on `arrays`, one for each argument, and return the results, one for each result.
 
-    The arrays are unchanged even if the module donates its arguments. Raises InputError when the run fails, as it does
-    when memory runs out.
+    The arrays are unchanged even if the module donates its arguments. If it has replicas, all get the same arrays, and
+    each result has all of theirs, along a first dimension. Raises InputError when the run fails, as it does when memory
+    runs out, and for a module with replicas of several devices each.
     """
     return _run(program, arrays)[0]
 
@@ -147,21 +159,30 @@ def time_programs(programs: Sequence[Program], arrays: Sequence[Array], repeats:
 
 
 def _run(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], float]:
+    spread = program.spread
+    if spread.replicas > 1 and spread.partitions > 1:
+        raise InputError(f"no module of {spread.replicas} replicas on {spread.partitions} devices each can be run here")
     try:
         # Fresh buffers each time: a run consumes donated ones. Without x64, jax would halve wide dtypes.
         with jax.enable_x64(True):
-            if len(program.devices) == 1:
+            if spread.devices == 1:
                 buffers = [jax.device_put(array, program.devices[0]) for array in arrays]
+            elif spread.replicas > 1:
+                buffers = pjrt.copy_to_all(arrays, program.devices)
             else:
                 buffers = pjrt.spread_over(program.executable, arrays, program.devices)
         jax.block_until_ready(buffers)
         start = time.perf_counter()
-        if len(program.devices) == 1:
+        if spread.devices == 1:
             results = pjrt.execute(program.executable, buffers)
+        elif spread.replicas > 1:
+            results = pjrt.execute_replicas(program.executable, buffers)
         else:
-            results = pjrt.execute_on_all(program.executable, buffers, program.devices, program.shapes)
+            results = pjrt.execute_on_all(program.executable, buffers, program.devices, spread.shapes)
         jax.block_until_ready(results)
         seconds = time.perf_counter() - start
+        if spread.replicas > 1:
+            return [np.stack([np.asarray(each) for each in result]) for result in results], seconds
         return [np.asarray(result) for result in results], seconds
     except (pjrt.XlaError, MemoryError) as error:
         raise InputError(f"the run failed: {first_line(error) or 'out of memory'}") from None

@@ -29,6 +29,7 @@ from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend
 from jax.extend.core import jaxpr_as_fun, primitives
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
 
@@ -61,27 +62,36 @@ def ask_for_cpus(count: int) -> None:
 
 
 def compile_here(
-    platform: str, module: str | bytes, flags: Flags, partitions: int = 1, *, by_shardy: bool = True
+    platform: str,
+    module: str | bytes,
+    flags: Flags,
+    partitions: int = 1,
+    *,
+    replicas: int = 1,
+    by_shardy: bool = True,
 ) -> tuple[Any, Sequence[Any]]:
     """Compile for the first devices of this machine's `platform`, one a partition; the executable and the devices.
 
-    module: text, bytecode or portable artifact. by_shardy: False uses GSPMD, the older partitioner.
+    module: text, bytecode or portable artifact. replicas: of all partitions, each on devices of its own. by_shardy:
+    False uses GSPMD, the older partitioner.
     Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
     """
     here = client(platform)
-    devices = here.local_devices()[:partitions]
-    if len(devices) < partitions:
+    devices = here.local_devices()[: replicas * partitions]
+    if len(devices) < replicas * partitions:
         raise TooFewDevices(len(devices))
-    return here.compile_and_load(module, devices, _options(flags, partitions, by_shardy)), devices
+    return here.compile_and_load(module, devices, _options(flags, replicas, partitions, by_shardy)), devices
 
 
 class TooFewDevices(RuntimeError):
     """The program is for more devices than there are; the first argument is their number."""
 
 
-def compile_for(devices: Sequence[Any], module: ir.Module, flags: Flags, *, by_shardy: bool = True) -> Any:
-    """Compile for `described_devices`, one a partition; the executable cannot run. Raises COMPILE_ERRORS."""
-    options = _options(flags, len(devices), by_shardy)
+def compile_for(
+    devices: Sequence[Any], module: ir.Module, flags: Flags, *, replicas: int = 1, by_shardy: bool = True
+) -> Any:
+    """Compile for `described_devices`, which the replicas share; the executable cannot run. Raises COMPILE_ERRORS."""
+    options = _options(flags, replicas, len(devices) // replicas, by_shardy)
     return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
 
 
@@ -135,6 +145,18 @@ def spread_over(executable: Any, arrays: Sequence[Any], devices: Sequence[Any]) 
     return [jax.device_put(array, one) for array, one in zip(arrays, wanted, strict=True)]
 
 
+def copy_to_all(arrays: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
+    """Put host arrays onto the devices of a program with replicas, all of each onto every device."""
+    everywhere = NamedSharding(Mesh(np.asarray(devices), ("replicas",)), PartitionSpec())
+    return [jax.device_put(array, everywhere) for array in arrays]
+
+
+def execute_replicas(executable: Any, buffers: Sequence[Any]) -> list[Any]:
+    """Start a run of a program with replicas; return its results, each as a list of the replicas'. Raises XlaError."""
+    results: list[Any] = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+    return results
+
+
 def execute_on_all(
     executable: Any, buffers: Sequence[Any], devices: Sequence[Any], shapes: Sequence[Sequence[int]]
 ) -> list[Any]:
@@ -167,15 +189,17 @@ def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.L
     return new
 
 
-def _options(flags: Flags, partitions: int, by_shardy: bool) -> Any:
+def _options(flags: Flags, replicas: int, partitions: int, by_shardy: bool) -> Any:
     options = xla_client.CompileOptions()
     options.env_option_overrides = list(flags)
+    if replicas * partitions == 1:
+        return options
+    built = options.executable_build_options
+    options.num_replicas = built.num_replicas = replicas
+    options.num_partitions = built.num_partitions = partitions
     if partitions > 1:
-        options.num_partitions = partitions
-        built = options.executable_build_options
-        built.num_partitions = partitions
         built.use_spmd_partitioning = True
         built.use_shardy_partitioner = by_shardy
-        assignment = np.arange(partitions).reshape(1, partitions)
-        options.device_assignment = built.device_assignment = xla_client.DeviceAssignment.create(assignment)
+    assignment = np.arange(replicas * partitions).reshape(replicas, partitions)
+    options.device_assignment = built.device_assignment = xla_client.DeviceAssignment.create(assignment)
     return options

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import devices_of
+from exla_opt.ir.attributes import all_devices_of, replicas_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import PARSER_FILE, InputError
 from exla_opt.ir.read import parse_module
@@ -179,7 +179,7 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
             workspace = workspace_of(target.description)
             more = f", and products may need {format_size(workspace)} more" if workspace else ""
             untried = f"no kernels were tried out{more}: {error.message}"
-    devices = _devices(target, devices_of(parsed))
+    devices = _devices(target, all_devices_of(parsed))
     choices: list[Memory] = []
     executable: Any = None
     refused: list[tuple[str, InputError]] = []
@@ -224,7 +224,7 @@ def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
         raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
     if target.description:
         parsed = parse_module(PARSER_FILE, module, new_context()).module
-        compiled = [_compile_for_gpu(parsed, target, _devices(target, devices_of(parsed)), "cuBLAS")]
+        compiled = [_compile_for_gpu(parsed, target, _devices(target, all_devices_of(parsed)), "cuBLAS")]
     else:
         compiled = [program.executable for program in compile_to_measure(module, "cpu")]
     memory = max(map(memory_of, compiled), key=lambda memory: memory.peak)
@@ -254,7 +254,7 @@ def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
     assert target.tpu is not None
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
-    if devices_of(parsed) > 1:
+    if all_devices_of(parsed) > 1:
         raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
     try:
         return compile_for_tpu(serialise(parsed, "bytecode"), target.tpu, signature_bytes(parsed), seconds)
@@ -283,7 +283,7 @@ def _time_of(hlo: str, target: Target) -> GpuTime | None:
 def _compile_for_gpu(module: ir.Module, target: Target, devices: Sequence[Any], gemm: str) -> Any:
     try:
         flags = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
-        return pjrt.compile_for(devices, module, flags, by_shardy=not is_gspmd(module))
+        return pjrt.compile_for(devices, module, flags, replicas=replicas_of(module), by_shardy=not is_gspmd(module))
     except pjrt.COMPILE_ERRORS as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):

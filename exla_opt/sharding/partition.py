@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from jaxlib.mlir import ir
 
 from exla_opt.ir import build
-from exla_opt.ir.attributes import PARTITIONS, devices_of, integer
+from exla_opt.ir.attributes import PARTITIONS, devices_of, replicas_of
 from exla_opt.ir.diagnostics import PARSER_FILE
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
@@ -134,7 +134,7 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool, lenient: b
 
 
 def _check(module: ir.Module) -> None:
-    if integer(module.operation, "mhlo.num_replicas", 1) > 1:
+    if replicas_of(module) > 1:
         raise CannotPartition("it runs in several replicas, each of them partitioned")
     functions = [op for op in operations_of(module.body) if op.name == "func.func"]
     if len(functions) != 1:

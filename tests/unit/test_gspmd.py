@@ -12,6 +12,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt import optimize
+from exla_opt.ir.attributes import replicas_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.sharding.mesh import Mesh
@@ -194,4 +195,6 @@ ENTRY %main (x: f32[1024,64]) -> f32[1024,64] {
     module = parse_module("dump.txt", text.encode(), new_context()).module
     assert "stablehlo.sine %arg0 : tensor<128x64xf32>" in str(partition(module).local)
     alone = parse_module("dump.txt", text.replace(", num_partitions=8", "").encode(), new_context()).module
-    assert not is_partitioned(alone)
+    assert not is_partitioned(alone) and replicas_of(alone) == 1
+    old = parse_module("dump.txt", text.replace("num_partitions", "replica_count").encode(), new_context()).module
+    assert not is_partitioned(old) and replicas_of(old) == 8

@@ -312,7 +312,7 @@ def compile_as(
     hlo: what is compiled, by the peak.
     """
 
-    def compile_for(device: Any, module: Any, flags: Any, *, by_shardy: bool) -> int:
+    def compile_for(device: Any, module: Any, flags: Any, *, replicas: int, by_shardy: bool) -> int:
         found = peaks[dict(flags)["xla_gpu_enable_triton_gemm"]]
         if isinstance(found, str):
             raise pjrt.XlaError(found)
@@ -322,6 +322,23 @@ def compile_as(
     monkeypatch.setattr(pjrt, "compile_for", compile_for)
     monkeypatch.setattr(pjrt, "optimised_hlo", lambda temp: (hlo or {}).get(temp, ""))
     monkeypatch.setattr("exla_opt.runtime.target.memory_of", lambda temp, gemm: Memory(0, 0, 0, temp, gemm))
+
+
+def test_all_replicas_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def compile_for(devices: list[None], module: Any, flags: Any, *, replicas: int, by_shardy: bool) -> int:
+        asked.append((len(devices), replicas))
+        return 0
+
+    compile_as(monkeypatch, {})
+    monkeypatch.setattr(pjrt, "described_devices", lambda description, count: [None] * count)
+    monkeypatch.setattr(pjrt, "compile_for", compile_for)
+    for counts in ("mhlo.num_replicas = 4 : i32", "mhlo.num_replicas = 2 : i32, mhlo.num_partitions = 4 : i32"):
+        compiled_memory(f"module attributes {{{counts}}} {{ {TRANSPOSE} }}", parse_target("gpu"), ["cuBLAS"])
+    assert asked == [(4, 4), (8, 2)]
+    with pytest.raises(TargetError, match="a module for several devices cannot be compiled for TPUs here"):
+        compiled_memory(f"module attributes {{mhlo.num_replicas = 4 : i32}} {{ {TRANSPOSE} }}", parse_target("tpu:v5e"))
 
 
 NO_TILES = "INTERNAL: Couldn't find output tile sizes that satisfy hlo."
