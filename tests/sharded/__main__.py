@@ -16,6 +16,7 @@ import numpy as np
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import main_function
 from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
@@ -47,7 +48,9 @@ def main(names: Sequence[str]) -> None:
 def check(program: Program) -> dict[str, Any]:
     """What came of a program: how it compares, what each device needs and sends, before and after.
 
-    local: whether the program of one device alone gives the same. kept: whether the module goes out as it came.
+    local: whether the program of one device alone gives the same. alone: whether it gives the same as one device does,
+    if that is asked for. signature: whether arguments and results are spread and donated alike. aliased: bytes that are
+    donated. kept: whether the module goes out as it came.
     unsplit: what each device sends by the program of one, before a pass.
     """
     jitted = jax.jit(program.function, **program.options)
@@ -61,6 +64,7 @@ def check(program: Program) -> dict[str, Any]:
         module, said = joined_if_gained(found, local, remarks)
         split = exported.mlir_module_serialized if module is None else serialise(module, "portable")
     before, middle, after = (_run(each, arrays) for each in (exported.mlir_module_serialized, unsplit, split))
+    alone = _alone(program, arrays) if program.alone else before["results"]
     kept = module is None or any(after[name] > MORE * before[name] for name in ("sent", "peak"))
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
@@ -69,6 +73,9 @@ def check(program: Program) -> dict[str, Any]:
     return {
         "local": all(one.passed for one in compare_results(before["results"], middle["results"], run, arrays)),
         "equal": all(one.passed for one in compare_results(before["results"], after["results"], run, arrays)),
+        "alone": all(one.passed for one in compare_results(alone, middle["results"], run, arrays)),
+        "signature": _signature(exported.mlir_module_serialized) == _signature(unsplit) == _signature(split),
+        "aliased": [before["aliased"], after["aliased"]],
         "kept": kept,
         "codes": sorted({remark.code for remark in said}),
         "devices": sorted({remark.devices for remark in said}),
@@ -89,9 +96,25 @@ def _run(module: bytes, arrays: Sequence[Any]) -> dict[str, Any]:
         "results": run_program(program, arrays),
         "temp": memory.temp,
         "peak": memory.peak,
+        "aliased": memory.aliased,
         "sent": traffic.bytes,
         "in_loops": traffic.in_loops,
     }
+
+
+def _alone(program: Program, arrays: Sequence[Any]) -> list[Any]:
+    """The results of one device."""
+    given = jax.tree.unflatten(jax.tree.structure(program.arguments), [jax.device_put(each) for each in arrays])
+    return [np.asarray(each) for each in jax.tree.leaves(jax.jit(program.function)(*given))]
+
+
+def _signature(module: bytes) -> str:
+    """The types of arguments and results, their shardings, and what is donated."""
+    with new_context() as context:
+        parsed = parse_module("module", module, context).module
+        function = main_function(parsed)
+        names = ("function_type", "arg_attrs", "res_attrs")
+        return "\n".join(str(function.attributes[name]) for name in names if name in function.attributes)
 
 
 def _array(number: int, kind: Any) -> Any:

@@ -21,13 +21,15 @@ class Program:
     """A function and the shapes, types and shardings of its arguments.
 
     gain: how many times less temporary memory each device should need at the least when it is split; 1 where it may go
-    out as it came, 0 where it should. options: of jax.jit.
+    out as it came, 0 where it should. options: of jax.jit. alone: whether results are also compared with
+    those of one device.
     """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     gain: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+    alone: bool = False
 
 
 def line(kind: AxisType = AxisType.Auto) -> Mesh:

@@ -58,6 +58,29 @@ cut = NamedSharding(mesh, P("d"))
 split = sliced(attention, in_shardings=(cut,) * 3, out_shardings=cut)
 same(split(*ones), jax.jit(attention, in_shardings=(cut,) * 3, out_shardings=cut)(*ones))
 """,
+    "one program for each way": """
+traced = []
+def counted(q, k, v):
+    traced.append(None)
+    return attention(q, k, v)
+grid = jax.make_mesh((2, 4), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+ways = P(("b", "a")), P(None, "b"), P("a")
+both = [jax.device_put(value, NamedSharding(grid, way)) for value, way in zip(values, ways, strict=True)]
+split, plain = sliced(counted), jax.jit(attention)
+wanted = [plain(*given) for given in (rows, ones, both)]
+for _ in range(2):
+    for given, expected in zip((rows, ones, both), wanted, strict=True):
+        same(split(*given), expected)
+same(split(*rows), wanted[0])
+assert len(traced) == 3, traced
+assert len({split.lower(*given).as_text() for given in (rows, ones, both)}) == 3
+""",
+    "a mesh of one": """
+first = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[3:4])
+ones = [jax.device_put(value, NamedSharding(first, P("d"))) for value in values]
+same(sliced(attention)(*ones), jax.jit(attention)(*ones))
+assert temp(sliced(attention), *ones) < temp(jax.jit(attention), *ones) / 2
+""",
     "inside of shard_map": """
 def each(q, k, v):
     return sliced(attention)(q, k, v)

@@ -67,6 +67,8 @@ GROUPS = [
     ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
     ["uneven rows", "uneven rows, spread indices", "columns in turn", "halves"],
     ["place of the largest word", "places along two axes"],
+    ["ties", "ties, rows", "ties, more than a shard has", "lattice, points", "lattice, queries"],
+    ["labels at borders", "labels at borders, rows", "labels at uneven borders", "donated", "donated, aliased"],
     ["cross entropy, batch", "cross entropy, vocabulary", "embedding, batch", "embedding, rows", "pmap"],
     ["ring", "ring, gradient", "shard_map", "shard_map over some axes", "moved between devices", "branches"],
     ["talking along one axis", "drawn along one axis"],
@@ -106,7 +108,9 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
     assert [each["name"] for each in found] == names
     for each in found:
         name, (before, after), (sent, sends) = each["name"], each["temp"], each["sent"]
-        assert each["local"] and each["equal"], name
+        assert each["local"] and each["equal"] and each["alone"], name
+        assert each["signature"] and each["aliased"][0] == each["aliased"][1], name
+        assert (each["aliased"][0] > 0) == name.startswith("donated") or name == "fsdp", name
         if name in EXCHANGING:
             assert 0 < each["unsplit"] <= MORE * sent, name
         assert each["kept"] == (each["gain"] == 0) or each["gain"] == 1, name
@@ -152,6 +156,14 @@ module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32
 }"""
 
 
+# A result that is constrained to a grid of the same devices.
+TWO_MESHES = (
+    SPREAD.replace("%1 = stablehlo.tanh %0", "%1 = stablehlo.tanh %c")
+    .replace(
+        "    %1 =", '    %c = sdy.sharding_constraint %0 <@grid, [{"b"}, {"a"}]> : tensor<1024x1024xf32>\n    %1 ='
+    )
+    .replace("  func.func", '  sdy.mesh @grid = <["a"=2, "b"=4]>\n  func.func')
+)
 EMPTY = """
 module @m attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @mesh = <["d"=8]>
@@ -177,6 +189,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
     ("text", "why"),
     [
         (SPREAD.replace('<["d"=8]>', '<["d"=4]>'), "it has 0 meshes of 8 devices"),
+        (TWO_MESHES, "it has 2 meshes of 8 devices"),
         (EMPTY, "all arguments are empty"),
         (
             SPREAD.replace(
@@ -197,7 +210,7 @@ def test_the_program_of_one_device_has_its_part() -> None:
             "stablehlo.custom_call has a side effect",
         ),
     ],
-    ids=["another mesh", "nothing to read", "random numbers with a state", "replicas", "a callback"],
+    ids=["another mesh", "two meshes", "nothing to read", "random numbers with a state", "replicas", "a callback"],
 )
 def test_what_has_no_program_of_one_device(text: str, why: str) -> None:
     with pytest.raises(CannotPartition, match=why):
@@ -428,3 +441,31 @@ def test_a_named_device_without_a_compiler_is_an_error_for_a_module_that_is_left
     text = SPREAD.replace("mhlo.num_replicas = 1", "mhlo.num_replicas = 2")
     with pytest.raises(TargetError, match="a module for several devices cannot be compiled for TPUs here"):
         optimize(text, memory_limit="1MB", target="tpu:v5e")
+
+
+def test_a_second_run_changes_nothing() -> None:
+    once = optimize(SPREAD, size_threshold="64KB", split_size="32KB").program
+    assert "stablehlo.while" in once and "sdy.manual_computation" in once
+    assert optimize(once, size_threshold="64KB", split_size="32KB").program == once
+
+
+def test_fewer_devices_than_a_module_needs_are_one_sentence() -> None:
+    code = f"""
+import jax
+from exla_opt import optimize
+from exla_opt.ir.diagnostics import InputError
+from exla_opt.runtime.compile import compile_program
+jax.config.update("jax_num_cpu_devices", 4)
+assert jax.device_count() == 4
+for text in ({SPREAD!r}, {SPREAD.replace("partitions = 8", "partitions = 2").replace("replicas = 1", "replicas = 4")!r}):
+    try:
+        compile_program(text)
+    except InputError as error:
+        print(error.message)
+found = optimize({SPREAD!r}, memory_limit="500KB")
+print(found.fits, found.compiled, "stablehlo.while" in found.program)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    sentence = "the module is for 8 devices, and jax was started with fewer"
+    assert done.stdout.splitlines() == [sentence, sentence, "True False True"]
