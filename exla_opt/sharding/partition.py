@@ -77,8 +77,9 @@ def joined_bytes(partition: Partition, local: bytes) -> bytes:
 
 
 def is_partitioned(module: ir.Module) -> bool:
-    """Whether the module's tensors are sharded over several devices."""
-    return devices_of(module) > 1
+    """Whether the module's tensors are sharded over several devices, or some ops are written for each one of a mesh,
+    which may be of one device."""
+    return devices_of(module) > 1 or any(True for _ in inside_out(module, "sdy.manual_computation"))
 
 
 def partition(module: ir.Module) -> Partition:

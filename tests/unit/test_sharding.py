@@ -25,6 +25,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
 from exla_opt.rewriting import rewrite
+from exla_opt.runtime.check import compare_modules
 from exla_opt.runtime.target import TargetError
 from exla_opt.sharding.joined import Joined, as_written
 from exla_opt.sharding.partition import CannotPartition, partition
@@ -469,3 +470,23 @@ print(found.fits, found.compiled, "stablehlo.while" in found.program)
     assert done.returncode == 0, done.stderr[-2000:]
     sentence = "the module is for 8 devices, and jax was started with fewer"
     assert done.stdout.splitlines() == [sentence, sentence, "True False True"]
+
+
+def test_what_is_written_for_each_device_of_a_mesh_of_one_is_split() -> None:
+    text = """
+    module attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+      sdy.mesh @mesh = <["d"=1]>
+      func.func public @main(%x: tensor<512x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}, %y: tensor<8x512xf32>) -> tensor<512xf32> {
+        %0 = sdy.manual_computation(%x, %y) in_shardings=[<@mesh, [{"d"}, {}]>, <@mesh, [{}, {}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={"d"} (%a: tensor<512x8xf32>, %b: tensor<8x512xf32>) {
+          %zero = stablehlo.constant dense<0.0> : tensor<f32>
+          %1 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<512x8xf32>, tensor<8x512xf32>) -> tensor<512x512xf32>
+          %2 = stablehlo.tanh %1 : tensor<512x512xf32>
+          %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<512x512xf32>, tensor<f32>) -> tensor<512xf32>
+          sdy.return %3 : tensor<512xf32>
+        } : (tensor<512x8xf32>, tensor<8x512xf32>) -> tensor<512xf32>
+        return %0 : tensor<512xf32>
+      }
+    }"""
+    split = optimize(text, size_threshold="64KB", split_size="32KB").program
+    assert "stablehlo.while" in split and 'sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>' in split
+    assert all(one.passed for one in compare_modules(parse(text), parse(split)).comparisons)
