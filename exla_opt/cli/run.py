@@ -177,11 +177,11 @@ def _run(
     """Run the command; return whether the results agree, True if nothing was compared."""
     from rich.console import Console
 
-    from exla_opt.ir.attributes import all_devices_of, replicas_of
+    from exla_opt.ir.attributes import all_devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, print_measured
     from exla_opt.runtime.compile import check_device
-    from exla_opt.runtime.inputs import load_inputs, read_signature
+    from exla_opt.runtime.inputs import difference, load_inputs, read_signature
     from exla_opt.runtime.memory import measure_memory
     from exla_opt.runtime.target import compiled_traffic, parse_target
 
@@ -191,9 +191,8 @@ def _run(
     for source in sources:
         with naming(source):
             signatures.append(read_signature(source.module))
-    replicas = [replicas_of(source.module) for source in sources]
-    if difference := _signature_difference(sources, signatures, replicas):
-        click.echo(f"the signatures differ: {difference}")
+    if len(sources) == 2 and (found := difference(signatures, [source.name for source in sources])):
+        click.echo(f"the signatures differ: {found}")
         click.echo("FAILED")
         return False
     arrays = load_inputs(inputs, signatures[0]) if repeats and inputs is not None else None
@@ -276,26 +275,6 @@ def _conclude(sides: Sequence[Measured], comparisons: Sequence[Comparison] | Non
     print_comparisons(Console(highlight=False), comparisons)
     click.echo("PASSED" if passed else "FAILED")
     return bool(passed)
-
-
-def _signature_difference(sources: Sequence[Source], signatures: Sequence[Signature], replicas: Sequence[int]) -> str:
-    """The first difference between the signatures of two modules, as a clause; "" if there is none.
-
-    replicas: how many times each of them runs.
-    """
-    if len(signatures) < 2:
-        return ""
-    (one, other), (name, other_name) = signatures, (source.name for source in sources)
-    for what, mine, others in (("argument", one.arguments, other.arguments), ("result", one.results, other.results)):
-        if len(mine) != len(others):
-            return f"{len(mine)} {what}{'s' * (len(mine) != 1)} in {name}, {len(others)} in {other_name}"
-        for number, (kind, other_kind) in enumerate(zip(mine, others, strict=True)):
-            if kind != other_kind:
-                return f"{what} {number} is {kind} in {name} and {other_kind} in {other_name}"
-    if replicas[0] != replicas[1]:
-        counts = [f"{count} replica{'s' * (count != 1)}" for count in replicas]
-        return f"{counts[0]} in {name}, {counts[1]} in {other_name}"
-    return ""
 
 
 def _tolerance(expected: Array, rtol: float | None, atol: float | None, tf32: bool) -> Tolerance:

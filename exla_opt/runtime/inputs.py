@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import replicas_of
 from exla_opt.ir.diagnostics import InputError, error_at
 
 Array = npt.NDArray[Any]
@@ -63,10 +64,11 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The argument and result types of @main."""
+    """The argument and result types of @main, and how many replicas of it run."""
 
     arguments: tuple[ArrayType, ...]
     results: tuple[ArrayType, ...]
+    replicas: int = 1
 
 
 def read_signature(module: ir.Module) -> Signature:
@@ -81,8 +83,24 @@ def read_signature(module: ir.Module) -> Signature:
             return Signature(
                 tuple(_array_type(f"argument {number}", item, function) for number, item in enumerate(kind.inputs)),
                 tuple(_array_type(f"result {number}", item, function) for number, item in enumerate(kind.results)),
+                replicas_of(module),
             )
     raise InputError("the module has no function @main, which is the one that XLA runs")
+
+
+def difference(signatures: Sequence[Signature], names: Sequence[str]) -> str:
+    """The first difference between the signatures of two modules of these names, as a clause; "" if there is none."""
+    (one, other), (name, other_name) = signatures, names
+    for what, mine, others in (("argument", one.arguments, other.arguments), ("result", one.results, other.results)):
+        if len(mine) != len(others):
+            return f"{len(mine)} {what}{'s' * (len(mine) != 1)} in {name}, {len(others)} in {other_name}"
+        for number, (kind, other_kind) in enumerate(zip(mine, others, strict=True)):
+            if kind != other_kind:
+                return f"{what} {number} is {kind} in {name} and {other_kind} in {other_name}"
+    if one.replicas != other.replicas:
+        counts = [f"{count} replica{'s' * (count != 1)}" for count in (one.replicas, other.replicas)]
+        return f"{counts[0]} in {name}, {counts[1]} in {other_name}"
+    return ""
 
 
 def _array_type(name: str, kind: ir.Type, function: ir.Operation) -> ArrayType:
