@@ -68,9 +68,14 @@ def print_diagnosis(request: Request) -> int:
             )
         for line in alive_lines(timeline, named):
             click.echo(line)
-        _print_rewrite(request, one, judge, peak or memory.peak, source.name, named)
+        # The memory to fit, if there is any such.
+        given = request.limit or (judge.memory if request.target is not None else None)
+        limit = round_up((peak or memory.peak) // 2) if given is None else given
+        _print_rewrite(request, one, judge, limit, source.name, named)
         if peak is not None and judge.measure is not None:
-            for advice in _advice(request, one, judge.measure, peak, named):
+            # The signature of one device's program is not the user's to change.
+            fit_into = given if partition is None else None
+            for advice in _advice(request, one, judge.measure, peak, fit_into, named):
                 click.echo(f"{source.name}: advice: {advice}")
     return 0
 
@@ -124,16 +129,14 @@ def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
 
 
 def _print_rewrite(
-    request: Request, module: ir.Module, judge: Judge, peak: int, name: str, named: Callable[[str], str]
+    request: Request, module: ir.Module, judge: Judge, limit: int, name: str, named: Callable[[str], str]
 ) -> None:
-    """Print what exla-opt would do for the limit, or for half of the peak without one, and the cost."""
+    """Print what exla-opt would do for the limit, and the cost."""
     from exla_opt.budget.fit import fit
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.remarks import Kind
     from exla_opt.report.text import fit_lines, remark_lines, with_places
 
-    given = request.limit or (judge.memory if request.target is not None else None)
-    limit = round_up(peak // 2) if given is None else given
     with showing(sys.stderr) as tried:
         options = replace(request.options, memory_limit=limit)
         found = fit(copy_of(module), request.passes, options, limit, judge.measure, tried=tried)
@@ -147,12 +150,20 @@ def _print_rewrite(
         click.echo(f"  {line}")
 
 
-def _advice(request: Request, module: ir.Module, measure: Measure, peak: int, named: Callable[[str], str]) -> list[str]:
-    from exla_opt.advice import checkpoint_advice, donation_advice
+def _advice(
+    request: Request, module: ir.Module, measure: Measure, peak: int, limit: int | None, named: Callable[[str], str]
+) -> list[str]:
+    """All advice that the compiler confirms. limit: the memory that the module should fit into; None if not given."""
+    from exla_opt.advice.batch import batch_advice
+    from exla_opt.advice.bf16 import bf16_advice
+    from exla_opt.advice.checkpoint import checkpoint_advice
+    from exla_opt.advice.donation import donation_advice
 
     worth = max(round(_WORTH * peak), 1)
     found = [
         donation_advice(module, measure, peak, worth),
         checkpoint_advice(module, request.options, measure, peak, worth, named),
+        bf16_advice(module, request.options.machine, measure, peak, worth, named),
+        "" if limit is None else batch_advice(module, request.options, measure, peak, limit),
     ]
     return [each for each in found if each]

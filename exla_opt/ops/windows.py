@@ -16,7 +16,7 @@ from .factor import DimMapping, Einsum, Factor, Kind, Shape, Shapes, factors_of
 from .reducers import body_of, componentwise, counts_once, rounds, run_body
 from .sizes import set_integers, shapes_of
 from .sums import SUM
-from .tie import Site, Spoken, by_factors, tie
+from .tie import Site, Spoken, all_same, by_factors, tie
 from .tile import Tile, replaced, result_mapping
 from .window_geometry import (
     NO_WINDOW,
@@ -221,9 +221,19 @@ def _rows_of_convolution(tile: Tile, numbers: stablehlo.ConvDimensionNumbers) ->
 
 
 def _convolution_ties(site: Site) -> Spoken:
-    """The number of groups is an attribute."""
-    if integer(site.op, "feature_group_count", 1) == integer(site.op, "batch_group_count", 1) == 1:
+    """The number of groups is an attribute: with groups, only examples without any may change in number."""
+    features, batches = (integer(site.op, f"{name}_group_count", 1) for name in ("feature", "batch"))
+    if features == batches == 1:
         yield from by_factors(site)
+        return
+    numbers = stablehlo.ConvDimensionNumbers(site.op.attributes["dimension_numbers"])
+    left, kernel, result = (site.classes.places(value) for value in (*site.op.operands, *site.op.results))
+    if batches == 1:
+        pair = left[numbers.input_batch_dimension], result[numbers.output_batch_dimension]
+        yield from all_same(site, pair)
+    if features == 1:
+        summed = left[numbers.input_feature_dimension], kernel[numbers.kernel_input_feature_dimension]
+        yield from all_same(site, summed)
 
 
 OPS["stablehlo.convolution"] = OpDefinition(

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import pytest
 from click.testing import CliRunner
 
-from exla_opt.advice import checkpoint_advice, donation_advice
+from exla_opt.advice.checkpoint import checkpoint_advice
+from exla_opt.advice.donation import donation_advice
 from exla_opt.cli.opt import main
 from exla_opt.cli.places import relative
 from exla_opt.ir.context import new_context
