@@ -16,7 +16,7 @@ from exla_opt.ir.walk import main_function, terminator
 from exla_opt.ir.write import serialise
 from exla_opt.resize.apply import resize
 from exla_opt.resize.batch import Batch, find_batch
-from exla_opt.resize.separate import separate_broadcasts
+from exla_opt.resize.separate import join_broadcasts, separate_broadcasts
 from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def batch_advice(module: ir.Module, options: Options, measure: Measure, peak: in
         if not left:
             break
         size = left[0]
-        found = _peak_of(module, options, size, measure)
+        found = _peak_of(module, size, options, measure)
         if found is None:
             return ""
         points[size] = found
@@ -80,22 +80,45 @@ def halves(size: int) -> list[int]:
 
 
 def _estimate(points: dict[int, int], size: int) -> int:
-    """The peak for a batch, between the nearest ones with a known or estimated peak."""
-    below, above = max(each for each in points if each < size), min(each for each in points if each > size)
-    return points[below] + (points[above] - points[below]) * (size - below) // (above - below)
+    """The peak for a batch, from the known ones and that of no examples, which is a lower bound.
+
+    The peak is the largest of what different moments need. Each grows linearly, so that the line through two known
+    peaks is below the peak outside of them.
+    """
+    known = sorted(points)
+    place = next(place for place, each in enumerate(known) if each > size)
+    between = _on_line(points, known[place - 1], known[place], size)
+    if place > 1 or len(known) < 3:
+        return between
+    return max(between, _on_line(points, known[1], known[2], size))
 
 
-def _peak_of(module: ir.Module, options: Options, size: int, measure: Measure) -> int | None:
-    """The compiled peak of the module with a batch of this size; None if it cannot be built or compiled."""
+def _on_line(points: dict[int, int], one: int, other: int, size: int) -> int:
+    return points[one] + (points[other] - points[one]) * (size - one) // (other - one)
+
+
+def with_batch(module: ir.Module, size: int, op_rules: tuple[tuple[str, str], ...] = ()) -> ir.Module:
+    """A copy of the module with a batch of this size, a divisor of its own. Constants keep their values, 1 / batch too.
+
+    op_rules: (call target, rule text) pairs for custom calls. Raises ValueError for a module without a batch, or if it
+    has no consistent sizes for this one, and MLIRError if the result is not valid.
+    """
     smaller = flat_copy(module)
-    separate_broadcasts(smaller)
-    batch = find_batch(smaller, options.op_rules)
-    assert batch is not None
+    copies = separate_broadcasts(smaller)
+    batch = find_batch(smaller, op_rules)
+    if batch is None:
+        raise ValueError("the module has no batch")
     resize(smaller, batch.dimensions, batch.sizes_for(size))
+    join_broadcasts(copies)
+    smaller.operation.verify()
+    return smaller
+
+
+def _peak_of(module: ir.Module, size: int, options: Options, measure: Measure) -> int | None:
+    """The compiled peak of the module with a batch of this size; None if it cannot be built or compiled."""
     try:
-        smaller.operation.verify()
-        return measure(serialise(smaller, "bytecode")).peak
-    except (ir.MLIRError, CannotCompile, InputError):  # a size in an attribute of which no rule knows
+        return measure(serialise(with_batch(module, size, options.op_rules), "bytecode")).peak
+    except (ValueError, ir.MLIRError, CannotCompile, InputError):  # a size in an attribute of which no rule knows
         return None
 
 

@@ -48,18 +48,15 @@ def bf16_advice(
     assert first is not None
     place, kind = named(describe(first)), Types().of(kept[0])
     for value in kept:
-        _keep_in_bf16(value)
+        keep_in_bf16(value)
     try:
         found = measure(serialise(copy, "bytecode")).peak
     except CannotCompile:
         return ""
     if peak - found < worth:
         return ""
-    what = f"{len(kept)} x {kind}" if len(kept) > 1 else str(kind)
-    return (
-        f"bf16 instead of f32 for what is kept from {place} ({what}), which makes results less precise: "
-        f"peak {format_size(found)}, compiled"
-    )
+    what = f"the {len(kept)} x {kind}" if len(kept) > 1 else f"the {kind}"
+    return f"keep {what} created at {place} in bf16 (results lose precision): peak {format_size(found)}, compiled"
 
 
 def _kept(module: ir.Module, machine: Machine) -> Sequence[ir.Value]:
@@ -81,7 +78,7 @@ def _kept(module: ir.Module, machine: Machine) -> Sequence[ir.Value]:
     return max(groups.values(), key=lambda group: len(group) * types.of(group[0]).bytes, default=())
 
 
-def _keep_in_bf16(value: ir.Value) -> None:
+def keep_in_bf16(value: ir.Value) -> None:
     """Convert a tensor to bf16 after the op that computes it, and back at each of its uses."""
     uses = [(use.owner, use.operand_number) for use in value.uses]
     op = defining_op(value)
