@@ -62,15 +62,16 @@ def bf16_advice(
 def _kept(module: ir.Module, machine: Machine) -> Sequence[ir.Value]:
     """The f32 tensors of one type and one location that are kept over the predicted peak: those with the most bytes."""
     entry, types = main_function(module).regions[0].blocks[0], Types()
-    block = read_block(entry, types, machine)
-    run = run_block(block, machine, held=block.returned)
+    given = read_block(entry, types, machine)
+    run = run_block(given, machine, held=given.returned)
     if not run.order:
         return ()
     peak = max(range(len(run.order)), key=lambda step: run.lives[step] + run.scratches[step])
     returned, groups = set(terminator(entry).operands), dict[tuple[str, str], list[ir.Value]]()
     for number, born in run.born.items():
-        value = block.values.get(number)
-        if value is None or value in returned or not born < peak < run.died.get(number, -1):
+        value = run.block.values.get(number)
+        is_kept = born < peak < run.died.get(number, -1) and run.block.sizes[number] > 0
+        if value is None or value in returned or not is_kept:
             continue
         op = defining_op(value)
         if op is not None and op.name not in CONTROL_FLOW and types.of(value).dtype == "f32":

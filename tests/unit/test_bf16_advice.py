@@ -77,7 +77,17 @@ def forward() -> str:
     return jax.jit(run).lower([shape((64, 64), jnp.float32)] * 4, shape((2048, 64), jnp.float32)).as_text()
 
 
-@pytest.mark.parametrize("text", [forward(), layers(jnp.bfloat16)])
+def draw() -> str:
+    """The polynomials of a normal draw read constants of its shape, which take no memory."""
+
+    def run(key: Any) -> Any:
+        x = jax.random.normal(key, (4000, 200))
+        return (x - x.mean(0)).T @ (x - x.mean(0))
+
+    return jax.jit(run).lower(jax.ShapeDtypeStruct((2,), jnp.uint32)).as_text()
+
+
+@pytest.mark.parametrize("text", [forward(), layers(jnp.bfloat16), draw()])
 def test_where_no_f32_is_kept_nothing_is_compiled(text: str) -> None:
     def measure(_: bytes) -> Any:
         raise AssertionError("compiled although nothing is kept in f32")
