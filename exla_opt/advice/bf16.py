@@ -18,6 +18,7 @@ from jaxlib.mlir import ir
 from exla_opt.advice.flat import flat_copy
 from exla_opt.budget.search import CannotCompile
 from exla_opt.ir import build
+from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.locations import describe
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
@@ -51,7 +52,7 @@ def bf16_advice(
         keep_in_bf16(value)
     try:
         found = measure(serialise(copy, "bytecode")).peak
-    except CannotCompile:
+    except (CannotCompile, InputError):
         return ""
     if peak - found < worth:
         return ""

@@ -26,8 +26,9 @@ _RECOMPUTED = "EX013"
 def checkpoint_advice(
     module: ir.Module, options: Options, measure: Measure, peak: int, worth: int, named: Callable[[str], str]
 ) -> str:
-    """Return where `jax.checkpoint` helps, with the compiled peak when those tensors are recomputed; "" as above.
+    """Return where `jax.checkpoint` helps, with the compiled peak when those tensors are recomputed.
 
+    "" if recomputing saves fewer than `worth` bytes, also if `normalise` alone saves as much.
     named: maps locations to the user's own.
     """
     copy = copy_of(module)
@@ -37,10 +38,17 @@ def checkpoint_advice(
     if not done or any(remark.code != _RECOMPUTED for remark in done):  # the order of ops is not the user's to change
         return ""
     found = measure(serialise(copy, "bytecode")).peak
-    if peak - found < worth:
+    if peak - found < worth or _without_recomputing(module, options, measure) - found < worth:
         return ""
     largest = sorted(done, key=lambda remark: -remark.bytes)
     return (
         f"jax.checkpoint around {places_named([named(remark.location) for remark in largest])}: with the tensors "
         f"created there recomputed, peak {format_size(found)}, compiled"
     )
+
+
+def _without_recomputing(module: ir.Module, options: Options, measure: Measure) -> int:
+    """The peak after `normalise` alone, which merges equal ops, and so changes what XLA keeps."""
+    copy = copy_of(module)
+    run_pipeline(copy, ("normalise",), options)
+    return measure(serialise(copy, "bytecode")).peak

@@ -7,7 +7,8 @@ with fewer of them is the program that its author would get from a smaller batch
 - a dimension that one tensor has twice: the tokens of attention, the points of a kernel matrix;
 - a dimension over which a product sums with another argument, `x[b,d] * w[d,h]`: d is a feature. The gradient
   `x[b,d] * dy[b,h]` sums over examples, which dy has from x;
-- a dimension only of arguments that the program returns anew (parameters, moments), unless all results have it as well.
+- a dimension only of arguments that the program returns anew (parameters, moments), unless all results have it as well;
+- a dimension of an argument, and not of another one of the same type: those of queries, of which keys have as many.
 
 Of several such dimensions, the one that most tensors have is the batch: in `x @ w` the columns of w are as independent
 as the rows of x, but only the last layer's.
@@ -96,7 +97,7 @@ def find_batch(module: ir.Module, op_rules: tuple[tuple[str, str], ...] = ()) ->
         ]
         found: list[tuple[int, int, Batch]] = []
         for batch in candidates:
-            if _is_state(block, batch) is not states or batch.number not in dimensions.free:
+            if _is_state(block, batch) is not states or batch.number not in dimensions.free or _has_twin(block, batch):
                 continue
             carried = _carried(batch, classes)
             count = sum(not _is_given(value, block) for value in carried)
@@ -259,6 +260,14 @@ def _is_state(block: ir.Block, batch: Batch) -> bool:
     """Whether a result has the type of each argument with the batch: it may be a parameter, or the state of a step."""
     results = {value.type for value in terminator(block).operands}
     return all(block.arguments[place].type in results for place, _ in batch.places)
+
+
+def _has_twin(block: ir.Block, batch: Batch) -> bool:
+    """Whether an argument without the batch has the type of one with it."""
+    types = [argument.type for argument in block.arguments]
+    having = {place for place, _ in batch.places}
+    alike = {types[place] for place in having}
+    return any(kind in alike for place, kind in enumerate(types) if place not in having)
 
 
 def _is_of_inputs(block: ir.Block, is_state: bool, carried: Mapping[ir.Value, int]) -> bool:

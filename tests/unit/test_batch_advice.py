@@ -222,12 +222,23 @@ def edges(batch: int) -> str:
     return jax.jit(pass_on).lower(shape(50, 16), labels(batch), labels(batch)).as_text()
 
 
+def queries(batch: int) -> str:
+    """There are as many queries as keys, and no batch of them."""
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.softmax(q @ k.T) @ v
+
+    return jax.jit(attend).lower(*[shape(batch, 32)] * 3).as_text()
+
+
 def features(_: int) -> str:
     """The rows of a matrix are summed over, and those of its factor have length one."""
     return jax.jit(lambda x, w: jnp.tanh(x @ w).sum()).lower(shape(1, 64), shape(64, 96)).as_text()
 
 
-@pytest.mark.parametrize("program", [contrastive, joined_tokens, shifted, summed_up, momentum, edges, features])
+@pytest.mark.parametrize(
+    "program", [contrastive, joined_tokens, shifted, summed_up, momentum, edges, queries, features]
+)
 def test_where_no_dimension_is_certain_nothing_is_advised(program: Callable[[int], str]) -> None:
     def measure(_: bytes) -> Any:
         raise AssertionError("compiled although there is no batch")
