@@ -20,7 +20,7 @@ from .factor import Einsum, Factor, OpRule, Shapes, factors_of
 from .traits import Trait, has_trait
 
 # The dimensions along which shards of several devices are concatenated, or taken apart.
-_DIMENSIONS = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
+DIMENSIONS = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def moved_dims(op: ir.Operation) -> frozenset[int]:
 
     Along all others, each element of a result depends only on the elements at its own position.
     """
-    return frozenset(integer(op, name) for name in _DIMENSIONS if name in op.attributes)
+    return frozenset(integer(op, name) for name in DIMENSIONS if name in op.attributes)
 
 
 def _factors(op: ir.Operation, shapes: Shapes) -> tuple[Factor, ...]:

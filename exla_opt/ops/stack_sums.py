@@ -56,6 +56,15 @@ def only_update(loop: ir.Operation, carry: int) -> ir.Operation | None:
     return _only_update(loop, carry, [])
 
 
+def indices_of(loop: ir.Operation, value: ir.Value) -> Numbers | None:
+    """A scalar integer of the body in every step of a loop; None if it depends on anything but the counter.
+
+    One number, if it is the same in all steps.
+    """
+    trips = _trips([loop])
+    return None if trips is None else _Steps([loop], trips).of(value)
+
+
 def _only_update(loop: ir.Operation, carry: int, around: list[ir.Operation]) -> ir.Operation | None:
     """As above. around: the loops around this one, outermost first."""
     condition, body = (region.blocks[0] for region in loop.regions)

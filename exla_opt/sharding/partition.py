@@ -36,6 +36,7 @@ from .join import join
 from .localise import Localiser, NoLocalForm
 from .mesh import Mesh, Sharding
 from .meshes import keep_meshes, merge_meshes, mesh_ops
+from .out_of_loops import communicate_outside_loops
 from .shardings import SHARDING, read_meshes, shardings_of
 from .tile_assignment import NoAxes
 
@@ -189,6 +190,7 @@ def _local(
             ir.Operation.create("func.return", operands=values, loc=terminator(old).location)
     top.erase()
     sum_behind_loops(made)
+    communicate_outside_loops(made)
     merge_equal_collectives(made)
     made.operation.verify()
     return made

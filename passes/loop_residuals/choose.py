@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exla_opt.ops.collectives import talks
 from exla_opt.ops.comparisons import is_float_name
 from exla_opt.remarks import Reason
 
@@ -107,7 +108,8 @@ def _why_not(problem: _Problem) -> Obstacle:
     for value in problem.slice:
         position = step.definers[value]
         if position >= 0 and (step.acts[position] or (step.asks[position] and not problem.asks_again)):
-            return Obstacle(Reason("EX603", "an op must not run twice, and its result is as big"), step.ops[position])
+            why = "would communicate again" if talks(step.ops[position]) else "must not run twice"
+            return Obstacle(Reason("EX603", f"an op {why}, and its result is as big"), step.ops[position])
     text = "storing what it is computed from takes as much memory; jax.checkpoint around several steps needs less"
     return Obstacle(Reason("EX604", text))
 

@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.loops import Counting, step_of, trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import captured_values, walk
+from exla_opt.ops.collectives import talks
 from exla_opt.ops.comparisons import asks
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait, traits_of
@@ -49,8 +50,8 @@ class Step:
             for result, operand in zip(op.results, op.operands, strict=True)
         }
         self.returned = [self.number.get(value) for value in last.operation.operands]
-        # Ops that must not run twice, and equality tests.
-        self.acts = [has_order(op) for op in self.ops]
+        # Ops that must not run twice, collectives among them, as the devices would send more; and equality tests.
+        self.acts = [has_order(op) or talks(op) for op in self.ops]
         self.asks = [asks_within(op) for op in self.ops]
         self.growths = [step_of(old, new) for old, new in zip(body.arguments, last.operation.operands, strict=True)]
         self.dtypes = [types.of(value).dtype for value in self.values]

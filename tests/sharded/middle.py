@@ -25,6 +25,7 @@ from exla_opt.runtime.traffic import traffic_of
 from exla_opt.sharding.partition import partition
 from exla_opt.sharding.rewrite import joined_if_gained
 
+from . import fully_sharded
 from .program import DEVICES, Array, Program, line, spec
 from .programs import constrained, layers, ring_attention, scanned
 
@@ -49,6 +50,7 @@ def made() -> dict[str, Program]:
         "ring, gradient": Program(jax.grad(ring_loss, (0, 1, 2)), (on((16384, 64), "d"),) * 3, 5),
         "scan, batch": Program(jax.grad(scanned), (on((12, 512, 512)), on((65536, 512), "d")), 5),
         "scan, weights": Program(jax.grad(scanned), (on((12, 512, 512), None, None, "d"), on((32768, 512))), 5),
+        **fully_sharded.made(layers=12, rows=65536, width=512, gain=10),
     }
 
 

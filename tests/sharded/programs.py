@@ -13,7 +13,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from . import edges, stencils
+from . import edges, fully_sharded, stencils
 from .program import DEVICES, Program, grid, line, shuffled, spec
 
 Array = Any
@@ -224,6 +224,7 @@ def made() -> dict[str, Program]:
     return {
         **stencils.made(),
         **edges.made(),
+        **fully_sharded.made(layers=6, rows=8192, width=128, gain=4),
         "batch": Program(jax.grad(partial(mean_square, heads)), (attended, on((16, 256, 64), "d")), 8),
         "megatron": Program(square_loss, (tensor_parallel, spec(two, (4, 256, 64), "d")), 2),
         "device_ids": Program(

@@ -64,6 +64,14 @@ STENCILS = [
 GROUPS = [
     ["batch", "megatron", "device_ids", "queries", "keys", "an axis of one", "explicit axes"],
     ["fsdp", "fsdp without constraints", "scan, batch", "scan, weights", "bfloat16", "dropout", "causal mask"],
+    [
+        "scan, fully sharded",
+        "scan, fully sharded, unconstrained",
+        "scan, fully sharded, checkpoint",
+        "scan, fully sharded, bfloat16",
+        "scan, fully sharded on a grid",
+        "scan, fully sharded, wide",
+    ],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
     ["uneven sums", "orders of axes", "every third", "complex constants", "cut further", "uneven mask"],
     ["uneven rows", "uneven rows, spread indices", "columns in turn", "halves"],
