@@ -11,6 +11,7 @@ from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import Timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
+from exla_opt.remarks import Kind as RemarkKind
 
 # Without this pass the sizes have no effect.
 SPLITTER = "tensor-splitter"
@@ -22,6 +23,8 @@ MARGIN = 1.2
 _MANY_SLICES = 16
 # Tensors smaller than this fraction of the largest in a loop's step do not count.
 _PART = 4
+# More than any program needs: stands for one that is not written, as XLA refuses it or each device would send more.
+NEVER = 2**62
 
 # Predictions err alike on programs of one kind.
 Kind = Literal["original", "recomputed", "split", "calls in loops", "nested tiles"]
@@ -46,8 +49,9 @@ class Attempt:
     """The outcome of one pair of sizes.
 
     largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone. seconds: of a run,
-    predicted. measured: the compiled peak, None until the compiler is asked. estimated: the seconds of a run, estimated
-    from the compiled program; None if not known. note: what its compile had to leave out.
+    predicted. measured: the compiled peak, None until the compiler is asked; NEVER if it could not be written.
+    estimated: the seconds of a run, estimated from the compiled program; None if not known. note: what its compile had
+    to leave out. is_refused: whether the module of several devices would be written as it came instead.
     """
 
     module: ir.Module
@@ -60,6 +64,7 @@ class Attempt:
     measured: int | None = None
     estimated: float | None = None
     note: str = ""
+    is_refused: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -69,6 +74,11 @@ class Attempt:
         if self.options.nested_tiles:
             return "nested tiles"
         return "calls in loops" if self.options.calls_in_loops else "split"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any pass changed a tensor."""
+        return any(remark.kind is RemarkKind.PASSED for remark in self.outcome.remarks)
 
     @property
     def recomputes(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log, log2
 
-from exla_opt.budget.attempt import Attempt
+from exla_opt.budget.attempt import NEVER, Attempt
 from exla_opt.budget.search import Search
 
 # The factor in predicted time that makes a program slower.
@@ -130,7 +130,7 @@ def much_faster(found: Attempt, attempts: Sequence[Attempt]) -> Attempt | None:
     Attempts larger than the original, the first, are left out: no limit would have them written.
     """
     no_larger = no_larger_than(attempts[0], attempts)
-    faster = [other for other in no_larger if other.seconds * _MUCH_SLOWER < found.seconds]
+    faster = [other for other in no_larger if other.seconds * _MUCH_SLOWER < found.seconds and other.peak < NEVER]
     return min(faster, key=lambda other: other.peak, default=None)
 
 

@@ -150,6 +150,8 @@ def fit(
             try_recomputing(search, tried)
     found = chosen or fastest_that_fits(search) or near_miss(search)
     fits = found.peak <= limit
+    if not fits and found is unsplit:  # a program that is refused says why
+        found = next((each for each in fastest(search.attempts) if each.is_refused and each is not unsplit), unsplit)
     if fits and found is not chosen and JOINS in names:
         found = with_joined_trips(search, found, tried)
     log_attempts(search, found)

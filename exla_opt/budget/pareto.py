@@ -61,7 +61,8 @@ def pareto(
     for found in [unsplit, *shown]:
         search.compile(found)
     log_tried(search)
-    return [_choice(found, unsplit) for found in front([unsplit, *shown])]
+    written = [found for found in shown if found.peak < unsplit.peak]  # what XLA or the module's devices refuse is not
+    return [_choice(found, unsplit) for found in front([unsplit, *written])]
 
 
 def _thinned(attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from jaxlib.mlir import ir
 
-from exla_opt.budget.attempt import MARGIN, RECOMPUTE, SPLITTER, Attempt, Kind, Split, split_of
+from exla_opt.budget.attempt import MARGIN, NEVER, RECOMPUTE, SPLITTER, Attempt, Kind, Split, split_of
 from exla_opt.budget.measured import Measure, Measured
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.walk import inside_out, number_of_ops
@@ -37,8 +37,6 @@ _GAIN = 1.02
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, for the one that should need the least of all, or, where nothing fits, for the original.
 MOST_COMPILES = 4
-# More than any program needs: stands for a program that XLA refuses although it compiled others.
-_NEVER = 2**62
 
 
 class CannotCompile(Exception):
@@ -216,12 +214,12 @@ class Search:
             if not self.known and not self._takes_the_unsplit(found):
                 self.measure, self.refusal = None, str(error)
                 return
-            known = self.known[_digest(serialise(found.module, "bytecode"))] = Measured(_NEVER)
+            known = self.known[_digest(serialise(found.module, "bytecode"))] = Measured(NEVER)
         if known is None:
             return
-        found.measured, found.estimated, found.note = known.peak, known.seconds, known.note
-        temp = found.measured - found.predicted.peak + found.predicted.temp
-        if found.predicted.temp and found.measured < _NEVER:
+        self._take(found, known)
+        temp = known.peak - found.predicted.peak + found.predicted.temp
+        if found.predicted.temp and known.peak < NEVER:
             self.ratios[found.kind].append(temp / found.predicted.temp)
 
     def _takes_the_unsplit(self, refused: Attempt) -> bool:
@@ -234,8 +232,16 @@ class Search:
         except CannotCompile:
             return False
         if found is not None:
-            unsplit.measured, unsplit.estimated, unsplit.note = found.peak, found.seconds, found.note
+            self._take(unsplit, found)
         return found is not None
+
+    def _take(self, found: Attempt, known: Measured) -> None:
+        """Take the compiler's figures: those of what is written for the program."""
+        found.measured, found.estimated, found.note = known.peak, known.seconds, known.note
+        instead = known.instead
+        if instead is not None and (instead.of_changed if found.is_changed else instead.of_unchanged):
+            is_first = found is self.attempts[0] or not found.is_changed
+            found.measured, found.is_refused = instead.peak if is_first else NEVER, True
 
     def _measured(self, found: Attempt) -> Measured | None:
         """The compiler's figures, compiled once for equal programs; None if no compiles are left."""

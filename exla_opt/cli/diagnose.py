@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exla_opt.cli.common import as_it_came, naming, read_source
+from exla_opt.cli.common import naming, read_source
 from exla_opt.cli.judge import judge_of
-from exla_opt.cli.partitioned import program_of_one
+from exla_opt.cli.partitioned import joined, program_of_one
 from exla_opt.cli.places import place_names
 from exla_opt.cli.search import showing
 from exla_opt.sizes import format_size, round_up
@@ -25,10 +25,11 @@ if TYPE_CHECKING:  # at run time these are imported inside the functions, for th
     from jaxlib.mlir import ir
 
     from exla_opt.budget.judge import Judge
-    from exla_opt.budget.measured import Measure
+    from exla_opt.budget.measured import Measure, Measured
     from exla_opt.cli.request import Request
     from exla_opt.ir.read import Source
     from exla_opt.memory.timeline import Timeline
+    from exla_opt.sharding.partition import Partition
 
 # The number of tensors listed.
 _SHOWN = 8
@@ -53,44 +54,36 @@ def print_diagnosis(request: Request) -> int:
     judge = judge_of(request.target, source.name, partition)
     each = "" if partition is None else f" on each of {devices_of(source.module)} devices"
     with naming(source):
-        peak, who = _peak(one, judge)
+        measured, who = _measured(one, judge)
+        instead = None if measured is None else measured.instead
         inlined = copy_of(one)
         run_pipeline(inlined, ("normalise",), request.options)
         timeline = read_timeline(inlined, request.options.machine)
         memory = timeline.memory
+        peak = memory.peak if measured is None else measured.peak
         click.echo(
-            f"{source.name}: peak {format_size(peak or memory.peak)}{each}, {who}; "
+            f"{source.name}: peak {format_size(peak)}{each}, {who}; "
             f"arguments {format_size(memory.arguments)}, results {format_size(memory.results)}"
         )
-        if partition is not None and peak is not None and (more := _needed_by_original(source, request.target, peak)):
+        if instead is not None and (instead.of_changed or not instead.of_unchanged):
+            worse = ", by which each would need or send more" if instead.of_changed else ""
             click.echo(
-                f"{source.name}: this is the program of one device; spread by XLA, the original needs {more}{each}"
+                f"{source.name}: this is the program of one device{worse}; "
+                f"spread by XLA, the original needs {format_size(instead.peak)}{each}"
             )
         for line in alive_lines(timeline, named):
             click.echo(line)
+        written = instead.peak if instead is not None and instead.of_changed else peak
         # The memory to fit, if there is any such.
         given = request.limit or (judge.memory if request.target is not None else None)
-        limit = round_up((peak or memory.peak) // 2) if given is None else given
-        _print_rewrite(request, one, judge, limit, source.name, named)
-        if peak is not None and judge.measure is not None:
+        limit = round_up(written // 2) if given is None else given
+        _print_rewrite(request, replace(source, module=one), partition, judge, limit, named)
+        if measured is not None and judge.measure is not None:
             # The signature of one device's program is not the user's to change.
             fit_into = given if partition is None else None
             for advice in _advice(request, one, judge.measure, peak, fit_into, named):
                 click.echo(f"{source.name}: advice: {advice}")
     return 0
-
-
-def _needed_by_original(source: Source, target: str | None, peak: int) -> str:
-    """The memory of one device that the module as it came needs, if that is clearly above `peak` bytes; else ""."""
-    from exla_opt.ir.diagnostics import InputError
-    from exla_opt.runtime.target import share_of
-    from exla_opt.sharding.rewrite import MORE
-
-    try:
-        _, needed = share_of(target)(as_it_came(source))
-    except InputError:
-        return ""
-    return format_size(needed) if needed > MORE * peak else ""
 
 
 def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
@@ -115,37 +108,50 @@ def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
     return lines
 
 
-def _peak(module: ir.Module, judge: Judge) -> tuple[int | None, str]:
-    """The compiled peak and the compiler's name; None if no compiler is available."""
+def _measured(module: ir.Module, judge: Judge) -> tuple[Measured | None, str]:
+    """The compiler's findings, None if there are none, and its name."""
     from exla_opt.budget.search import CannotCompile
     from exla_opt.ir.write import serialise
 
     if judge.measure is None:
         return None, f"predicted for {judge.name}: {judge.no_compiler}"
     try:
-        return judge.measure(serialise(module, "bytecode")).peak, f"as XLA compiles it for {judge.name}"
+        return judge.measure(serialise(module, "bytecode")), f"as XLA compiles it for {judge.name}"
     except CannotCompile as error:
         return None, f"predicted for {judge.name}: {error}"
 
 
 def _print_rewrite(
-    request: Request, module: ir.Module, judge: Judge, limit: int, name: str, named: Callable[[str], str]
+    request: Request,
+    source: Source,
+    partition: Partition | None,
+    judge: Judge,
+    limit: int,
+    named: Callable[[str], str],
 ) -> None:
-    """Print what exla-opt would do for the limit, and the cost."""
+    """Print what exla-opt would do for the limit, and the cost.
+
+    source: holds the module to split, of one device if there are several.
+    """
     from exla_opt.budget.fit import fit
     from exla_opt.ir.rewrite import copy_of
     from exla_opt.remarks import Kind
     from exla_opt.report.text import fit_lines, remark_lines, with_places
+    from exla_opt.sharding.joined import as_written
 
     with showing(sys.stderr) as tried:
         options = replace(request.options, memory_limit=limit)
-        found = fit(copy_of(module), request.passes, options, limit, judge.measure, tried=tried)
+        found = fit(copy_of(source.module), request.passes, options, limit, judge.measure, tried=tried)
+    remarks = found.outcome.remarks
+    if partition is not None:
+        written = joined(partition, replace(source, module=found.module), remarks, request.target, limit)
+        found, remarks = as_written(found, written, limit), written.remarks
     click.echo(f"with --memory-limit={format_size(limit)} exla-opt would do this:")
-    for line in fit_lines(name, found, limit, judge.name, found.why_predicted or judge.no_compiler):
+    for line in fit_lines(source.name, found, limit, judge.name, found.why_predicted or judge.no_compiler):
         click.echo(f"  {line}")
     if found.before.seconds and found.seconds != found.before.seconds:
         click.echo(f"  time: {found.seconds / found.before.seconds:.2g} x (predicted)")
-    done = with_places(found.outcome.remarks, named)
+    done = with_places(remarks, named)
     for line in remark_lines(done, (Kind.PASSED,))[:_SHOWN]:
         click.echo(f"  {line}")
 

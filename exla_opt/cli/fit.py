@@ -23,7 +23,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
     from exla_opt.ir.attributes import all_devices_of
     from exla_opt.ir.write import serialise
     from exla_opt.report.runs import Measured, fits, fits_as_json, print_fits
-    from exla_opt.runtime.target import AUTOTUNED, TargetError, compiled_memory, compiled_traffic, parse_target
+    from exla_opt.runtime.target import AUTOTUNED, TargetError, compiled_memory, parse_target
     from exla_opt.runtime.tpus import SLOW
     from exla_opt.runtime.workspace import tight, workspace_of
 
@@ -37,8 +37,7 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
             with naming(source):
                 module, count = serialise(source.module, "bytecode"), all_devices_of(source.module)
                 found = compiled_memory(module, target)
-                traffic = compiled_traffic(module, target) if count > 1 else None
-            side = Measured(source.name, found.memory, estimated=found.time, devices=count, traffic=traffic)
+            side = Measured(source.name, found.memory, estimated=found.time, devices=count, traffic=found.traffic)
             sides.append(side)
             if found.note:
                 click.echo(f"{source.name}: note: {found.note}", err=True)

@@ -183,7 +183,7 @@ def _run(
     from exla_opt.runtime.compile import check_device
     from exla_opt.runtime.inputs import difference, load_inputs, read_signature
     from exla_opt.runtime.memory import measure_memory
-    from exla_opt.runtime.target import compiled_traffic, parse_target
+    from exla_opt.runtime.target import compiled_memory, parse_target
 
     sources = [read_source(name) for name in names]
     check_device(device, max(all_devices_of(source.module) for source in sources))
@@ -202,8 +202,11 @@ def _run(
     for source, program in zip(sources, programs, strict=True):
         with naming(source):
             count = all_devices_of(source.module)
-            traffic = compiled_traffic(program, parse_target("cpu")) if count > 1 and device == "cpu" else None
-            sides.append(Measured(source.name, measure_memory(program, device), devices=count, traffic=traffic))
+            if device == "cpu":
+                compiled = compiled_memory(program, parse_target("cpu"))
+                sides.append(Measured(source.name, compiled.memory, devices=count, traffic=compiled.traffic))
+            else:
+                sides.append(Measured(source.name, measure_memory(program, device), devices=count))
     comparisons: list[Comparison] | None = None
     try:
         if repeats:

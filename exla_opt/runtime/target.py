@@ -28,7 +28,7 @@ from exla_opt.runtime.compile import compile_program, compile_to_measure, first_
 from exla_opt.runtime.gpu_seconds import GpuTime, estimate
 from exla_opt.runtime.gpus import GPUS, describe, is_too_old
 from exla_opt.runtime.hlo import HloError
-from exla_opt.runtime.memory import Memory, measure_memory, memory_of
+from exla_opt.runtime.memory import Memory, memory_of
 from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, compile_for_tpu
 from exla_opt.runtime.traffic import Traffic, traffic_of
 from exla_opt.runtime.workspace import workspace_of
@@ -137,12 +137,14 @@ class Compiled:
     """The findings of a compile for a device.
 
     memory: the bytes of one run. note: the part that could not be compiled although the rest could, a clause; normally
-    "". time: the estimated time of one run; None on a CPU or TPU and on a GPU whose speeds are not known.
+    "". time: the estimated time of one run; None on a CPU or TPU and on a GPU whose speeds are not known. traffic: of
+    each device of several; None if there is one.
     """
 
     memory: Memory
     note: str = ""
     time: GpuTime | None = None
+    traffic: Traffic | None = None
 
 
 def has_gpu_compiler() -> bool:
@@ -168,7 +170,10 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
     if target.tpu is not None:
         return Compiled(tpu_memory(module, target, LONGEST))
     if not target.description:
-        return Compiled(measure_memory(module, "cpu"))
+        programs = compile_to_measure(module, "cpu")
+        memory = max((memory_of(each.executable) for each in programs), key=lambda memory: memory.peak)
+        is_alone = len(programs[0].devices) == 1
+        return Compiled(memory, traffic=None if is_alone else traffic_of(pjrt.optimised_hlo(programs[0].executable)))
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
     untried = ""
@@ -198,49 +203,27 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
     hlo = pjrt.optimised_hlo(executable)
     notes += [_SORTS] if _has_large_sort(hlo) else []
     note = "; ".join([untried, *notes] if untried else notes)
-    return Compiled(max(choices, key=lambda memory: memory.peak), note, _time_of(hlo, target))
+    memory = max(choices, key=lambda memory: memory.peak)
+    return Compiled(memory, note, _time_of(hlo, target), traffic_of(hlo) if len(devices) > 1 else None)
 
 
 def _compiled_here(data: bytes, target: Target) -> Compiled:
-    executable = compile_program(data, "cuda").executable
-    return Compiled(memory_of(executable, AUTOTUNED), "", _time_of(pjrt.optimised_hlo(executable), target))
-
-
-def compiled_traffic(module: bytes, target: Target) -> Traffic:
-    """The bytes that each device sends to the others in a module for several, compiled for `target`.
-
-    Raises what `compiled_memory` raises.
-    """
-    return compiled_share(module, target)[0]
-
-
-def compiled_share(module: bytes, target: Target) -> tuple[Traffic, Memory]:
-    """The bytes that each device sends to the others in a module for several, and its memory, compiled for `target`.
-
-    For a GPU with the matrix products of cuBLAS; for a CPU it is compiled twice, as in `measure_memory`. Raises what
-    `compiled_memory` raises.
-    """
-    if target.tpu is not None:
-        raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
-    if target.description:
-        parsed = parse_module(PARSER_FILE, module, new_context()).module
-        compiled = [_compile_for_gpu(parsed, target, _devices(target, all_devices_of(parsed)), "cuBLAS")]
-    else:
-        compiled = [program.executable for program in compile_to_measure(module, "cpu")]
-    memory = max(map(memory_of, compiled), key=lambda memory: memory.peak)
-    return traffic_of(pjrt.optimised_hlo(compiled[0])), memory
+    program = compile_program(data, "cuda")
+    hlo = pjrt.optimised_hlo(program.executable)
+    traffic = traffic_of(hlo) if len(program.devices) > 1 else None
+    return Compiled(memory_of(program.executable, AUTOTUNED), "", _time_of(hlo, target), traffic)
 
 
 def share_of(target: str | None) -> Callable[[ir.Module], tuple[float, int]]:
     """A compiler of modules for several devices, which returns the bytes that one device sends and needs.
 
-    target: as on the command line; None is this machine's CPU. It raises what `compiled_share` raises.
+    target: as on the command line; None is this machine's CPU. It raises what `compiled_memory` raises.
     """
     machine = parse_target(target or "cpu")
 
     def share(module: ir.Module) -> tuple[float, int]:
-        traffic, memory = compiled_share(serialise(module, "bytecode"), machine)
-        return traffic.bytes, memory.peak
+        found = compiled_memory(serialise(module, "bytecode"), machine)
+        return 0.0 if found.traffic is None else found.traffic.bytes, found.memory.peak
 
     return share
 

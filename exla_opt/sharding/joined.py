@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.fit import Figures, Fit, unsplit_options
 from exla_opt.budget.judge import Judge
+from exla_opt.budget.measured import Instead
 from exla_opt.budget.search import CannotCompile
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.write import serialise
@@ -74,16 +75,27 @@ def joined(
     (before, needed), (sends, needs) = shares[0], shares[-1]
     if module is None:
         return Joined(original, tuple(said), True, needed, needed)
+    instead = instead_of(shares[-1], shares[0])
     if sends > MORE * before:
         return Joined(original, tuple(too_much_sent(said, before, sends)), True, needed, needed)
-    if needs > MORE * needed:
+    if instead.of_changed:
         return Joined(original, tuple(more_needed(said, needed, needs)), True, needed, needed)
     if is_changed(said):
         return Joined(module, tuple(said), False, needed, needs)
-    if limit is None or needed <= limit or needs * MORE >= needed:
+    if limit is None or needed <= limit or instead.of_unchanged:
         return Joined(original, tuple(said), True, needed, needed)
     note = f"written as a program of one device: spread by XLA, the original needs {format_size(needed)} on each"
     return Joined(module, tuple(said), False, needed, needs, note)
+
+
+def instead_of(made: tuple[float, int], original: tuple[float, int], *, more_is_sent: bool = False) -> Instead:
+    """When the original is written instead of a module, of which none was better.
+
+    made, original: the bytes that a device sends and needs. more_is_sent: whether `made` sends more by its ops.
+    """
+    (sends, needs), (before, needed) = made, original
+    is_worse = more_is_sent or sends > MORE * before or needs > MORE * needed
+    return Instead(needed, is_worse, is_worse or needs * MORE >= needed)
 
 
 def as_it_came(

@@ -17,12 +17,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import PARTITIONS, devices_of, replicas_of
-from exla_opt.ir.diagnostics import PARSER_FILE
-from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import inside_out, main_function, operations_of, terminator
-from exla_opt.ir.write import serialise
 from exla_opt.options import Options
 from exla_opt.passes import normalise
 
@@ -52,10 +49,11 @@ class CannotPartition(Exception):
 class Partition:
     """A module for several devices, and its local program.
 
-    original: the input, with its calls inlined. local: the local program before any pass. mesh: the devices.
-    arguments, results: their shardings.
+    given: the input, unchanged. original: the same with its calls inlined. local: the local program before any pass.
+    mesh: the devices. arguments, results: their shardings.
     """
 
+    given: ir.Module
     original: ir.Module
     local: ir.Module
     mesh: Mesh
@@ -69,12 +67,6 @@ class Partition:
     def joined(self, local: ir.Module) -> ir.Module:
         """The module of all devices around a local program, which is unchanged."""
         return join(self.original, local, self.mesh, self.arguments, self.results)
-
-
-def joined_bytes(partition: Partition, local: bytes) -> bytes:
-    """The module of all devices around a local program, both as bytecode."""
-    module = parse_module(PARSER_FILE, local, partition.original.context).module
-    return serialise(partition.joined(module), "bytecode")
 
 
 def is_partitioned(module: ir.Module) -> bool:
@@ -97,13 +89,13 @@ def partition(module: ir.Module) -> Partition:
     # In case Shardy, or a local form, lacks padding; then in case an op has no local form at all.
     for evenly, lenient in ((False, False), (True, False), (False, True)):
         try:
-            return _partition(original, said, evenly=evenly, lenient=lenient)
+            return _partition(module, original, said, evenly=evenly, lenient=lenient)
         except CannotPartition as error:
             refused.append(error)
     raise refused[0]
 
 
-def _partition(original: ir.Module, said: ir.Module, *, evenly: bool, lenient: bool) -> Partition:
+def _partition(given: ir.Module, original: ir.Module, said: ir.Module, *, evenly: bool, lenient: bool) -> Partition:
     """The local program.
 
     said: the same module in Shardy's terms. evenly: no uneven shards of intermediate tensors. lenient: as in
@@ -132,7 +124,7 @@ def _partition(original: ir.Module, said: ir.Module, *, evenly: bool, lenient: b
         raise CannotPartition(str(error)) from None
     except ir.MLIRError as error:
         raise CannotPartition(f"the program of one device is not valid: {error.error_diagnostics[0].message}") from None
-    return Partition(original, local, mesh, arguments, results)
+    return Partition(given, original, local, mesh, arguments, results)
 
 
 def _check(module: ir.Module) -> None:

@@ -24,7 +24,7 @@ from exla_opt.memory.peak import Memory
 from exla_opt.runtime import pjrt, target
 from exla_opt.runtime.judge import judge_of
 from exla_opt.runtime.memory import measure_memory
-from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, compiled_share, parse_target
+from exla_opt.runtime.target import Compiled, Target, TargetError, compiled_memory, parse_target
 from exla_opt.runtime.workspace import tight, workspace_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
@@ -202,7 +202,7 @@ def test_the_memory_of_one_device_of_several_counts_everything() -> None:
     """Without XLA's YNN fusions the distances stay in a kernel; with them, as every user has it, they are written."""
     shapes = [jax.ShapeDtypeStruct((size, 16), jnp.float32) for size in (1000, 300)]
     text = str(jax.jit(nearest).lower(*shapes).compiler_ir("stablehlo"))
-    _, memory = compiled_share(text.encode(), parse_target("cpu"))
+    memory = compiled_memory(text, parse_target("cpu")).memory
     assert memory == measure_memory(text) and memory.temp >= 1000 * 300 * 4
 
 

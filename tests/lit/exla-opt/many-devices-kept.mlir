@@ -1,5 +1,7 @@
 // RUN: %exla-opt %s --memory-limit=500KB -o %t 2>&1 | filecheck %s
 // RUN: %exla-opt %s --memory-limit=2.5MB -o - 2>&1 | filecheck %s --check-prefix=FITS
+// RUN: %exla-opt %s --pareto | filecheck %s --check-prefix=PARETO
+// RUN: %exla-opt %s --diagnose | filecheck %s --check-prefix=DIAGNOSE
 
 // The gradient of a maximum over windows that overlap: in slices, all rows would be gathered. The module goes out as it
 // came, and the figure is that of what goes out.
@@ -9,6 +11,15 @@
 // CHECK: EX312
 
 // FITS: remark: fits into 2.5MB, without a split: 1.9{{.}}MB
+
+// No limit would have the slices written, so none are offered.
+
+// PARETO: 1.9{{.}}MB, compiled 1 x unsplit
+// PARETO-NEXT: time:
+
+// DIAGNOSE: this is the program of one device, by which each would need or send more; spread by XLA, the original needs 1.9{{.}}MB on each of 8 devices
+// DIAGNOSE: with --memory-limit=9{{.*}}KB exla-opt would do this:
+// DIAGNOSE-NEXT: due to the module being left unchanged: in slices, its devices would send more
 
 module attributes {mhlo.num_partitions = 8 : i32} {
   sdy.mesh @mesh = <["d"=8]>
