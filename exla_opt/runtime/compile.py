@@ -20,7 +20,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import main_function
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.inputs import Array
-from exla_opt.sharding.gspmd import is_gspmd
+from exla_opt.sharding.gspmd import is_gspmd, unspecified_results
 
 Device = Literal["cpu", "cuda"]
 
@@ -37,13 +37,14 @@ class Spread:
     several, which are needed to assemble them.
 
     by_shardy: its shardings are Shardy's, not GSPMD's. replicas: how many times it runs, each time on devices of its
-    own.
+    own. unspecified: of each result, whether it has no sharding.
     """
 
     partitions: int = 1
     by_shardy: bool = True
     shapes: tuple[tuple[int, ...], ...] = ()
     replicas: int = 1
+    unspecified: tuple[bool, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -71,7 +72,7 @@ def read_spread(module: str | bytes) -> Spread:
         return Spread(replicas=replicas)
     results = ir.FunctionType(ir.TypeAttr(main_function(parsed).attributes["function_type"]).value).results
     shapes = tuple(tuple(ir.RankedTensorType(kind).shape) for kind in results)
-    return Spread(partitions, not is_gspmd(parsed), shapes, replicas)
+    return Spread(partitions, not is_gspmd(parsed), shapes, replicas, tuple(unspecified_results(parsed)))
 
 
 def check_device(device: Device, count: int = 1) -> None:
@@ -126,6 +127,7 @@ def _compile(module: str | bytes, device: Device, spread: Spread, flags: pjrt.Fl
             spread.partitions,
             replicas=spread.replicas,
             by_shardy=spread.by_shardy,
+            unspecified=spread.unspecified,
         )
         return Program(compiled, devices, spread)
     except pjrt.TooFewDevices as error:

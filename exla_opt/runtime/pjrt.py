@@ -69,18 +69,22 @@ def compile_here(
     *,
     replicas: int = 1,
     by_shardy: bool = True,
+    unspecified: Sequence[bool] = (),
 ) -> tuple[Any, Sequence[Any]]:
     """Compile for the first devices of this machine's `platform`, one a partition; the executable and the devices.
 
     module: text, bytecode or portable artifact. replicas: of all partitions, each on devices of its own. by_shardy:
-    False uses GSPMD, the older partitioner.
+    False uses GSPMD, the older partitioner. unspecified: of each result, whether the partitioner chooses its sharding;
+    () if there is one device.
     Raises what `client` raises, COMPILE_ERRORS, and TooFewDevices.
     """
     here = client(platform)
     devices = here.local_devices()[: replicas * partitions]
     if len(devices) < replicas * partitions:
         raise TooFewDevices(len(devices))
-    return here.compile_and_load(module, devices, _options(flags, replicas, partitions, by_shardy)), devices
+    return here.compile_and_load(
+        module, devices, _options(flags, replicas, partitions, by_shardy, unspecified)
+    ), devices
 
 
 class TooFewDevices(RuntimeError):
@@ -88,10 +92,19 @@ class TooFewDevices(RuntimeError):
 
 
 def compile_for(
-    devices: Sequence[Any], module: ir.Module, flags: Flags, *, replicas: int = 1, by_shardy: bool = True
+    devices: Sequence[Any],
+    module: ir.Module,
+    flags: Flags,
+    *,
+    replicas: int = 1,
+    by_shardy: bool = True,
+    unspecified: Sequence[bool] = (),
 ) -> Any:
-    """Compile for `described_devices`, which the replicas share; the executable cannot run. Raises COMPILE_ERRORS."""
-    options = _options(flags, replicas, len(devices) // replicas, by_shardy)
+    """Compile for `described_devices`, which the replicas share; the executable cannot run. Raises COMPILE_ERRORS.
+
+    by_shardy, unspecified: as in `compile_here`.
+    """
+    options = _options(flags, replicas, len(devices) // replicas, by_shardy, unspecified)
     return devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
 
 
@@ -189,7 +202,7 @@ def lowered_with(lowered: jax.stages.Lowered, module: ir.Module) -> jax.stages.L
     return new
 
 
-def _options(flags: Flags, replicas: int, partitions: int, by_shardy: bool) -> Any:
+def _options(flags: Flags, replicas: int, partitions: int, by_shardy: bool, unspecified: Sequence[bool]) -> Any:
     options = xla_client.CompileOptions()
     options.env_option_overrides = list(flags)
     if replicas * partitions == 1:
@@ -200,6 +213,8 @@ def _options(flags: Flags, replicas: int, partitions: int, by_shardy: bool) -> A
     if partitions > 1:
         built.use_spmd_partitioning = True
         built.use_shardy_partitioner = by_shardy
+        # As jax.jit does: without it GSPMD replicates these results, and gathers them for that.
+        built.allow_spmd_sharding_propagation_to_output = list(unspecified)
     assignment = np.arange(replicas * partitions).reshape(replicas, partitions)
     options.device_assignment = built.device_assignment = xla_client.DeviceAssignment.create(assignment)
     return options

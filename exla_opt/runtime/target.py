@@ -32,7 +32,7 @@ from exla_opt.runtime.memory import Memory, memory_of
 from exla_opt.runtime.tpus import LONGEST, TPUS, NoTpuCompiler, Tpu, TpuError, compile_for_tpu
 from exla_opt.runtime.traffic import Traffic, traffic_of
 from exla_opt.runtime.workspace import workspace_of
-from exla_opt.sharding.gspmd import is_gspmd
+from exla_opt.sharding.gspmd import is_gspmd, unspecified_results
 from exla_opt.sizes import format_size
 
 # With a GPU, XLA times the candidates for each matrix product and takes the fastest. Without one it obeys a flag: all
@@ -266,7 +266,8 @@ def _time_of(hlo: str, target: Target) -> GpuTime | None:
 def _compile_for_gpu(module: ir.Module, target: Target, devices: Sequence[Any], gemm: str) -> Any:
     try:
         flags = [("xla_gpu_enable_triton_gemm", _GEMMS[gemm])]
-        return pjrt.compile_for(devices, module, flags, replicas=replicas_of(module), by_shardy=not is_gspmd(module))
+        by_shardy, unspecified, replicas = not is_gspmd(module), unspecified_results(module), replicas_of(module)
+        return pjrt.compile_for(devices, module, flags, replicas=replicas, by_shardy=by_shardy, unspecified=unspecified)
     except pjrt.COMPILE_ERRORS as error:
         message = first_line(error)
         if _NO_COMPILER.search(message):

@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.attributes import string
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import inside_out, operations_of
+from exla_opt.ir.walk import inside_out, main_function, operations_of
 
 from .manual import Boundary, gather_bodies
 from .mesh import Mesh, Sharding
@@ -34,6 +34,16 @@ _NAMES = ("arg_attrs", "res_attrs")
 def is_gspmd(module: ir.Module) -> bool:
     """Whether any sharding of the module is GSPMD's."""
     return any(True for _ in _texts(module)) or any(_target(op) in (CONSTRAINT, ENTER, LEAVE) for op in _calls(module))
+
+
+def unspecified_results(module: ir.Module) -> list[bool]:
+    """For each result of the entry function, whether its sharding is left to the partitioner, GSPMD or Shardy."""
+    function = main_function(module)
+    count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results)
+    if "res_attrs" not in function.attributes:
+        return [True] * count
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["res_attrs"])]
+    return [GSPMD not in each and SHARDING not in each for each in attributes]
 
 
 def translate(module: ir.Module, devices: int) -> None:

@@ -312,7 +312,7 @@ def compile_as(
     hlo: what is compiled, by the peak.
     """
 
-    def compile_for(device: Any, module: Any, flags: Any, *, replicas: int, by_shardy: bool) -> int:
+    def compile_for(device: Any, module: Any, flags: Any, **partitioning: Any) -> int:
         found = peaks[dict(flags)["xla_gpu_enable_triton_gemm"]]
         if isinstance(found, str):
             raise pjrt.XlaError(found)
