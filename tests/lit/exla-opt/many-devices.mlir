@@ -21,7 +21,7 @@
 
 // DIAGNOSE: peak {{[0-9.]+}}MB on each of 4 devices, as XLA compiles it
 // DIAGNOSE: 1.05MB  256x1024xf32
-// DIAGNOSE: 256x1024xf32 (1.05MB) split over dimension
+// DIAGNOSE: 256x1024xf32 (1.05MB) on each of 4 devices split over dimension
 
 // KEPT-NOT: sdy.manual_computation
 // KEPT: tensor<1024x1024xf32>
