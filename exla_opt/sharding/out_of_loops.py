@@ -33,6 +33,8 @@ _BARRIER = "stablehlo.optimization_barrier"
 # The factor by which the states of all steps must exceed what is gathered and summed at once: without the move, the
 # states are stored, and with it, all that.
 _TIMES = 2
+# Between a collective and a write are a few ops.
+_DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,15 @@ class _Gather:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A collective whose result every step writes to a stack: the ops from it to the write of carry `carry`."""
+    """Collectives of which every step writes the result to a stack: the ops from them to the write of carry `carry`.
+
+    sources: what these ops read, which the loop stacks instead.
+    """
 
     carry: int
     update: ir.Operation
     ops: tuple[ir.Operation, ...]
+    sources: tuple[ir.Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ def _gather(op: ir.Operation, loop: ir.Operation, trips: int, stacking: Stacking
         if made.name == _BARRIER:  # around a step that is computed again, of which the state stays behind the barrier
             value = made.operands[ir.OpResult(value).result_number]
             continue
-        if not stacking.can_stack(made):
+        if not stacking.can_stack(made) or len(stacking.inputs_of(made)) > 1:
             return None
         ops.append(made)
         value = made.operands[0]
@@ -129,7 +135,7 @@ def _is_slice_of_stack(op: ir.Operation, loop: ir.Operation, trips: int) -> bool
 
 
 def _sum(loop: ir.Operation, carry: int, trips: int, stacking: Stacking) -> _Sum | None:
-    """The ops from the first collective to the write of a stack of which each step writes one slice."""
+    """The ops from the first collectives to the write of a stack of which each step writes one slice."""
     update = only_update(loop, carry)
     if update is None or update.block != stacking.body:
         return None
@@ -137,15 +143,29 @@ def _sum(loop: ir.Operation, carry: int, trips: int, stacking: Stacking) -> _Sum
     if written != 1 or rest != others or rows != trips:
         return None
     ops: list[ir.Operation] = []
-    value = update.operands[1]
+    sources: list[ir.Value] = []
+    if not _read_behind(update.operands[1], stacking, ops, sources):
+        return None
+    return _Sum(carry, update, tuple(ops), tuple(sources))
+
+
+def _read_behind(
+    value: ir.Value, stacking: Stacking, ops: list[ir.Operation], sources: list[ir.Value], most: int = _DEEPEST
+) -> bool:
+    """Whether a value that is read once comes from collectives by ops that can be stacked; add these, in order.
+
+    Add what they read to the sources: a value that comes from no collective.
+    """
     made = defining_op(value)
-    while made is not None and stacking.can_stack(made) and len(list(value.uses)) == 1:
-        ops.append(made)
-        value = made.operands[0]
-        made = defining_op(value)
-    while ops and not has_trait(ops[-1], Trait.COLLECTIVE):
-        ops.pop()
-    return _Sum(carry, update, tuple(reversed(ops))) if ops else None
+    if made is not None and most and stacking.can_stack(made) and len(list(value.uses)) == 1:
+        inner: tuple[list[ir.Operation], list[ir.Value]] = ([], [])
+        parts = [_read_behind(each, stacking, *inner, most - 1) for each in stacking.inputs_of(made)]
+        if any(parts) or has_trait(made, Trait.COLLECTIVE):
+            ops += [*inner[0], made]
+            sources += inner[1]
+            return True
+    sources.append(value)
+    return False
 
 
 def _pays(plans: list[_Plan], types: Types) -> bool:
@@ -156,9 +176,10 @@ def _pays(plans: list[_Plan], types: Types) -> bool:
             rows, *_ = build.shape_of(each.slice.operands[0])
             gathered[each.slice.operands[0], each.op.results[0].type] = rows * types.of(each.op.results[0]).bytes
     summed = [
-        build.shape_of(each.update.operands[0])[0] * types.of(each.ops[0].operands[0]).bytes
+        build.shape_of(each.update.operands[0])[0] * types.of(source).bytes
         for plan in plans
         for each in plan.sums
+        for source in each.sources
     ]
     if not gathered and not summed:
         return False
@@ -188,7 +209,7 @@ def _apply(plan: _Plan, known: dict[tuple[object, ...], ir.Value]) -> None:
         with ir.InsertionPoint(plan.loop), gather.op.location:
             value = gather.slice.operands[0]
             for op in gather.ops:
-                value = stacking.stacked(op, value)
+                value = stacking.stacked(op, [value])
         kind = build.shape_of(gather.op.results[0])
         with ir.InsertionPoint(gather.op), gather.op.location:
             rows, *_ = build.shape_of(value)
@@ -202,28 +223,33 @@ def _apply(plan: _Plan, known: dict[tuple[object, ...], ir.Value]) -> None:
 
 def _sum_behind(plan: _Plan, stacking: Stacking) -> None:
     """Let the loop stack what the sums read, and sum all of it at once."""
-    values = [each.ops[0].operands[0] for each in plan.sums]
-    kinds = [build.tensor_of(value) for value in values]
+    pairs = [(each, source) for each in plan.sums for source in each.sources]
+    kinds = [build.tensor_of(source) for _, source in pairs]
 
     def write(stacks: Sequence[ir.Value]) -> list[ir.Value]:
-        parts = [reshaped(value, [1, *build.shape_of(value)]) for value in values]
-        starts = [each.update.operands[2] for each in plan.sums]
-        return [build.update_along(*each[:2], 0, each[2]) for each in zip(stacks, parts, starts, strict=True)]
+        made = []
+        for stack, (each, source) in zip(stacks, pairs, strict=True):
+            part = reshaped(source, [1, *build.shape_of(source)])
+            made.append(build.update_along(stack, part, 0, each.update.operands[2]))
+        return made
 
-    trips = [build.shape_of(each.update.operands[0])[0] for each in plan.sums]
     with ir.InsertionPoint(plan.loop), plan.loop.location:
         zeros = [
-            build.broadcast(build.zeros(build.with_shape(kind, [])), [rows, *kind.shape])
-            for rows, kind in zip(trips, kinds, strict=True)
+            build.broadcast(
+                build.zeros(build.with_shape(kind, [])), [build.shape_of(each.update.operands[0])[0], *kind.shape]
+            )
+            for (each, _), kind in zip(pairs, kinds, strict=True)
         ]
     loop = add_carries(plan.loop, zeros, write)
-    first = len(loop.results) - len(values)
-    for number, each in enumerate(plan.sums):
-        with ir.InsertionPoint.after(loop), each.ops[0].location:
-            value = loop.results[first + number]
+    first = len(loop.results) - len(pairs)
+    known: dict[ir.Value, ir.Value] = {source: loop.results[first + place] for place, (_, source) in enumerate(pairs)}
+    ops = operations_of(loop.block)
+    following = ops[ops.index(loop) + 1]  # what is built later may read what is built earlier
+    for each in plan.sums:
+        with ir.InsertionPoint(following), each.update.location:
             for op in each.ops:
-                value = stacking.stacked(op, value)
-            value = reshaped(value, build.shape_of(loop.results[each.carry]))
+                known[op.results[0]] = stacking.stacked(op, [known[value] for value in stacking.inputs_of(op)])
+            value = reshaped(known[each.update.operands[1]], build.shape_of(loop.results[each.carry]))
         loop.results[each.carry].replace_all_uses_with(value)
     for each in plan.sums:
         each.update.results[0].replace_all_uses_with(each.update.operands[0])

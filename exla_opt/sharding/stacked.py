@@ -18,6 +18,7 @@ from exla_opt.ops.traits import Trait, has_trait
 
 SLICE = "stablehlo.dynamic_slice"
 _RESHAPE, _TRANSPOSE, _CONVERT = "stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert"
+_ADD, _REDUCE = "stablehlo.add", "stablehlo.reduce"
 _GATHER = "stablehlo.all_gather"
 _SUMS = frozenset({"stablehlo.all_reduce", "stablehlo.reduce_scatter"})
 # Where a device's own part begins takes a few ops to compute.
@@ -36,14 +37,22 @@ class Stacking:
         self.known = known
 
     def can_stack(self, op: ir.Operation) -> bool:
-        """Whether the op can be done on all slices of its first operand at once, sending as many bytes."""
+        """Whether the op can be done on all slices of its `inputs_of` at once, sending as many bytes."""
         if op.block != self.body or len(op.results) != 1:
             return False
-        if op.name == SLICE:
-            return all(self.is_same_in_all_steps(start) for start in list(op.operands)[1:])
+        if op.name == _REDUCE and len(op.operands) != 2:
+            return False
+        if op.name in (SLICE, _REDUCE):
+            return all(self.is_same_in_all_steps(each) for each in list(op.operands)[1:])
+        if op.name == _ADD:
+            return True
         if op.name in _SUMS:
             return len(op.operands) == 1 and componentwise(body_of(op)) is not None
         return op.name in (_RESHAPE, _TRANSPOSE, _CONVERT, _GATHER) and len(op.operands) == 1
+
+    def inputs_of(self, op: ir.Operation) -> list[ir.Value]:
+        """The operands of which every step has its own."""
+        return list(op.operands) if op.name == _ADD else [op.operands[0]]
 
     def is_same_in_all_steps(self, value: ir.Value, most: int = _MOST_OPS) -> bool:
         """Whether a scalar of the body depends on values from outside the loop only."""
@@ -54,23 +63,24 @@ class Stacking:
             return False
         return most > 0 and all(self.is_same_in_all_steps(each, most - 1) for each in op.operands)
 
-    def stacked(self, op: ir.Operation, value: ir.Value) -> ir.Value:
+    def stacked(self, op: ir.Operation, values: list[ir.Value]) -> ir.Value:
         """The op on all slices, built at the current insertion point.
 
-        value: the stack of its operand's slices, of any shape with their number first. The result's shape may differ
+        values: the stacks of its inputs' slices, of any shape with their number first. The result's shape may differ
         likewise.
         """
         if op.name == _RESHAPE:
-            return value
-        rows, *_ = build.shape_of(value)
-        value = reshaped(value, [rows, *build.shape_of(op.operands[0])])
-        key = (op.name, value, *list(op.operands)[1:], *_text_of(op))
+            return values[0]
+        inputs = self.inputs_of(op)
+        rows, *_ = build.shape_of(values[0])
+        values = [reshaped(value, [rows, *build.shape_of(each)]) for value, each in zip(values, inputs, strict=True)]
+        key = (op.name, *values, *list(op.operands)[len(inputs) :], *_text_of(op))
         if key not in self.known:
-            self.known[key] = self._made(op, value, rows)
+            self.known[key] = self._made(op, values, rows)
         return self.known[key]
 
-    def _made(self, op: ir.Operation, value: ir.Value, rows: int) -> ir.Value:
-        after = [rows, *build.shape_of(op.results[0])]
+    def _made(self, op: ir.Operation, values: list[ir.Value], rows: int) -> ir.Value:
+        value, after = values[0], [rows, *build.shape_of(op.results[0])]
         if op.name == _TRANSPOSE:
             order = [0, *(1 + dim for dim in integers(op, "permutation", []))]
             return stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(order))
@@ -78,9 +88,14 @@ class Stacking:
             starts = [self._outside(start) for start in list(op.operands)[1:]]
             first = build.scalar_like(starts[0], 0)
             return stablehlo.dynamic_slice(value, [first, *starts], ir.DenseI64ArrayAttr.get(after))
+        others = [self._outside(each) for each in list(op.operands)[len(values) :]]
         made = op.clone(ip=ir.InsertionPoint.current).operation
-        made.operands[0] = value
+        for place, operand in enumerate([*values, *others]):
+            made.operands[place] = operand
         made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), after))
+        if op.name == _REDUCE:
+            dims = [1 + dim for dim in integers(op, "dimensions", [])]
+            made.attributes["dimensions"] = ir.DenseI64ArrayAttr.get(dims)
         for name in DIMENSIONS:
             if name in made.attributes:
                 number = ir.IntegerAttr(made.attributes[name])
@@ -111,4 +126,4 @@ def _text_of(op: ir.Operation) -> tuple[object, ...]:
     """What distinguishes an op from others of its name and its operands; not its channel, which each has of its own."""
     names = sorted(op.attributes[place].name for place in range(len(op.attributes)))
     texts = tuple(f"{name} = {op.attributes[name]}" for name in names if name != _CHANNEL)
-    return (*texts, componentwise(body_of(op)) if op.name in _SUMS else (), str(op.results[0].type))
+    return (*texts, str(body_of(op)) if len(op.regions) else "", str(op.results[0].type))

@@ -27,6 +27,12 @@ def _wide(x: Array, weights: tuple[Array, Array]) -> Array:
     return x + jax.nn.gelu(x @ weights[0]) @ weights[1]
 
 
+def _scaled(x: Array, weights: tuple[Array, Array]) -> Array:
+    """A vector that is read twice, so that its gradient is two sums over the devices."""
+    w, scale = weights
+    return jnp.tanh((x * scale) @ w) * scale
+
+
 def step(
     layer: _Layer, mesh: Mesh, batch: str, weights: Any, x: Array, *, constrains: bool = True, again: bool = False
 ) -> Any:
@@ -58,6 +64,7 @@ def made(layers: int, rows: int, width: int, gain: float) -> dict[str, Program]:
         x = spec(mesh, (rows, width), batch, dtype=dtype)
         return Program(partial(step, _dense, mesh, batch, **options), (weights, x), gain, {"donate_argnums": 0})
 
+    scaled = spec(one, (layers, width, width), None, "d"), spec(one, (layers, width), None, "d")
     wide = spec(one, (layers, width, 4 * width), None, "d"), spec(one, (layers, 4 * width, width), None, "d")
     return {
         "scan, fully sharded": of(one, gain),
@@ -65,6 +72,9 @@ def made(layers: int, rows: int, width: int, gain: float) -> dict[str, Program]:
         "scan, fully sharded, checkpoint": of(one, gain / 2, again=True),
         "scan, fully sharded, bfloat16": of(one, gain, jnp.bfloat16),
         "scan, fully sharded on a grid": of(two, gain),
+        "scan, fully sharded, scaled": Program(
+            partial(step, _scaled, one, "d"), (scaled, spec(one, (rows, width), "d")), gain, {"donate_argnums": 0}
+        ),
         "scan, fully sharded, wide": Program(
             partial(step, _wide, one, "d"), (wide, spec(one, (rows // 4, width), "d")), gain / 2, {"donate_argnums": 0}
         ),

@@ -125,3 +125,20 @@ def test_others_stay_in_the_loops(old: str, new: str) -> None:
         text = text.replace("%f#2, %m", "%hs0, %m")
     loops, before, after = moved(text)
     assert loops == 2 and before == after
+
+
+def test_sums_of_two_readings_of_a_bias_are_moved() -> None:
+    # The gradient of what a layer reads twice: two sums over devices are added, one of them with dimensions of size 1.
+    sum_of = STEP[STEP.index('%s = "stablehlo.all_reduce"') : STEP.index("%v = stablehlo.transpose")]
+    other = sum_of.replace("%s =", "%s2 =").replace("(%q)", "(%q2)").replace("handle = 3", "handle = 4")
+    text = STEP.replace(
+        "%v = stablehlo.transpose %s,",
+        f"""%q2 = stablehlo.negate %q : tensor<8x8xf32>
+        {other}
+        %s3 = stablehlo.reshape %s2 : (tensor<8x8xf32>) -> tensor<1x8x8xf32>
+        %none = stablehlo.constant dense<0.0> : tensor<f32>
+        %s4 = stablehlo.reduce(%s3 init: %none) applies stablehlo.add across dimensions = [0] : (tensor<1x8x8xf32>, tensor<f32>) -> tensor<8x8xf32>
+        %both = stablehlo.add %s, %s4 : tensor<8x8xf32>
+        %v = stablehlo.transpose %both,""",
+    )
+    assert moved(text.replace("ROWS", _MANY)) == (0, 4 * 4 * 256, 3 * 4 * 256)

@@ -70,6 +70,7 @@ GROUPS = [
         "scan, fully sharded, checkpoint",
         "scan, fully sharded, bfloat16",
         "scan, fully sharded on a grid",
+        "scan, fully sharded, scaled",
         "scan, fully sharded, wide",
     ],
     ["kernel times vector", "neighbours of points", "neighbours of queries", "sparse process", "no even parts"],
