@@ -109,7 +109,7 @@ def _gather(op: ir.Operation, loop: ir.Operation, trips: int, stacking: Stacking
     ops: list[ir.Operation] = []
     value: ir.Value = op.results[0]
     while (made := defining_op(value)) is not None and made.block == stacking.body:
-        if _is_slice_of_stack(made, loop, trips):
+        if _is_slice_of_stack(made, loop, trips, stacking):
             return _Gather(op, made, tuple(reversed(ops)))
         if made.name == _BARRIER:  # around a step that is computed again, of which the state stays behind the barrier
             value = made.operands[ir.OpResult(value).result_number]
@@ -121,17 +121,15 @@ def _gather(op: ir.Operation, loop: ir.Operation, trips: int, stacking: Stacking
     return None
 
 
-def _is_slice_of_stack(op: ir.Operation, loop: ir.Operation, trips: int) -> bool:
+def _is_slice_of_stack(op: ir.Operation, loop: ir.Operation, trips: int, stacking: Stacking) -> bool:
     """Whether an op reads one slice of a tensor from outside, the same on all devices."""
     if op.name != SLICE:
         return False
     stack, start, *_ = op.operands
     (rows, *rest), (taken, *others) = build.shape_of(stack), build.shape_of(op.results[0])
-    if taken != 1 or rest != others or rows > trips or stack.owner == op.block:
+    if taken != 1 or rest != others or rows > trips or stacking.is_inside(stack):
         return False
-    made = defining_op(stack)
-    is_inside = made is not None and made.block == op.block
-    return not is_inside and indices_of(loop, start) is not None
+    return indices_of(loop, start) is not None
 
 
 def _sum(loop: ir.Operation, carry: int, trips: int, stacking: Stacking) -> _Sum | None:

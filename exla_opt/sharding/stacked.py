@@ -45,7 +45,7 @@ class Stacking:
         if op.name in (SLICE, _REDUCE):
             return all(self.is_same_in_all_steps(each) for each in list(op.operands)[1:])
         if op.name == _ADD:
-            return True
+            return all(self.is_inside(each) for each in op.operands)
         if op.name in _SUMS:
             return len(op.operands) == 1 and componentwise(body_of(op)) is not None
         return op.name in (_RESHAPE, _TRANSPOSE, _CONVERT, _GATHER) and len(op.operands) == 1
@@ -54,11 +54,16 @@ class Stacking:
         """The operands of which every step has its own."""
         return list(op.operands) if op.name == _ADD else [op.operands[0]]
 
+    def is_inside(self, value: ir.Value) -> bool:
+        """Whether the body defines a value, or receives it from the step before."""
+        op = defining_op(value)
+        return value.owner == self.body if op is None else op.block == self.body
+
     def is_same_in_all_steps(self, value: ir.Value, most: int = _MOST_OPS) -> bool:
         """Whether a scalar of the body depends on values from outside the loop only."""
         op = defining_op(value)
-        if op is None or op.block != self.body:
-            return value.owner != self.body
+        if op is None or not self.is_inside(value):
+            return not self.is_inside(value)
         if build.shape_of(value) or len(op.regions) or not may_be_merged(op) or has_trait(op, Trait.COLLECTIVE):
             return False
         return most > 0 and all(self.is_same_in_all_steps(each, most - 1) for each in op.operands)
@@ -106,7 +111,7 @@ class Stacking:
     def _outside(self, value: ir.Value) -> ir.Value:
         """A scalar that is the same in all steps, computed outside the loop."""
         op = defining_op(value)
-        if op is None or op.block != self.body:
+        if op is None or not self.is_inside(value):
             return value
         operands = [self._outside(each) for each in op.operands]
         made = op.clone(ip=ir.InsertionPoint.current).operation
