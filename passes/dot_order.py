@@ -12,7 +12,12 @@ other machines, for types other than floats of 32 and 64 bits, if an operand has
 
 Products of bf16 into f32 swap their operands too where XLA:CPU (jaxlib 0.10 and 0.12) compiles them but does not run
 them ("Unsupported element type for DotThunk"): those of a matrix KxM and a tensor of more dimensions. The loops that
-tensor-splitter writes add up such products, as sums of bf16 are kept in f32.
+tensor-splitter writes add up such products, as sums of bf16 are kept in f32. A barrier follows any other product of
+bf16 into f32 whose result XLA:CPU may transpose: it would swap the operands, and not run that product either. Of the
+same products of ui8 and i8 into i32 it refuses the module when it compiles it.
+
+XLA:CPU also refuses products of matrices of i4, and of other types narrower than a byte, into a wider type. It compiles
+those of tensors of more dimensions, which unit-dims and the loops' tiles turn into matrices: their operands become i8.
 """
 
 from __future__ import annotations
@@ -27,10 +32,20 @@ from exla_opt.ir import build
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
+from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 _TYPES = ("f32", "f64")
+# Types of the operands and the result of products that XLA:CPU takes for its library YNN's before it transposes them.
+_LEFT_TO_YNN = (["bf16", "bf16", "f32"], ["ui8", "i8", "i32"])
+# What XLA computes from a product without transposing it. It transposes for products, scatters, windows and others.
+_READ_AS_IT_IS = STABLEHLO_POINTWISE | {
+    *(f"stablehlo.{name}" for name in ("dynamic_slice", "dynamic_update_slice", "slice", "pad", "concatenate")),
+    *("stablehlo.reduce", "stablehlo.optimization_barrier", "stablehlo.return", "func.return"),
+}
+# Types narrower than a byte, and those that hold all their numbers.
+_NARROW = {"i2": "i8", "i4": "i8", "ui2": "ui8", "ui4": "ui8", "f4E2M1FN": "f16"}
 _PRECISION, _ALGORITHM, _DIMENSIONS = "precision_config", "algorithm", "dot_dimension_numbers"
 # The elements of the result over those of both operands. Chosen on 25 sizes of 8 to 4,096 in the tiles of a loop: below
 # a half the plain product takes 0.05 to 0.8 of the time, above 0.5 to 2.3. On 16 others, in loops and outside, f32 and
@@ -43,10 +58,12 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     if options.machine.kind != "cpu":
         return []
     for op in inside_out(module, "stablehlo.dot_general"):
-        if not _is_legal(op):
-            continue
-        if _is_refused(op) or (options.reassociate and _gains(op)):
+        if _is_of_matrices(op):
+            _widen(op)
+        if _is_legal(op) and (_is_refused(op) or (options.reassociate and _gains(op))):
             _rewrite(op)
+        elif _is_left_to_ynn(op) and _may_be_transposed(op.results[0]):
+            _hold(op)
     return []
 
 
@@ -55,10 +72,33 @@ def _is_legal(op: ir.Operation) -> bool:
     return not has_discardable_attributes(op) and _ALGORITHM not in op.attributes
 
 
+def _is_left_to_ynn(op: ir.Operation) -> bool:
+    """Whether XLA:CPU keeps the types of the product, if it is of a shape that its library multiplies."""
+    return [str(element_type(value)) for value in (*op.operands, op.results[0])] in _LEFT_TO_YNN
+
+
+def _may_be_transposed(value: ir.Value) -> bool:
+    """Whether XLA may transpose the value, or the same in another shape, to compute what uses it."""
+    users = [use.owner.operation for use in value.uses]
+    return any(
+        _may_be_transposed(user.results[0]) if user.name == "stablehlo.reshape" else user.name not in _READ_AS_IT_IS
+        for user in users
+    )
+
+
+def _hold(op: ir.Operation) -> None:
+    """Put a barrier between a product and what uses it."""
+    [result] = op.results
+    uses = list(result.uses)
+    with op.location, ir.InsertionPoint.after(op):
+        [held] = stablehlo.OptimizationBarrierOp([result]).results
+    for use in uses:
+        use.owner.operation.operands[use.operand_number] = held
+
+
 def _is_refused(op: ir.Operation) -> bool:
     """Whether XLA:CPU cannot run the product: of bf16, into f32, of [batch] x K x M and what is no matrix to it."""
-    types = [str(element_type(value)) for value in (*op.operands, op.results[0])]
-    if types != ["bf16", "bf16", "f32"]:
+    if not _is_left_to_ynn(op):
         return False
     numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
     left, right = (build.shape_of(value) for value in op.operands)
@@ -68,6 +108,27 @@ def _is_refused(op: ir.Operation) -> bool:
         return False
     own = _own(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     return bool(own) and (len(right) > len(batch) + 2 or list(numbers.rhs_batching_dimensions) != first)
+
+
+def _is_of_matrices(op: ir.Operation) -> bool:
+    """Whether XLA leaves both operands as they are: [batch] x matrix or vector, with one contracted dimension."""
+    numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
+    sides = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)
+    first = list(range(len(sides[0])))
+    return (
+        all(list(batch) == first for batch in sides)
+        and len(numbers.lhs_contracting_dimensions) == 1
+        and all(len(build.shape_of(value)) <= len(first) + 2 for value in op.operands)
+    )
+
+
+def _widen(op: ir.Operation) -> None:
+    """Convert operands narrower than a byte, if the result is of another type: the numbers stay, and all attributes."""
+    for number, value in enumerate(op.operands):
+        narrow = element_type(value)
+        if str(narrow) in _NARROW and narrow != element_type(op.results[0]):
+            with op.location, ir.InsertionPoint(op):
+                op.operands[number] = build.convert(value, ir.Type.parse(_NARROW[str(narrow)]))
 
 
 def _gains(op: ir.Operation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations, product
 from typing import Any
 
@@ -110,18 +111,19 @@ REFUSED = [
 ]
 
 
-def of_narrow(left: str, right: str, *, widened: bool) -> str:
-    """A product of bf16 into f32, or of the same numbers in f32."""
+def of_narrow(left: str, right: str, *, widened: bool, types: tuple[str, str, str] = ("bf16", "bf16", "f32")) -> str:
+    """A product of narrow numbers into wide ones, or of the same numbers in the type of the result."""
     batch, summed = ([letter for letter in left if letter in right and letter in some] for some in ("b", "k"))
     (one, other), (first, second) = (
         [[side.index(letter) for letter in some] for side in (left, right)] for some in (summed, batch)
     )
 
     def function(a: Tensor, b: Tensor) -> Tensor:
-        a, b = (each.astype(jnp.float32) if widened else each for each in (a, b))
-        return lax.dot_general(a, b, ((one, other), (first, second)), preferred_element_type=jnp.float32)
+        a, b = (each.astype(wide) if widened else each for each in (a, b))
+        return lax.dot_general(a, b, ((one, other), (first, second)), preferred_element_type=wide)
 
-    return export(function, spec(left, "bf16"), spec(right, "bf16"))
+    wide = jnp.dtype({"f32": "float32", "i32": "int32", "i8": "int8"}[types[2]])
+    return export(function, spec(left, types[0]), spec(right, types[1]))
 
 
 @pytest.mark.parametrize("reassociate", [True, False])
@@ -152,3 +154,124 @@ def test_products_of_bf16_without_dimensions_of_1_run_too() -> None:
     text = export(looped, "40x1x8xbf16", "40x6x2xbf16")
     assert "xbf16>" in rewrite(text, DEFAULT_PASSES)
     assert_equal_results(text, rewrite(text, DEFAULT_PASSES))
+
+
+def transposed(r: Tensor) -> Tensor:
+    return r.T
+
+
+def flat_and_transposed(r: Tensor) -> Tensor:
+    return r.reshape(4, -1).T
+
+
+def broadcast(r: Tensor) -> Tensor:
+    return lax.broadcast_in_dim(r, (r.shape[1], 3, r.shape[0]), (2, 0))
+
+
+def multiplied(r: Tensor) -> Tensor:
+    return lax.dot_general(r, jnp.ones((r.shape[0], 5, 4)), (((0,), (0,)), ((), ())))
+
+
+def scattered(r: Tensor) -> Tensor:
+    return jnp.zeros((r.shape[0], 9)).at[:, jnp.arange(r.shape[1]) % 9].add(r)
+
+
+def added_up(r: Tensor) -> Tensor:
+    return jnp.cumsum(r, 0)
+
+
+@pytest.mark.parametrize("use", [transposed, flat_and_transposed, broadcast, multiplied, scattered, added_up])
+@pytest.mark.parametrize("left", ["24x40", "6x4x40"])
+def test_products_of_bf16_whose_result_is_transposed_run(left: str, use: Callable[..., Any]) -> None:
+    """By the module or by XLA, which swaps the operands then, and would not run the product."""
+
+    def function(a: Tensor, b: Tensor, dtype: Any = jnp.bfloat16) -> Tensor:
+        one, other = a.astype(dtype), b.astype(dtype)
+        made = lax.dot_general(one, other, (((one.ndim - 1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        return use(made.reshape(24, 16))
+
+    specs = [f"{left}xbf16", "40x16xbf16"]
+    passes = ("normalise", "dot-order")
+    after = rewrite(export(function, *specs), passes, reassociate=False)
+    assert "xbf16>" in after.split("dot_general")[1] and after.count(BARRIER) == 1
+    assert_equal_results(export(partial(function, dtype=jnp.float32), *specs), after)
+    assert rewrite(after, passes, reassociate=False) == after
+
+
+def test_products_of_bf16_whose_result_is_read_as_it_is_stay() -> None:
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        made = lax.dot_general(a, b, (((2,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        return jnp.exp(made.reshape(24, 16)).T, made + 1, made[:3]
+
+    text = export(function, "6x4x40xbf16", "40x16xbf16")
+    assert BARRIER not in rewrite(text)
+    assert_equal_results(text, rewrite(text))
+
+
+def test_a_product_of_bf16_whose_operand_was_flat_runs() -> None:
+    """XLA computes the product of two matrices in f32; reshape-sinker takes the reshape away, and it would not."""
+
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        one, other = jnp.maximum(a, a.dtype.type(0.1)), jnp.maximum(b, b.dtype.type(0.1))
+        made = lax.dot_general(one.reshape(4, 640), other, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        return made.T
+
+    text = export(function, "4x40x16xbf16", "4x3xbf16")
+    after = rewrite(text, DEFAULT_PASSES)
+    assert "tensor<4x40x16xbf16>, tensor<4x3xbf16>)" in after
+    assert_equal_results(text, after)
+
+
+def with_left(text: str, left: str, old: str, new: str) -> str:
+    """The module with another type of the left operand: jax converts operands of different types first."""
+    return text.replace(f"tensor<{spec(left, old)}>", f"tensor<{spec(left, new)}>")
+
+
+@pytest.mark.parametrize(("left", "right"), [("ki", "kjl"), ("ki", "jlk"), ("bki", "jkb"), ("ki", "kj"), ("ik", "kjl")])
+def test_products_of_bytes_with_a_sign_and_without_compile(left: str, right: str) -> None:
+    """As those of bf16; XLA:CPU refuses the module when it compiles it."""
+    types = ("i8", "i8", "i32")
+    text = with_left(of_narrow(left, right, widened=False, types=types), left, "i8", "ui8")
+    after = rewrite(text, reassociate=False)
+    assert (BARRIER in after) == ((left, right) in [("ki", "kjl"), ("ki", "jlk"), ("bki", "jkb")])
+    assert_equal_results(with_left(of_narrow(left, right, widened=True, types=types), left, "i8", "ui8"), after)
+
+
+OF_MATRICES = [("ik", "kj"), ("ki", "jk"), ("k", "kj"), ("ik", "k"), ("bik", "bkj")]
+OF_MORE = [("ilk", "kj"), ("ikl", "kj"), ("ik", "kjl"), ("ibk", "bjk")]
+
+
+@pytest.mark.parametrize("other", ["i4", "ui4", "i8"])
+@pytest.mark.parametrize("result", ["i32", "i8"])
+@pytest.mark.parametrize(("left", "right"), [*OF_MATRICES, *OF_MORE])
+def test_products_of_types_narrower_than_a_byte_compile(left: str, right: str, other: str, result: str) -> None:
+    """XLA:CPU refuses them if it need not transpose or reshape the operands first, and takes the others as they are."""
+    types = ("i4", "i4", result)
+    text = with_left(of_narrow(left, right, widened=False, types=types), left, "i4", other)
+    after = rewrite(text)
+    product = after.split("dot_general")[1].partition(":")[2].partition("\n")[0]
+    assert ("i4>" in product) == ((left, right) in OF_MORE)
+    assert_equal_results(with_left(of_narrow(left, right, widened=True, types=types), left, "i4", other), after)
+    assert rewrite(text, machine=GPU) == rewrite(text, ("normalise",))
+
+
+def test_a_product_of_narrow_numbers_in_their_own_type_stays() -> None:
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return lax.dot(a, b, preferred_element_type=jnp.int4)
+
+    text = export(function, spec("ik", "i4"), spec("kj", "i4"))
+    assert rewrite(text) == rewrite(text, ("normalise",))
+    assert_equal_results(text, rewrite(text))
+
+
+def test_a_layer_of_narrow_numbers_in_tiles_compiles() -> None:
+    """Of three dimensions the product compiles; in a tile it is one of matrices."""
+
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        made = lax.dot_general(x, w, (((2,), (0,)), ((), ())), preferred_element_type=jnp.int32)
+        return jnp.tanh(made.astype(jnp.float32)).sum(-1)
+
+    text = export(layer, "8x128x16xi4", "16x64xi4")
+    after = rewrite(text, DEFAULT_PASSES, size_threshold=100_000, split_size=32_000)
+    assert "stablehlo.while" in after and measure_memory(after).temp < measure_memory(text).temp / 4
+    assert_equal_results(text, after)
