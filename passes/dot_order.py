@@ -13,8 +13,9 @@ other machines, for types other than floats of 32 and 64 bits, if an operand has
 Products of bf16 into f32 swap their operands too where XLA:CPU (jaxlib 0.10 and 0.12) compiles them but does not run
 them ("Unsupported element type for DotThunk"): those of a matrix KxM and a tensor of more dimensions. The loops that
 tensor-splitter writes add up such products, as sums of bf16 are kept in f32. A barrier follows any other product of
-bf16 into f32 whose result XLA:CPU may transpose: it would swap the operands, and not run that product either. Of the
-same products of ui8 and i8 into i32 it refuses the module when it compiles it.
+bf16 into f32 whose result XLA:CPU may transpose: it would swap the operands, and not run that product either. Another
+precedes it if the left operand is computed from something transposed: XLA transposes after that, and then in the
+product. Of the same products of ui8 and i8 into i32 it refuses the module when it compiles it.
 
 XLA:CPU also refuses products of matrices of i4, and of other types narrower than a byte, into a wider type. It compiles
 those of tensors of more dimensions, which unit-dims and the loops' tiles turn into matrices: their operands become i8.
@@ -29,6 +30,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.attributes import integers
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out
@@ -44,6 +46,12 @@ _READ_AS_IT_IS = STABLEHLO_POINTWISE | {
     *(f"stablehlo.{name}" for name in ("dynamic_slice", "dynamic_update_slice", "slice", "pad", "concatenate")),
     *("stablehlo.reduce", "stablehlo.optimization_barrier", "stablehlo.return", "func.return"),
 }
+# What XLA does not move transposes across, and what it moves them across.
+_HAS_ORDER = {
+    *(f"stablehlo.{name}" for name in ("constant", "dot_general", "dynamic_slice", "iota", "slice", "while")),
+    "stablehlo.optimization_barrier",
+}
+_KEEPS_ORDER = STABLEHLO_POINTWISE | {"stablehlo.reduce", "stablehlo.reshape"}
 # Types narrower than a byte, and those that hold all their numbers.
 _NARROW = {"i2": "i8", "i4": "i8", "ui2": "ui8", "ui4": "ui8", "f4E2M1FN": "f16"}
 _PRECISION, _ALGORITHM, _DIMENSIONS = "precision_config", "algorithm", "dot_dimension_numbers"
@@ -61,9 +69,11 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
         if _is_of_matrices(op):
             _widen(op)
         if _is_legal(op) and (_is_refused(op) or (options.reassociate and _gains(op))):
-            _rewrite(op)
+            op = _rewrite(op)
         elif _is_left_to_ynn(op) and _may_be_transposed(op.results[0]):
-            _hold(op)
+            _hold_result(op)
+        if _is_left_to_ynn(op) and _may_stem_from_a_transpose(op.operands[0], op.block):
+            _hold_left(op)
     return []
 
 
@@ -86,7 +96,31 @@ def _may_be_transposed(value: ir.Value) -> bool:
     )
 
 
-def _hold(op: ir.Operation) -> None:
+def _may_stem_from_a_transpose(value: ir.Value, block: ir.Block) -> bool:
+    """Whether XLA may compute the value as the transpose of something, from what the block computes."""
+    waiting, seen = [value], set[ir.Value]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen or isinstance(value.owner, ir.Block):
+            continue
+        seen.add(value)
+        op = value.owner.operation
+        dims = integers(op, "broadcast_dimensions", [])
+        if op.name in _KEEPS_ORDER or (op.name == "stablehlo.broadcast_in_dim" and list(dims) == sorted(dims)):
+            waiting += op.operands
+        elif op.name not in _HAS_ORDER and op.block == block:
+            return True
+    return False
+
+
+def _hold_left(op: ir.Operation) -> None:
+    """Put a barrier between a product and its left operand."""
+    with op.location, ir.InsertionPoint(op):
+        [held] = stablehlo.OptimizationBarrierOp([op.operands[0]]).results
+    op.operands[0] = held
+
+
+def _hold_result(op: ir.Operation) -> None:
     """Put a barrier between a product and what uses it."""
     [result] = op.results
     uses = list(result.uses)
@@ -152,7 +186,8 @@ def _own(shape: Sequence[int], batch: Sequence[int], summed: Sequence[int]) -> l
     return [dim for dim, size in enumerate(shape) if size != 1 and dim not in batch and dim not in summed]
 
 
-def _rewrite(op: ir.Operation) -> None:
+def _rewrite(op: ir.Operation) -> ir.Operation:
+    """Swap the operands of a product; return the one that takes its place."""
     numbers = stablehlo.DotDimensionNumbers(op.attributes[_DIMENSIONS])
     left, right = op.operands
     batch = len(numbers.lhs_batching_dimensions)
@@ -177,3 +212,4 @@ def _rewrite(op: ir.Operation) -> None:
         back = [order.index(dim) for dim in range(len(shape))]
         op.results[0].replace_all_uses_with(stablehlo.transpose(held, ir.DenseI64ArrayAttr.get(back)))
     op.erase()
+    return swapped

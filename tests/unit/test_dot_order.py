@@ -198,6 +198,34 @@ def test_products_of_bf16_whose_result_is_transposed_run(left: str, use: Callabl
     assert rewrite(after, passes, reassociate=False) == after
 
 
+LEFT: list[Callable[..., Any]] = [
+    lambda x: jnp.maximum(x.T, x.dtype.type(0.1)),
+    lambda x: jnp.where(x.T > 0, x.T, x.dtype.type(0)),
+    lambda x: jnp.stack([x, x]).transpose(2, 0, 1).max(1),
+    lambda x: lax.broadcast_in_dim(x, (24, 40), (1, 0)),
+    lambda x: x.reshape(24, 40)[:, jnp.arange(40) * 7 % 40],
+    lambda x: jnp.pad(x[:, :20], ((0, 0), (2, 2))).T,
+]
+
+
+@pytest.mark.parametrize("make", LEFT, ids=["elementwise", "select", "reduce", "broadcast", "gather", "pad"])
+@pytest.mark.parametrize(("left", "right"), [("ik", "kj"), ("ik", "kjl"), ("ilk", "kj")])
+def test_products_of_bf16_of_what_was_transposed_run(make: Callable[..., Any], left: str, right: str) -> None:
+    sizes = {"ik": (24, 40), "ilk": (4, 6, 40), "kj": (40, 16), "kjl": (40, 4, 4)}
+
+    def function(a: Tensor, b: Tensor, dtype: Any = jnp.bfloat16) -> Tensor:
+        one, other = make(a.astype(dtype)).reshape(sizes[left]), b.astype(dtype).reshape(sizes[right])
+        numbers = (((one.ndim - 1,), (0,)), ((), ()))
+        return lax.dot_general(one, other, numbers, preferred_element_type=jnp.float32)
+
+    specs = ("40x24xbf16", "40x16xbf16")
+    passes = ("normalise", "dot-order")
+    after = rewrite(export(function, *specs), passes, reassociate=False)
+    assert "xbf16>" in after.split("dot_general")[1] and BARRIER in after
+    assert_equal_results(export(partial(function, dtype=jnp.float32), *specs), after)
+    assert rewrite(after, passes, reassociate=False) == after
+
+
 def test_products_of_bf16_whose_result_is_read_as_it_is_stay() -> None:
     def function(a: Tensor, b: Tensor) -> Tensor:
         made = lax.dot_general(a, b, (((2,), (0,)), ((), ())), preferred_element_type=jnp.float32)
