@@ -14,8 +14,9 @@ from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
-from exla_opt.pipeline import run_pipeline
+from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from tests.execute import assert_equal_results
+from tests.programs.kernels import eigen_power
 
 ROWS = 512
 
@@ -37,3 +38,13 @@ def test_a_tensor_is_moved_once_the_body_that_reads_it_is_cut() -> None:
         assert predict(module, CPU).peak < largest
         after = serialise(module, "text").decode()
     assert_equal_results(before, after)
+
+
+def test_a_matrix_that_leaves_the_cache_is_computed_again_for_products_with_vectors() -> None:
+    """It takes 3.2 times the arithmetic of the products, which wait for the matrix."""
+    points = jax.ShapeDtypeStruct((5000, 4), jnp.float32)
+    before = export.export(jax.jit(eigen_power))(points).mlir_module()
+    with new_context() as context:
+        module = parse_module("<program>", before.encode(), context).module
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=4_000_000, split_size=2_000_000))
+        assert "5000x5000x" not in serialise(module, "text").decode()
