@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from jaxlib.mlir import ir
 
 from exla_opt.budget.fit import Fit, fit
+from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.memory.timeline import Timeline, read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.report.summary import Summary, summarise
-from exla_opt.sharding.joined import NotKnown, as_it_came, as_written, joined
+from exla_opt.sharding.joined import NotKnown, Share, as_it_came, as_written, joined
 from exla_opt.sharding.partition import CannotPartition, Partition, is_partitioned, partition
 from exla_opt.sharding.rewrite import NAMING, refused
 
@@ -48,8 +49,9 @@ def rewrite(
     """Rewrite a copy of a module.
 
     limit: bytes that the program must fit in, per device if there are several; the sizes in the options are then
-    ignored. names: the passes to run. target: the machine whose compiler decides whether it fits; None is this
-    machine's CPU. Raises InputError if the module is at fault, TargetError for an unknown target.
+    ignored. names: the passes to run. target: the machine whose compiler decides whether it fits and, for several
+    devices, whether the original is kept; None is this machine's CPU. Raises InputError if the module is at fault and,
+    with a limit, TargetError for an unknown target.
     """
     found: Partition | None = None
     one = copy_of(module)
@@ -77,16 +79,21 @@ def rewrite(
     after = _seen(one, options)
     if found is None:
         return Rewriting(one, tuple(remarks), seen[0], after, options, fitted)
-    share = None
-    if limit is not None:  # the search has compiled already
-        from exla_opt.runtime.target import share_of
-
-        share = share_of(target)
-    written = joined(found, module, one, remarks, limit, share)
+    written = joined(found, module, one, remarks, limit, _share(target))
     if fitted is not None and limit is not None:
         fitted = as_written(fitted, written, limit)
     after = seen[0] if written.is_original else after
     return Rewriting(written.module, written.remarks, seen[0], after, options, fitted)
+
+
+def _share(target: str | None) -> Share | None:
+    """The compiler of `target`, which says what a device sends and needs; None where there is none."""
+    try:
+        from exla_opt.runtime.target import share_of
+
+        return share_of(target)
+    except (ImportError, InputError):  # no jax; no such compiler here
+        return None
 
 
 def _left(

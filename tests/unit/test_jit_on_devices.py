@@ -58,6 +58,17 @@ cut = NamedSharding(mesh, P("d"))
 split = sliced(attention, in_shardings=(cut,) * 3, out_shardings=cut)
 same(split(*ones), jax.jit(attention, in_shardings=(cut,) * 3, out_shardings=cut)(*ones))
 """,
+    "no more is sent": """
+def symmetric(x):
+    return jnp.sum(jax.nn.softmax(x @ x.T) @ x)
+whole = np.random.default_rng(0).normal(size=(2048, 64)).astype("float32")
+cut = jax.device_put(whole, NamedSharding(mesh, P("d")))
+split, plain = exla_opt.jit(jax.grad(symmetric), size_threshold="1MB", split_size="500KB"), jax.jit(jax.grad(symmetric))
+same(split(cut), plain(cut))
+codes = [remark.code for remark in split.explain(cut)]
+assert "EX312" in codes and "EX104" not in codes
+assert temp(split, cut) == temp(plain, cut)
+""",
     "one program for each way": """
 traced = []
 def counted(q, k, v):
