@@ -34,8 +34,8 @@ class Wishes(TypedDict, total=False):
     size_threshold: tensors larger than this are computed in slices; "1GB" if neither is given.
     split_size: the maximum size of one slice; the threshold if not given.
     nested_tiles: whether tiles may be cut along a second dimension; False by default, and for sizes only.
-    target: the machine that runs the program, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200, cuda:h100, or cuda:
-    and the path of a description.
+    target: the machine that runs the program, as in `exla-opt --target`: cpu, gpu, cuda, cuda:h200 or another GPU,
+    cuda: and the path of a description, tpu:v5e or another TPU.
     reassociate: whether a floating-point sum may be computed tile by tile; True by default.
     op_rules: how custom calls may be cut, as (call target, rule) pairs.
     chain_cost: what to minimise when reordering a product of matrices: "flops", "bytes" or "both".
@@ -178,8 +178,8 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
     function runs. On arrays sharded over devices it works like `jax.jit` if it is the outermost function.
 
     A tensor that stays above the threshold, or a limit that is not met, causes a `StaysInMemory` warning. Raises
-    ValueError for sizes that contradict each other; when called, NotImplementedError for a function that calls Python
-    while it runs, and whatever `jax.jit` and `optimize` raise.
+    ValueError for sizes that contradict each other and InputError for an unknown target; when called,
+    NotImplementedError for a function that calls Python while it runs, and whatever `jax.jit` and `optimize` raise.
     """
     if function is None:
         return functools.partial(jit, **given)
@@ -225,17 +225,23 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
 
 def options_of(wishes: Wishes) -> tuple[Options, int | None]:
-    """Return the settings, and the limit in bytes. Raises ValueError if they contradict each other."""
+    """Return the settings, and the limit in bytes.
+
+    Raises ValueError if sizes contradict each other or are below one byte, InputError for an unknown target.
+    """
     from exla_opt.memory.machine import CPU, machine_of
 
     limit = _bytes(wishes.get("memory_limit"))
+    if limit is not None and limit < 1:
+        raise ValueError("memory_limit must be at least one byte")
     threshold, split = _bytes(wishes.get("size_threshold")), _bytes(wishes.get("split_size"))
     if limit is not None and ((threshold, split) != (None, None) or wishes.get("nested_tiles")):
         raise ValueError("memory_limit chooses size_threshold, split_size and nested_tiles itself; leave them out")
-    try:
-        machine = machine_of(wishes["target"]) if "target" in wishes else CPU
-    except ValueError:  # an unknown target is refused when its compiler is requested
-        machine = CPU
+    target = wishes.get("target")
+    if target is not None and target not in ("cpu", "gpu", "cuda"):  # parsing "cuda" asks the driver
+        from exla_opt.runtime.target import parse_target
+
+        parse_target(target)
     return Options(
         size_threshold=Options().size_threshold if threshold is None else threshold,
         split_size=split,
@@ -243,7 +249,7 @@ def options_of(wishes: Wishes) -> tuple[Options, int | None]:
         reassociate=wishes.get("reassociate", True),
         op_rules=wishes.get("op_rules", ()),
         chain_cost=wishes.get("chain_cost", "both"),
-        machine=machine,
+        machine=CPU if target is None else machine_of(target),
         memory_limit=limit,
     ), limit
 

@@ -94,6 +94,10 @@ def test_what_is_wrong_is_said() -> None:
         exla_opt.optimize("", size_threshold=10, memory_limit="1GB")
     with pytest.raises(ValueError, match="not a size"):
         exla_opt.optimize("", memory_limit="much")
+    with pytest.raises(ValueError, match="memory_limit must be at least one byte"):
+        exla_opt.jit(attention, memory_limit=0)
+    with pytest.raises(exla_opt.InputError, match="neither a GPU that is known"):
+        exla_opt.jit(attention, target="cuda:h20")
     with pytest.raises(TypeError, match="a int is no program"):
         exla_opt.optimize(3)  # type: ignore[call-overload]
     with pytest.raises(exla_opt.InputError, match="no such target"):
