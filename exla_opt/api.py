@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
-from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.options import ChainCost, Options
-from exla_opt.remarks import Kind, Remark
+from exla_opt.remarks import Remark
 from exla_opt.sizes import format_size, parse_size
 
 # The bindings load in a fifth of a second, and jax in more; `import exla_opt` should not wait for them.
@@ -300,7 +299,8 @@ def warn_of(found: Rewriting, limit: int | None) -> None:
         return
     if found.unjudged:
         warnings.warn(found.unjudged, StaysInMemory, stacklevel=2)
-    for remark in found.remarks:
-        if remark.kind is Kind.MISSED and remark.code not in NEVER_IN_MEMORY:
-            text = f"{remark.location}: {remark.tensor} ({format_size(remark.bytes)}){remark.where} {remark.text}"
-            warnings.warn(f"{text} [{remark.code}]", StaysInMemory, stacklevel=2)
+    from exla_opt.report.summary import staying
+
+    for remark in staying(found.remarks, found.after[0]):
+        text = f"{remark.location}: {remark.tensor} ({format_size(remark.bytes)}){remark.where} {remark.text}"
+        warnings.warn(f"{text} [{remark.code}]", StaysInMemory, stacklevel=2)

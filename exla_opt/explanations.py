@@ -16,6 +16,8 @@ class Explanation:
 
 # Codes of tensors that take no memory, or one slice: splitting them would gain nothing.
 NEVER_IN_MEMORY = frozenset({"EX101", "EX102"})
+# Codes of rewrites that a pass before the splitter refused: the tensor may be split all the same.
+OTHER_REWRITES = frozenset({"EX401", "EX402", "EX403", "EX404", "EX405", "EX501", "EX502"})
 
 EXPLANATIONS: dict[str, Explanation] = {
     "EX001": Explanation(

@@ -308,16 +308,21 @@ class Job:
             click.echo(line, err=True)
 
     def _print_remarks(self, remarks: Sequence[Remark]) -> None:
-        from exla_opt.report.text import remark_lines, short_remark_lines
+        from exla_opt.report.text import remark_lines
 
         which = self.request.remarks
-        small = 0 if self.limit is None else self.limit // _WORTH_A_LINE
-        for line in remark_lines(remarks, _kinds(which)) if which else short_remark_lines(remarks, small):
+        for line in remark_lines(remarks, _kinds(which)) if which else self._short(remarks):
             click.echo(line, err=True)
         if self._says_why and (why := self._nothing_gained(remarks)):
             click.echo(f"{self.source.name}: note: {why}", err=True)
         if held := self._held(remarks):
             click.echo(f"{self.source.name}: note: {held}", err=True)
+
+    def _short(self, remarks: Sequence[Remark]) -> list[str]:
+        from exla_opt.report.text import short_remark_lines
+
+        small = 0 if self.limit is None else self.limit // _WORTH_A_LINE
+        return short_remark_lines(remarks, self.after[0], small) if remarks else []
 
     def _held(self, remarks: Sequence[Remark]) -> str:
         """A clause on the tensors that cause the final peak; "" if nothing was big, or others name them."""

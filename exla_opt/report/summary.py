@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
+from exla_opt.explanations import NEVER_IN_MEMORY, OTHER_REWRITES
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.remarks import Kind, Remark
 
@@ -16,10 +17,14 @@ _LOOP = "stablehlo.while"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """largest: the largest tensor computed outside loops that is no function result, if any; loops: their number."""
+    """What a module computes outside loops, and the number of its loops.
+
+    largest: the largest tensor that is no function result, if any. types: of all tensors, results included.
+    """
 
     largest: TensorType | None
     loops: int
+    types: frozenset[TensorType]
 
 
 def summarise(module: ir.Module) -> Summary:
@@ -27,6 +32,7 @@ def summarise(module: ir.Module) -> Summary:
     types = Types()
     largest: TensorType | None = None
     loops = 0
+    seen: set[TensorType] = set()
     stack = [(module.operation, False)]
     while stack:
         op, in_loop = stack.pop()
@@ -43,9 +49,10 @@ def summarise(module: ir.Module) -> Summary:
                         continue
                     for result in inner.results:
                         made = types.of(result)
+                        seen.add(made)
                         if result not in returned and (largest is None or made.bytes > largest.bytes):
                             largest = made
-    return Summary(largest, loops)
+    return Summary(largest, loops, frozenset(seen))
 
 
 def _returned(function: ir.Operation) -> frozenset[ir.Value]:
@@ -54,6 +61,21 @@ def _returned(function: ir.Operation) -> frozenset[ir.Value]:
         *_, last = block.operations
         values += last.operation.operands
     return frozenset(values)
+
+
+def staying(remarks: Sequence[Remark], after: Summary) -> list[Remark]:
+    """The distinct missed remarks on tensors that the rewritten module, `after`, keeps in memory.
+
+    The refusal of another rewrite says nothing of a tensor that was split after it.
+    """
+    types = {str(one) for one in after.types}
+    return [
+        remark
+        for remark in dict.fromkeys(remarks)
+        if remark.kind is Kind.MISSED
+        and remark.code not in NEVER_IN_MEMORY
+        and (remark.code not in OTHER_REWRITES or remark.tensor in types)
+    ]
 
 
 def count_remarks(remarks: Sequence[Remark], kind: Kind) -> list[tuple[Remark, int]]:

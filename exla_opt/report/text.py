@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from exla_opt.explanations import NEVER_IN_MEMORY
 from exla_opt.ir.write import write_file
 from exla_opt.remarks import Kind, Remark
 from exla_opt.report.sarif import as_sarif
+from exla_opt.report.summary import Summary, staying
 from exla_opt.sizes import format_size, round_up
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def remark_lines(remarks: Sequence[Remark], kinds: Collection[Kind]) -> list[str
     return list(dict.fromkeys(lines))
 
 
-def short_remark_lines(remarks: Sequence[Remark], smallest: int) -> list[str]:
-    """The lines of missed remarks on tensors in memory, and the number of others.
+def short_remark_lines(remarks: Sequence[Remark], after: Summary, smallest: int) -> list[str]:
+    """The lines of missed remarks on tensors that the rewritten module keeps in memory, and the number of others.
 
-    smallest: bytes; smaller tensors count among the others, like those that are never in memory.
+    after: the rewritten module. smallest: bytes; smaller tensors count among the others.
     """
-    missed = {remark: None for remark in remarks if remark.kind is Kind.MISSED}
-    shown = [remark for remark in missed if remark.bytes >= smallest and remark.code not in NEVER_IN_MEMORY]
+    missed = {remark for remark in remarks if remark.kind is Kind.MISSED}
+    shown = [remark for remark in staying(remarks, after) if remark.bytes >= smallest]
     lines = remark_lines(shown, (Kind.MISSED,))
     others = len(missed) - len(shown)
     if others:

@@ -196,6 +196,19 @@ def test_what_stays_in_memory_is_a_warning_with_its_line() -> None:
         sliced(attention)(*arguments())
 
 
+def test_what_is_split_after_another_rewrite_was_refused_is_no_warning() -> None:
+    def cubes(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.exp(-jnp.sum(jnp.abs(x[:, None] - x[None]) ** 3, axis=-1)))
+
+    given = jax.random.normal(jax.random.key(0), (128, 64))
+    split = sliced(jax.grad(cubes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(split(given), jax.grad(cubes)(given))
+        codes = {remark.code for remark in split.explain(given)}
+    assert {"EX001", "EX403"} <= codes
+
+
 def test_explain_prints_the_summary_and_returns_the_remarks(capsys: pytest.CaptureFixture[str]) -> None:
     specs = [jax.ShapeDtypeStruct((301, 8), jnp.float32)] * 3
     remarks = sliced(attention).explain(*specs)
