@@ -53,6 +53,12 @@ def opt(*arguments: str, stdin: str | bytes = "", columns: int = 80) -> subproce
     )
 
 
+def test_the_shell_completes_options() -> None:
+    given = {"_EXLA_OPT_COMPLETE": "bash_complete", "COMP_WORDS": "exla-opt --memory", "COMP_CWORD": "1"}
+    done = subprocess.run([EXLA_OPT], env=given, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "plain,--memory-limit\n"
+
+
 def test_a_filter_in_a_pipe() -> None:
     done = opt(*SMALL, stdin=KERNEL)
     held = r"<stdin>: note: peak 398KB, predicted, 327KB of it 143x572xf32 at <stdin>:\d+:\d+\n"
