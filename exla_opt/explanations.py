@@ -182,7 +182,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "EX303": Explanation(
         "the body of a loop uses it unsplit",
-        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than three "
+        "A loop's body reads the tensor, and could not compute it in slices either, or only with more than four "
         "times the arithmetic in every trip. The text after the colon says why the loop was not split together with "
         "it.",
         "Compute it in the body. If a scan stores it for its gradient, jax.checkpoint around the scan's body does "
@@ -291,7 +291,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX603": Explanation(
         "not recomputed: an op must not run twice",
         "It draws random numbers from a state, has a side effect or an order, or asks whether two numbers are equal; "
-        "its result would have to be stored, and takes about as much memory.",
+        "its result would have to be stored, and takes about as much memory. An op that would communicate again sends "
+        "tensors to other devices, and the devices would send more.",
         "Draw random numbers with jax.random, which computes them from a key.",
     ),
     "EX604": Explanation(

@@ -69,21 +69,28 @@ def _before(operand: ir.Value, moved: ir.Operation, attribute: str | None) -> ir
     kind = build.with_shape(build.tensor_of(operand), shape)
     number = splat_value(operand)
     spread = plain_defining_op(operand, _BROADCAST)
-    if number is not None and spread is not None and not build.shape_of(spread.operands[0]):
-        with ir.InsertionPoint(spread):  # where it was, so that a second run changes nothing
-            return stablehlo.broadcast_in_dim(kind, spread.operands[0], ir.DenseI64ArrayAttr.get([]))
-    if number is not None:
+    if number is not None and (spread is None or build.shape_of(spread.operands[0])):
         return build.splat(kind, number)
     assert spread is not None
+    with ir.InsertionPoint(spread):  # where it was, so that a second run changes nothing
+        return _spread_before(spread, moved, attribute, kind)
+
+
+def _spread_before(
+    spread: ir.Operation, moved: ir.Operation, attribute: str | None, kind: ir.RankedTensorType
+) -> ir.Value:
+    """What a broadcast spreads, in the shape before the movement. kind: the type of the result."""
+    narrow = spread.operands[0]
+    if not build.shape_of(narrow):
+        return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get([]))
     if attribute is not None:
         permutation = integers(moved, attribute, [])
         dims = [permutation[dim] for dim in integers(spread, "broadcast_dimensions", [])]
-        return stablehlo.broadcast_in_dim(kind, spread.operands[0], ir.DenseI64ArrayAttr.get(dims))
+        return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get(dims))
     dims_before = _dims_before(spread, moved)
     assert dims_before is not None
-    small = build.with_shape(kind, [shape[dim] for dim in dims_before])
-    narrow = stablehlo.reshape(small, spread.operands[0])
-    return stablehlo.broadcast_in_dim(kind, narrow, ir.DenseI64ArrayAttr.get(dims_before))
+    small = build.with_shape(kind, [kind.shape[dim] for dim in dims_before])
+    return stablehlo.broadcast_in_dim(kind, stablehlo.reshape(small, narrow), ir.DenseI64ArrayAttr.get(dims_before))
 
 
 def _dims_before(spread: ir.Operation, moved: ir.Operation) -> list[int] | None:

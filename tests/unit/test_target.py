@@ -327,11 +327,11 @@ def compile_as(
 def test_all_replicas_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
-    def compile_for(devices: list[None], module: Any, flags: Any, *, replicas: int, by_shardy: bool) -> int:
+    def compile_for(devices: list[None], module: Any, flags: Any, *, replicas: int, **others: Any) -> int:
         asked.append((len(devices), replicas))
         return 0
 
-    compile_as(monkeypatch, {})
+    compile_as(monkeypatch, {}, {0: "ENTRY %main (x: f32[1]) -> f32[1] {\n  ROOT %x = f32[1]{0} parameter(0)\n}\n"})
     monkeypatch.setattr(pjrt, "described_devices", lambda description, count: [None] * count)
     monkeypatch.setattr(pjrt, "compile_for", compile_for)
     for counts in ("mhlo.num_replicas = 4 : i32", "mhlo.num_replicas = 2 : i32, mhlo.num_partitions = 4 : i32"):
