@@ -80,13 +80,17 @@ class Localiser:
         """The op on local shards, or on complete operands."""
         mark = defining_op(build.scalar_i32(0))
         assert mark is not None
+        given = {value: self.local[value] for value in op.operands}
         try:
-            return self.on_shards(op, shardings)
+            made = self.on_shards(op, shardings)
         except NoLocalForm:
+            self.local.update(given)  # a form may have replaced one, such as indices by those of its own rows
             ops = operations_of(mark.block)
             for written in reversed(ops[ops.index(mark) + 1 :]):
                 written.erase()
-            return self.on_complete(op, shardings)
+            made = self.on_complete(op, shardings)
+        mark.erase()
+        return made
 
     def on_shards(self, op: ir.Operation, shardings: Sequence[Sharding]) -> Results:
         """The op on local shards. Raises NoLocalForm."""
@@ -117,13 +121,18 @@ class Localiser:
     def resharded(self, value: ir.Value, sharding: Sharding) -> ir.Value:
         """The device's shard of a value under another sharding. Raises NoLocalForm."""
         found = self.local[value]
+        changes = []
         for dim, (has, wants) in enumerate(zip(self.shardings[value], sharding, strict=True)):
             before, after = (tuple(axis for axis in axes if axis.size > 1) for axes in (has, wants))
             if before != after:
                 if before and after and not self.lenient:
                     raise NoLocalForm("a tensor is sharded differently outside a region than inside it")
-                found = self.collectives.gather(found, dim, before)
-                found = self.collectives.part(found, dim, after)
+                changes.append((dim, before, after))
+        # An axis may go from one dimension to another: it is gathered along the old one before it cuts the new one.
+        for dim, before, _ in changes:
+            found = self.collectives.gather(found, dim, before)
+        for dim, _, after in changes:
+            found = self.collectives.part(found, dim, after)
         return found
 
     def check_complete(self, op: ir.Operation) -> None:
@@ -216,10 +225,21 @@ def _drop_shardings(op: ir.Operation) -> None:
 
 def _may_be_complete(op: ir.Operation) -> bool:
     """Whether every device may compute the op on complete operands, as XLA does where it cannot shard an op."""
-    if op.name not in OPS or has_side_effect(op) or traits_of(op.name) & (Trait.COLLECTIVE | Trait.CONTROL_FLOW):
+    if (
+        op.name not in OPS
+        or has_side_effect(op)
+        or _is_ours(op)
+        or traits_of(op.name) & (Trait.COLLECTIVE | Trait.CONTROL_FLOW)
+    ):
         return False
     readers = {use.owner.operation.name for result in op.results for use in result.uses}
     return readers.isdisjoint(_COMBINING) and not (op.regions and captured_values(op))
+
+
+def _is_ours(op: ir.Operation) -> bool:
+    """Whether it is a call that stands for another op until it has a local form; no compiler knows it."""
+    name = "call_target_name"
+    return name in op.attributes and ir.StringAttr(op.attributes[name]).value.startswith("exla_opt.")
 
 
 def _check_valid(value: ir.Value) -> None:
