@@ -61,6 +61,11 @@ def step(weights: list[Array], x: Array) -> list[Array]:
     return [w - 0.1 * d for w, d in zip(weights, jax.grad(loss)(weights), strict=True)]
 
 
+def maxima(x: Array) -> Array:
+    """Windows that overlap, also from shard to shard."""
+    return (lax.reduce_window(x, -jnp.inf, lax.max, (3, 3), (1, 1), "SAME") ** 2).sum()
+
+
 def made() -> dict[str, Program]:
     """The programs by name. Called where there are eight devices."""
     on = partial(spec, line())
@@ -88,6 +93,7 @@ def made() -> dict[str, Program]:
             ),
             (on((16, 64)), on((24, 16)), on((24,), dtype=jnp.int32)),
         ),
+        "overlapping maxima": Program(jax.grad(maxima), (on((128, 32), "d"),), 0, alone=True),
         "donated": Program(step, trained, 2, {"donate_argnums": 0}),
         "donated, aliased": Program(
             step, trained, 2, {"donate_argnums": 0, "out_shardings": whole, "in_shardings": (whole, rows)}

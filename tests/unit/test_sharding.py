@@ -130,6 +130,14 @@ def test_programs_on_eight_devices(names: list[str]) -> None:
             assert each["devices"] == [8], name
 
 
+def test_the_gradient_of_overlapping_maxima_is_that_of_one_device_where_that_of_xla_is_not() -> None:
+    command = [sys.executable, "-m", "tests.sharded", "overlapping maxima"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    [found] = map(json.loads, done.stdout.splitlines())
+    assert found["alone"] and found["kept"] and found["signature"]
+
+
 def test_training_steps_at_a_size_where_memory_matters() -> None:
     command = [sys.executable, "-m", "tests.sharded.middle"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
