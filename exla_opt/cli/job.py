@@ -328,7 +328,8 @@ class Job:
         """A clause on the tensors that cause the final peak; "" if nothing was big, or others name them."""
         from exla_opt.report.figures import held_at_peak, is_held_worth_a_line
 
-        is_worth = is_held_worth_a_line(remarks, self.fitted) and not self.is_kept
+        # Without a program of one device, the prediction would be of all devices together.
+        is_worth = is_held_worth_a_line(remarks, self.fitted) and not (self.is_kept or self.refusal)
         return held_at_peak(self.after[1], place_names(self.source)) if is_worth else ""
 
     def _nothing_gained(self, remarks: Sequence[Remark]) -> str:

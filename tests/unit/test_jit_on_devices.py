@@ -1,4 +1,4 @@
-"""`exla_opt.jit` on arrays that are spread over 8 host devices: in a process of its own, which has them."""
+"""`exla_opt.jit`, and a rewritten Exported, on arrays spread over 8 host devices: in a process of its own, which has them."""
 
 from __future__ import annotations
 
@@ -85,6 +85,18 @@ for _ in range(2):
 same(split(*rows), wanted[0])
 assert len(traced) == 3, traced
 assert len({split.lower(*given).as_text() for given in (rows, ones, both)}) == 3
+""",
+    "an Exported": """
+plain = jax.jit(attention)
+given = jax.export.export(plain)(*rows)
+split = exla_opt.optimize(given, size_threshold="64KB", split_size="32KB").program
+same(split.call(*rows), plain(*rows))
+same(jax.jit(split.call)(*rows), plain(*rows))
+assert split.nr_devices == 8 and split.in_shardings_hlo == given.in_shardings_hlo
+assert temp(jax.jit(split.call), *rows) < temp(plain, *rows) / 2
+found, wanted = (jax.jit(jax.grad(loss(call), (0, 1, 2)))(*rows) for call in (split.call, attention))
+for one, other in zip(found, wanted, strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 """,
     "a mesh of one": """
 first = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[3:4])

@@ -2,6 +2,7 @@
 // RUN: %exla-opt %s --memory-limit=1.5MB --summary -o %t 2>&1 | filecheck %s --check-prefix=SUMMARY
 // RUN: %exla-opt %s --memory-limit=64MB -o %t 2>&1 | filecheck %s --check-prefix=FITS
 // RUN: not %exla-opt %s --memory-limit=1.5MB --strict --quiet -o %t 2>&1 | filecheck %s --check-prefix=STRICT
+// RUN: %exla-opt %s --size-threshold=1MB --split-size=1MB -o %t 2>&1 | filecheck %s --check-prefix=SIZES
 
 // A module without a program of one device is left unchanged, and exla-opt says so under a limit too.
 
@@ -15,6 +16,11 @@
 // FITS: remark: fits into 64MB, without a split
 
 // STRICT: does not fit into 1.5MB
+
+// What is predicted for all devices together is no figure of one.
+
+// SIZES: not split: its shardings are GSPMD's
+// SIZES-NOT: predicted
 
 module @left attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%x: tensor<2048x64xf32> {mhlo.sharding = "{maximal device=3}"}, %y: tensor<2048x64xf32> {mhlo.sharding = "{replicated}"}) -> tensor<2048xf32> {
