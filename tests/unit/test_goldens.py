@@ -44,6 +44,7 @@ NOT_RUN = {
     "exla-opt/many-devices-limit.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-shift.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-solve.mlir": "it is for eight devices; its RUN line runs it",
+    "exla-opt/many-devices-uneven.mlir": "it is for eight devices; its RUN line runs it",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
     "normalise/refuses-recursion.mlir": CRASHES,
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",
