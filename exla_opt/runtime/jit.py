@@ -17,6 +17,7 @@ import jax
 
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import Rewrite, rewritten
+from exla_opt.runtime.tpus import target_of_kind
 
 
 def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str, Any]) -> Any:
@@ -49,7 +50,10 @@ def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str
 
 def backend_target() -> str:
     """The target that stands for jax's own backend."""
-    return "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
+    backend = jax.default_backend()
+    if backend == "tpu":
+        return target_of_kind(jax.devices()[0].device_kind)
+    return "cuda" if backend == "gpu" else backend
 
 
 def _shardings(arguments: Any) -> tuple[Any, ...]:

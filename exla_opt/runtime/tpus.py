@@ -26,20 +26,23 @@ SLOW = "a compile for a TPU takes seconds to minutes, and is stopped after ten"
 
 @dataclass(frozen=True, slots=True)
 class Tpu:
-    """One generation: libtpu's name for its smallest topology, further arguments, and memory bytes per device."""
+    """One generation: libtpu's name for its smallest topology, memory bytes per device, jax's names of such a device,
+    and further arguments.
+    """
 
     topology: str
     memory: int
+    kinds: tuple[str, ...]
     chip_config: str = ""
 
 
 # By the names of `--target=tpu:NAME`; the memory is the size that libtpu reports as available.
 TPUS = {
-    "v4": Tpu("v4:2x2x1", int(30.75 * _GIB), "megacore"),
-    "v5e": Tpu("v5e:2x2", int(15.75 * _GIB)),
-    "v5p": Tpu("v5p:2x2x1", int(95.74 * _GIB)),
-    "v6e": Tpu("v6e:2x2", int(31.25 * _GIB)),
-    "v7x": Tpu("tpu7x:2x2x1", int(94.75 * _GIB)),
+    "v4": Tpu("v4:2x2x1", int(30.75 * _GIB), ("TPU v4",), "megacore"),
+    "v5e": Tpu("v5e:2x2", int(15.75 * _GIB), ("TPU v5 lite", "TPU v5e")),
+    "v5p": Tpu("v5p:2x2x1", int(95.74 * _GIB), ("TPU v5", "TPU v5p")),
+    "v6e": Tpu("v6e:2x2", int(31.25 * _GIB), ("TPU v6 lite", "TPU v6e")),
+    "v7x": Tpu("tpu7x:2x2x1", int(94.75 * _GIB), ("TPU7x", "TPU v7x")),
 }
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": _GIB, "T": 2**40}
@@ -66,6 +69,11 @@ class NoTpuCompiler(RuntimeError):
 
 class TookTooLong(TpuError):
     """The compile was stopped."""
+
+
+def target_of_kind(kind: str) -> str:
+    """The target for a TPU by jax's name of the device, as in "TPU v5 lite"; plain "tpu" if it is not known."""
+    return next((f"tpu:{name}" for name, tpu in TPUS.items() if kind in tpu.kinds), "tpu")
 
 
 def has_tpu_compiler() -> bool:

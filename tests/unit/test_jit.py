@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import exla_opt
+from exla_opt.runtime.jit import backend_target
 
 sliced: Any = partial(exla_opt.jit, size_threshold="64KB", split_size="32KB")
 
@@ -216,3 +218,19 @@ def test_explain_prints_the_summary_and_returns_the_remarks(capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "Peak memory" in printed
     assert re.search(r"Peak .*, predicted, .* of it .*\.\n$", printed, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "target"),
+    [
+        ("cpu", "cpu", "cpu"),
+        ("gpu", "NVIDIA H200", "cuda"),
+        ("tpu", "TPU v5 lite", "tpu:v5e"),
+        ("tpu", "TPU v5", "tpu:v5p"),
+        ("tpu", "TPU of tomorrow", "tpu"),
+    ],
+)
+def test_the_target_of_jax_s_own_backend(backend: str, kind: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(device_kind=kind)])
+    assert backend_target() == target
