@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.runtime.gpus import GPUS, Generation
-from exla_opt.runtime.target import NoSuchTarget, Target, TargetError, compiled_memory, parse_target, tpu_memory
+from exla_opt.runtime.target import NoSuchTarget, Target, TargetError, compiled_for_tpu, compiled_memory, parse_target
 from exla_opt.runtime.tpus import LONGEST, TPUS
 
 # Above this part of a GPU's memory, the plan may depend on the GPU.
@@ -52,7 +52,7 @@ class _Survey:
             if self.left() <= 0:
                 raise TargetError(target.name, _OVER)
             if target.tpu is not None:
-                found.append(tpu_memory(module, target, min(self.left(), LONGEST)).peak)
+                found.append(compiled_for_tpu(module, target, min(self.left(), LONGEST)).memory.peak)
             else:
                 found.append(compiled_memory(module, target, _GEMMS).memory.peak)
         return tuple(found)

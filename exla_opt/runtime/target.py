@@ -168,7 +168,7 @@ def compiled_memory(module: str | bytes, target: Target, gemms: Sequence[str] = 
     the module cannot be read or XLA refuses it.
     """
     if target.tpu is not None:
-        return Compiled(tpu_memory(module, target, LONGEST))
+        return compiled_for_tpu(module, target, LONGEST)
     if not target.description:
         programs = compile_to_measure(module, "cpu")
         memory = max((memory_of(each.executable) for each in programs), key=lambda memory: memory.peak)
@@ -228,19 +228,20 @@ def share_of(target: str | None) -> Callable[[ir.Module], tuple[float, int]]:
     return share
 
 
-def tpu_memory(module: str | bytes, target: Target, seconds: float) -> Memory:
-    """The memory of `module` on a TPU, from a compile that is stopped after `seconds`.
+def compiled_for_tpu(module: str | bytes, target: Target, seconds: float) -> Compiled:
+    """The memory of `module` on a TPU, and what one of several sends, from a compile that is stopped after `seconds`.
 
-    Raises TargetError without the extra `tpu` and for a module of several devices, and InputError when libtpu refuses
-    the module or takes too long.
+    Raises TargetError without the extra `tpu`, and InputError when libtpu refuses the module or takes too long.
     """
     assert target.tpu is not None
     data = module.encode() if isinstance(module, str) else module
     parsed = parse_module(PARSER_FILE, data, new_context()).module
-    if all_devices_of(parsed) > 1:
-        raise TargetError(target.name, "a module for several devices cannot be compiled for TPUs here")
+    count = all_devices_of(parsed)
+    # Of several devices none has all arguments: what does not fit is then reported as temporary memory.
+    signature = signature_bytes(parsed) if count == 1 else 0
     try:
-        return compile_for_tpu(serialise(parsed, "bytecode"), target.tpu, signature_bytes(parsed), seconds)
+        memory, traffic = compile_for_tpu(serialise(parsed, "bytecode"), target.tpu, signature, seconds, count)
+        return Compiled(memory, traffic=traffic)
     except NoTpuCompiler:
         raise TargetError(target.name, f"compiling for a TPU needs libtpu: {_TPU_EXTRA}") from None
     except TpuError as error:

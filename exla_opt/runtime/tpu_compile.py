@@ -1,30 +1,45 @@
-"""The process that compiles for a TPU: `python -m exla_opt.runtime.tpu_compile TOPOLOGY CHIP_CONFIG < bytecode`.
+"""The process that compiles for TPUs: `python -m exla_opt.runtime.tpu_compile TOPOLOGY DEVICES CHIP_CONFIG < bytecode`.
 
-The last line of standard output is JSON: the bytes of arguments, results, aliased and peak, or libtpu's error.
+The last line of standard output is JSON: the bytes of arguments, results, aliased and peak of a device, and what one of
+several sends; or libtpu's error.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 
 from exla_opt.runtime import pjrt
+from exla_opt.runtime.traffic import traffic_of
 
 
 def main() -> None:
     """Compile standard input and print the memory."""
+    from exla_opt.ir.attributes import replicas_of
     from exla_opt.ir.context import new_context
     from exla_opt.ir.read import parse_module
+    from exla_opt.sharding.gspmd import is_gspmd, unspecified_results
 
-    topology, chip_config = sys.argv[1:]
+    topology, count, chip_config = sys.argv[1:]
     module = parse_module("<stdin>", sys.stdin.buffer.read(), new_context()).module
     try:
-        found = pjrt.statistics(pjrt.compile_for(pjrt.tpu_devices(topology, chip_config)[:1], module, []))
+        executable = pjrt.compile_for(
+            pjrt.tpu_devices(topology, chip_config)[: int(count)],
+            module,
+            [],
+            replicas=replicas_of(module),
+            by_shardy=not is_gspmd(module),
+            unspecified=unspecified_results(module) if int(count) > 1 else (),
+        )
+        found = pjrt.statistics(executable)
     except (*pjrt.COMPILE_ERRORS, RuntimeError, NotImplementedError) as error:
         print(json.dumps({"error": str(error)}))
         return
     names = {"arguments": "argument_size", "results": "output_size", "aliased": "alias_size", "peak": "peak_memory"}
-    print(json.dumps({name: getattr(found, f"{field}_in_bytes") for name, field in names.items()}))
+    sizes = {name: getattr(found, f"{field}_in_bytes") for name, field in names.items()}
+    sent = {"traffic": asdict(traffic_of(pjrt.optimised_hlo(executable)))} if int(count) > 1 else {}
+    print(json.dumps({**sizes, **sent}))
 
 
 if __name__ == "__main__":

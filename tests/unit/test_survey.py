@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from exla_opt.runtime.gpus import GPUS, describe, is_too_old
 from exla_opt.runtime.survey import all_targets, survey
 from exla_opt.runtime.target import Compiled, NoSuchTarget, Target, TargetError, compiled_memory, parse_target
 from exla_opt.runtime.tpus import NoTpuCompiler, TpuError, compile_for_tpu, memory_refused
+from exla_opt.runtime.traffic import Traffic
 
 TRANSPOSE = """
 func.func public @main(%x: tensor<100x50xf32>) -> tensor<50x100xf32> {
@@ -43,7 +45,9 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Compiled(Memory(int(module), 0, 0, 0))
 
     monkeypatch.setattr(surveys, "compiled_memory", on_gpu)
-    monkeypatch.setattr(surveys, "tpu_memory", lambda module, target, seconds: Memory(int(module) // 2, 0, 0, 0))
+    monkeypatch.setattr(
+        surveys, "compiled_for_tpu", lambda module, target, seconds: Compiled(Memory(int(module) // 2, 0, 0, 0))
+    )
     return seen
 
 
@@ -106,7 +110,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def without(*_: Any) -> Memory:
         raise TargetError("tpu:v4", "compiling for a TPU needs libtpu: pip install 'exla-opt[tpu]'")
 
-    monkeypatch.setattr(surveys, "tpu_memory", without)
+    monkeypatch.setattr(surveys, "compiled_for_tpu", without)
     file = tmp_path / "x.json"
     result = run(tmp_path, "--target=cuda:t4,cuda:l4,tpu:v4,tpu:v5e", "--json", str(file))
     assert result.exit_code == 0, result.output
@@ -150,8 +154,36 @@ def test_of_a_tpu_the_peak_counts(monkeypatch: pytest.MonkeyPatch, libtpu: None)
     found = {"arguments": 4, "results": 3, "aliased": 2, "peak": 105}
     done = subprocess.CompletedProcess([], 0, f"noise\n{json.dumps(found)}\n".encode(), b"noise")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    memory = compile_for_tpu(b"", tpus.TPUS["v5e"], 7)
-    assert (memory.peak, memory.temp) == (105, 100)
+    memory, traffic = compile_for_tpu(b"", tpus.TPUS["v5e"], 7)
+    assert (memory.peak, memory.temp, traffic) == (105, 100, None)
+
+
+def test_of_several_tpus_what_each_sends_counts_too(monkeypatch: pytest.MonkeyPatch, libtpu: None) -> None:
+    sent = Traffic(2.0, 1.0, 3)
+    found = {"arguments": 4, "results": 3, "aliased": 2, "peak": 105, "traffic": asdict(sent)}
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        return subprocess.CompletedProcess([], 0, json.dumps(found).encode(), b"")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert compile_for_tpu(b"", tpus.TPUS["v7x"], 7, devices=16)[1] == sent
+    assert commands[0][-3:] == ["tpu7x:2x2x2", "16", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "topology"),
+    [("v5e", 1, "v5e:2x2"), ("v5e", 8, "v5e:2x4"), ("v4", 8, "v4:2x2x2"), ("v7x", 8, "tpu7x:2x2x1")],
+)
+def test_a_topology_has_as_many_devices_as_the_module(name: str, count: int, topology: str) -> None:
+    assert tpus.TPUS[name].topology(count) == topology
+
+
+@pytest.mark.parametrize(("name", "count"), [("v5e", 6), ("v7x", 3)])
+def test_no_topology_of_these_devices(name: str, count: int) -> None:
+    with pytest.raises(TpuError, match=f"its topologies have .* devices, and the module is for {count}"):
+        tpus.TPUS[name].topology(count)
 
 
 def test_a_slow_compile_is_stopped(monkeypatch: pytest.MonkeyPatch, libtpu: None) -> None:
@@ -181,3 +213,22 @@ def test_without_libtpu_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_tpu_compiles() -> None:
     for name in tpus.TPUS:
         assert compiled_memory(TRANSPOSE, parse_target(f"tpu:{name}")).memory.peak >= PEAK
+
+
+SPREAD = """
+module attributes {mhlo.num_partitions = 8 : i32} {
+  sdy.mesh @mesh = <["d"=8]>
+  func.func public @main(%x: tensor<1024x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}, {}]>}) -> tensor<64xf32> {
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<1024x64xf32>, tensor<f32>) -> tensor<64xf32>
+    return %0 : tensor<64xf32>
+  }
+}"""
+
+
+@pytest.mark.skipif(find_spec("libtpu") is None, reason="libtpu is not here: pip install '.[tpu]'")
+def test_every_tpu_compiles_for_eight_devices() -> None:
+    for name in tpus.TPUS:
+        found = compiled_memory(SPREAD, parse_target(f"tpu:{name}"))
+        assert 1024 * 64 * 4 // 8 <= found.memory.peak < 1024 * 64 * 4
+        assert found.traffic is not None and found.traffic.bytes >= 64 * 4
