@@ -1,7 +1,8 @@
 """Of tests with many cases a part: pytest -p tests.part --part=2/3.
 
 With --part=K/N each test function runs, with its first case and of the others every N-th, from the K-th on. So two
-environments that run different parts run every test function, and different cases of those with many.
+environments that run different parts run every test function, and different cases of those with many. Of a test marked
+with `parts_at_most(2)` no fewer than every second case runs: the first two parts together are all of it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left: list[pytest.Item] = []
     for item in items:
         test = item.nodeid.partition("[")[0]
-        is_mine = seen[test] == 0 or seen[test] % int(parts) == int(part) - 1
+        marker = item.get_closest_marker("parts_at_most")
+        count = int(parts) if marker is None else min(int(parts), marker.args[0])
+        is_mine = seen[test] == 0 or seen[test] % count == (int(part) - 1) % count
         (kept if is_mine else left).append(item)
         seen[test] += 1
     if left:

@@ -12,6 +12,10 @@ import pytest
 @pytest.mark.parametrize("case", range(10))
 def test_many(case): pass
 
+@pytest.mark.parts_at_most(2)
+@pytest.mark.parametrize("case", range(6))
+def test_in_halves(case): pass
+
 def test_one(): pass
 """
 
@@ -26,8 +30,10 @@ def cases(pytester: pytest.Pytester, part: str) -> set[str]:
 def test_parts_have_every_function_and_together_every_case(pytester: pytest.Pytester) -> None:
     every = cases(pytester, "1/1")
     parts = [cases(pytester, f"{number}/3") for number in (1, 2, 3)]
-    assert len(every) == 11 and set().union(*parts) == every
-    assert all({"test_one", "test_many[0]"} <= part and len(part) <= 6 for part in parts)
+    assert len(every) == 17 and set().union(*parts) == every
+    assert all({"test_one", "test_many[0]", "test_in_halves[0]"} <= part and len(part) <= 10 for part in parts)
+    halves = {case for part in parts[:2] for case in part if "halves" in case}
+    assert halves == {f"test_in_halves[{case}]" for case in range(6)}
 
 
 @pytest.mark.parametrize("part", ["0/3", "4/3"])

@@ -110,6 +110,7 @@ EXCHANGING = (
 )
 
 
+@pytest.mark.parts_at_most(2)
 @pytest.mark.parametrize("names", GROUPS, ids=[group[0] for group in GROUPS])
 def test_programs_on_eight_devices(names: list[str]) -> None:
     command = [sys.executable, "-m", "tests.sharded", *names]
