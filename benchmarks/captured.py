@@ -34,10 +34,12 @@ STEPS = 20
 
 
 def gaussian(x: Array, y: Array) -> Array:
+    """The Gaussian kernel matrix of two sets of points."""
     return jnp.exp(-((x**2).sum(1)[:, None] + (y**2).sum(1)[None] - 2 * x @ y.T) / 2)
 
 
 def power_iteration(x: Array) -> Array:
+    """The first eigenvector of the kernel."""
     k = gaussian(x, x)
 
     def step(v: Array, _: None) -> tuple[Array, None]:
@@ -48,6 +50,7 @@ def power_iteration(x: Array) -> Array:
 
 
 def conjugate_gradient(x: Array) -> Array:
+    """The kernel's solve for one right-hand side."""
     k = gaussian(x, x) + 0.1 * jnp.eye(len(x))
     b = jnp.sin(x[:, 0])
 
@@ -78,7 +81,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=4000)
     parser.add_argument("--features", type=int, nargs="+", default=[4])
-    parser.add_argument("--target", help="as exla-opt's; without it this machine's CPU, where the programs run")
+    parser.add_argument(
+        "--target",
+        choices=("cuda:h100", "cuda:h200"),
+        help="whose times are estimated; without it the programs run on this machine's CPU",
+    )
     given = parser.parse_args()
     print(f"| {given.points:,} points | peak before | after | | time |\n| --- | --- | --- | --- | --- |")
     for features in given.features:

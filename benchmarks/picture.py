@@ -75,6 +75,7 @@ def main() -> None:
     before = jax.export.export(jax.jit(jax.grad(loss)))(weights, x).mlir_module_serialized
     curves = [memory_over(before)]
     most = max(curves[0])
+    # The bytes of the arguments, and of the gradients, which have the shapes of the weights.
     fixed = 4 * LAYERS * 2 * 4 * width * width + 4 * BATCH * TOKENS * width
     after = exla_opt.optimize(before, memory_limit=fixed + most // 8).program
     curves.append(memory_over(after))

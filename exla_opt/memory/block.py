@@ -41,7 +41,7 @@ class Operation:
     order: the dimensions of a convolution's result as its library writes them, outermost first, counted from 0 without
     those of one element.
     is_bare: whether a convolution's library neither scales its result nor adds to it.
-    by_vector: whether a dot multiplies a matrix with a vector, however its tensors are cut.
+    by_vector: whether a dot multiplies a matrix with a vector, before any plan cuts it.
     """
 
     name: str

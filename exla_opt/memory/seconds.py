@@ -29,8 +29,8 @@ _DISMISSED = 0.1
 _ROWS_OF_FEATURES = 16
 # Products of few elements wait for their operands: they are not slowed further.
 _MOST_SLOWED = 2.0
-# One part in `_NEAREST` of the cache is read at its speed, the others `_FARTHER` times slower: on a CPU, products with
-# a vector read matrices of up to 1 MB at 75 to 107 GB/s, and matrices of 8 to 33 MB at 26.
+# One part in `_NEAREST` of the cache is read at its speed, the rest `_FARTHER` times slower: on a CPU, products with a
+# vector read matrices of up to 1 MB at 75 to 107 GB/s, and of 8 to 33 MB at 26; of 64 MB, which leaves it, at 13.
 _NEAREST, _FARTHER = 8, 4
 # XLA:CPU scatters one window after another.
 _SECONDS_PER_WINDOW, _SECONDS_PER_UPDATE = 5e-9, 5e-10
@@ -76,7 +76,7 @@ def seconds_of_kernels(fusion: Fusion) -> list[float]:
 
 
 def seconds_in_cache(block: Block, machine: Machine) -> float:
-    """The seconds of a block all of whose tensors stay in the cache: those of its arithmetic."""
+    """The seconds of a block all of whose tensors stay in the cache, but for larger matrices that vectors multiply."""
     return sum(_seconds_in_cache(block, op, machine) for op in block.ops)
 
 
@@ -84,7 +84,7 @@ def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> l
     """The seconds of each op's arithmetic alone, those in its loops once per trip.
 
     any_shape: whether products of few rows or elements count as if at full speed, for comparing slices with all. Those
-    with a vector wait for their matrix, however they are cut.
+    with a vector count the time to read their matrix, which is shorter for a slice that stays in the cache.
     """
     free = replace(machine, seconds_per_kernel=0.0, seconds_per_trip=0.0, any_shape=any_shape)
     return [_seconds_in_cache(block, op, free) for op in block.ops]
@@ -92,8 +92,10 @@ def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> l
 
 def _seconds_in_cache(block: Block, op: Operation, machine: Machine) -> float:
     if op.seconds or not op.bodies:
+        if op.seconds:
+            return op.seconds
         seconds = max(_arithmetic(block, op, machine), _seconds_to_read(block, op, machine))
-        return op.seconds or seconds + machine.seconds_per_kernel
+        return seconds + machine.seconds_per_kernel
     longest = max(seconds_in_cache(body, machine) for body in op.bodies)
     return op.trips * (longest + machine.seconds_per_trip) if op.name == "while" else longest
 
@@ -150,7 +152,7 @@ def _work(fusion: Fusion) -> list[float]:
 def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
     """The seconds of one op's arithmetic at the machine's speed."""
     if not _is_kernel(op) or op.name == "broadcast_in_dim":
-        return 0.0  # its readers take the numbers from a register
+        return 0.0  # its readers take the numbers from where they are
     if Trait.CONTRACTS in op.traits and len(op.operands) > 1:
         return _product(block, op, machine)
     if op.name == "dynamic_update_slice":
@@ -189,7 +191,8 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 0.0
     speed = machine.flops_of(block.dtypes[op.operands[0]])
     if op.name == "convolution":
-        slower = max(machine.full_speed_rows / _ROWS_OF_FEATURES / shared, 1.0) if machine.is_written else 1.0
+        counts = machine.is_written and not machine.any_shape
+        slower = max(machine.full_speed_rows / _ROWS_OF_FEATURES / shared, 1.0) if counts else 1.0
         return 2.0 * out * (right // shared) * slower / speed
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     if machine.any_shape:

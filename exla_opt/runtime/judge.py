@@ -75,6 +75,6 @@ def judge_of(
     return Judge(name, machine.memory, compiled if by_name else leniently, note=note, workspace=workspace)
 
 
-def _share(found: Compiled) -> tuple[float, int]:
-    """The bytes that a device sends and needs."""
-    return 0.0 if found.traffic is None else found.traffic.bytes, found.memory.peak
+def _share(found: Compiled) -> tuple[float | None, int]:
+    """The bytes that a device sends, if known, and needs."""
+    return None if found.traffic is None else found.traffic.bytes, found.memory.peak

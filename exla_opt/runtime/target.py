@@ -214,16 +214,16 @@ def _compiled_here(data: bytes, target: Target) -> Compiled:
     return Compiled(memory_of(program.executable, AUTOTUNED), "", _time_of(hlo, target), traffic)
 
 
-def share_of(target: str | None) -> Callable[[ir.Module], tuple[float, int]]:
-    """A compiler of modules for several devices, which returns the bytes that one device sends and needs.
+def share_of(target: str | None) -> Callable[[ir.Module], tuple[float | None, int]]:
+    """A compiler of modules for several devices, which returns the bytes that one device sends, if known, and needs.
 
     target: as on the command line; None is this machine's CPU. It raises what `compiled_memory` raises.
     """
     machine = parse_target(target or "cpu")
 
-    def share(module: ir.Module) -> tuple[float, int]:
+    def share(module: ir.Module) -> tuple[float | None, int]:
         found = compiled_memory(serialise(module, "bytecode"), machine)
-        return 0.0 if found.traffic is None else found.traffic.bytes, found.memory.peak
+        return None if found.traffic is None else found.traffic.bytes, found.memory.peak
 
     return share
 

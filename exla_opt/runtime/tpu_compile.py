@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 
 from exla_opt.runtime import pjrt
+from exla_opt.runtime.hlo import HloError
 from exla_opt.runtime.traffic import traffic_of
 
 
@@ -33,13 +34,13 @@ def main() -> None:
             unspecified=unspecified_results(module) if int(count) > 1 else (),
         )
         found = pjrt.statistics(executable)
-    except (*pjrt.COMPILE_ERRORS, RuntimeError, NotImplementedError) as error:
+        traffic = traffic_of(pjrt.optimised_hlo(executable)) if int(count) > 1 else None
+    except (*pjrt.COMPILE_ERRORS, HloError, RuntimeError, NotImplementedError) as error:
         print(json.dumps({"error": str(error)}))
         return
     names = {"arguments": "argument_size", "results": "output_size", "aliased": "alias_size", "peak": "peak_memory"}
     sizes = {name: getattr(found, f"{field}_in_bytes") for name, field in names.items()}
-    sent = {"traffic": asdict(traffic_of(pjrt.optimised_hlo(executable)))} if int(count) > 1 else {}
-    print(json.dumps({**sizes, **sent}))
+    print(json.dumps({**sizes, **({} if traffic is None else {"traffic": asdict(traffic)})}))
 
 
 if __name__ == "__main__":

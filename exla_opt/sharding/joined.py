@@ -22,7 +22,9 @@ from .partition import Partition
 from .rewrite import MORE, is_changed, joined_if_gained, more_needed, too_much_sent
 
 # The bytes that one device sends and needs, of a compiled module. Raises InputError if the compiler refuses it.
-Share = Callable[[ir.Module], tuple[float, int]]
+# What a device sends and needs; None where a compiler does not say what it sends, as of a program that does not fit.
+Bytes = tuple[float | None, int]
+Share = Callable[[ir.Module], Bytes]
 # Why a module is left unchanged, by the remarks' code, and why it is if there is none.
 _KEPT = {
     "EX312": "the module being left unchanged: in slices, its devices would send more",
@@ -76,7 +78,7 @@ def joined(
     if module is None:
         return Joined(original, tuple(said), True, needed, needed)
     instead = instead_of(shares[-1], shares[0])
-    if sends > MORE * before:
+    if sends is not None and before is not None and sends > MORE * before:
         return Joined(original, tuple(too_much_sent(said, before, sends)), True, needed, needed)
     if instead.of_changed:
         return Joined(original, tuple(more_needed(said, needed, needs)), True, needed, needed)
@@ -88,13 +90,14 @@ def joined(
     return Joined(module, tuple(said), False, needed, needs, note)
 
 
-def instead_of(made: tuple[float, int], original: tuple[float, int], *, more_is_sent: bool = False) -> Instead:
+def instead_of(made: Bytes, original: Bytes, *, more_is_sent: bool = False) -> Instead:
     """When the original is written instead of a module, of which none was better.
 
-    made, original: the bytes that a device sends and needs. more_is_sent: whether `made` sends more by its ops.
+    more_is_sent: whether `made` sends more by its ops, which alone counts where a compiler says nothing of traffic.
     """
     (sends, needs), (before, needed) = made, original
-    is_worse = more_is_sent or sends > MORE * before or needs > MORE * needed
+    sends_more = sends is not None and before is not None and sends > MORE * before
+    is_worse = more_is_sent or sends_more or needs > MORE * needed
     return Instead(needed, is_worse, is_worse or needs * MORE >= needed)
 
 
@@ -160,7 +163,7 @@ def as_written(found: Fit, written: Joined, limit: int) -> Fit:
     )
 
 
-def _shares(modules: Sequence[ir.Module], share: Share) -> list[tuple[float, int]] | None:
+def _shares(modules: Sequence[ir.Module], share: Share) -> list[Bytes] | None:
     try:
         return [share(module) for module in modules]
     except InputError:

@@ -70,7 +70,8 @@ def made(layers: int, rows: int, width: int, gain: float) -> dict[str, Program]:
         "scan, fully sharded": of(one, gain),
         "scan, fully sharded, unconstrained": of(one, gain, constrains=False),
         "scan, fully sharded, checkpoint": of(one, gain / 2, again=True),
-        "scan, fully sharded, bfloat16": of(one, gain, jnp.bfloat16),
+        # Less on jaxlib 0.12, which keeps the original's states in bf16.
+        "scan, fully sharded, bfloat16": of(one, 0.8 * gain, jnp.bfloat16),
         "scan, fully sharded on a grid": of(two, gain),
         "scan, fully sharded, scaled": Program(
             partial(step, _scaled, one, "d"), (scaled, spec(one, (rows, width), "d")), gain, {"donate_argnums": 0}

@@ -17,6 +17,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES
+from exla_opt.sharding.joined import instead_of
 
 ROOT = Path(__file__).parents[2]
 ATTENTION = ROOT / "examples" / "attention.mlir"
@@ -80,3 +81,14 @@ def test_each_limit_that_is_offered_is_reached(name: str, tmp_path: Path) -> Non
     for limit in (limits[0], limits[-1]):
         done = run(f"--memory-limit={limit}", "--strict", "-o", str(tmp_path / "out.mlir"))
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sent", "before", "worse"), [(5.0, 5.0, False), (6.0, 5.0, True), (6.0, None, False), (None, 5.0, False)]
+)
+def test_traffic_that_a_compiler_does_not_tell_is_no_reason_to_keep_the_original(
+    sent: float | None, before: float | None, worse: bool
+) -> None:
+    """A TPU's compiler says nothing of what a program would send that does not fit; the ops alone count then."""
+    assert instead_of((sent, 10), (before, 100)).of_changed == worse
+    assert instead_of((sent, 10), (before, 100), more_is_sent=True).of_changed

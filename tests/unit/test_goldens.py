@@ -45,6 +45,7 @@ NOT_RUN = {
     "exla-opt/many-devices-shift.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-solve.mlir": "it is for eight devices; its RUN line runs it",
     "exla-opt/many-devices-uneven.mlir": "it is for eight devices; its RUN line runs it",
+    "loop-residuals/refuse-collective.mlir": "it is the program of one of two devices, for the other to talk to",
     "normalise/attributes.mlir": "its result is smaller than the argument whose buffer it takes",
     "normalise/refuses-recursion.mlir": CRASHES,
     "tensor-splitter/op-rule.mlir": "no kernel is registered for its custom call",

@@ -246,3 +246,27 @@ def test_a_product_with_a_vector_takes_as_long_as_it_reads_its_matrix(
         block = read_block(main_function(module).regions[0].blocks[0], Types(), machine)
     [found, *_] = seconds_of_ops(block, machine, any_shape=True)
     assert isclose(found, (rows * rows + rows) * 4 / speed, rel_tol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "numbers", "by_vector"),
+    [
+        ("64x32", "32", "contracting_dims = [1] x [0]", True),
+        ("32", "32x64", "contracting_dims = [0] x [0]", True),
+        ("4x64x32", "4x32x1", "batching_dims = [0] x [0], contracting_dims = [2] x [1]", True),
+        ("64x32", "32x8", "contracting_dims = [1] x [0]", False),
+        ("64", "8", "contracting_dims = [] x []", False),
+    ],
+)
+def test_which_products_have_a_vector(left: str, right: str, numbers: str, by_vector: bool) -> None:
+    with new_context() as context:
+        kinds = f"tensor<{left}xf32>, %b: tensor<{right}xf32>"
+        result = {"64x32": "64", "32": "64", "4x64x32": "4x64x1", "64": "64x8"}[left]
+        result = "64x8" if (left, right) == ("64x32", "32x8") else result
+        text = (
+            f"func.func @main(%a: {kinds}) -> tensor<{result}xf32> {{\n%r = stablehlo.dot_general %a, %b, {numbers} : "
+            f"(tensor<{left}xf32>, tensor<{right}xf32>) -> tensor<{result}xf32>\nreturn %r : tensor<{result}xf32>\n}}"
+        )
+        module = parse_module("<product>", text.encode(), context).module
+        block = read_block(main_function(module).regions[0].blocks[0], Types(), CPU)
+    assert block.ops[0].by_vector == by_vector
