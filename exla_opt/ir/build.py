@@ -84,6 +84,13 @@ def convert(value: ir.Value, element: ir.Type) -> ir.Value:
     return stablehlo.convert(ir.RankedTensorType.get(list(kind.shape), element), value)
 
 
+def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """The tensor in another shape; itself if that is its shape."""
+    kind = with_shape(tensor_of(value), shape)
+    made: ir.Value = value if kind == value.type else stablehlo.reshape(kind, value)
+    return made
+
+
 def broadcast(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """A 0-d tensor broadcast to `shape`; the value itself if that is 0-d too."""
     kind = tensor_of(value)

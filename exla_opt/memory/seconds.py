@@ -91,9 +91,9 @@ def seconds_of_ops(block: Block, machine: Machine, any_shape: bool = False) -> l
 
 
 def _seconds_in_cache(block: Block, op: Operation, machine: Machine) -> float:
-    if op.seconds or not op.bodies:
-        if op.seconds:
-            return op.seconds
+    if op.seconds:
+        return op.seconds
+    if not op.bodies:
         seconds = max(_arithmetic(block, op, machine), _seconds_to_read(block, op, machine))
         return seconds + machine.seconds_per_kernel
     longest = max(seconds_in_cache(body, machine) for body in op.bodies)

@@ -143,7 +143,7 @@ def statistics(executable: Any) -> Any:
 
 
 def optimised_hlo(executable: Any) -> str:
-    """The text of the HLO from which kernels were compiled, of a program for one device; scheduled for a GPU."""
+    """The text of the HLO from which kernels were compiled, of one device's program; scheduled for a GPU."""
     return str(executable.hlo_modules()[0].to_string())
 
 

@@ -21,9 +21,9 @@ from exla_opt.sizes import format_size
 from .partition import Partition
 from .rewrite import MORE, is_changed, joined_if_gained, more_needed, too_much_sent
 
-# The bytes that one device sends and needs, of a compiled module. Raises InputError if the compiler refuses it.
-# What a device sends and needs; None where a compiler does not say what it sends, as of a program that does not fit.
+# What one device sends and needs; None where a compiler does not say what it sends, as of a program that does not fit.
 Bytes = tuple[float | None, int]
+# These of a module, which is compiled. Raises InputError if the compiler refuses it.
 Share = Callable[[ir.Module], Bytes]
 # Why a module is left unchanged, by the remarks' code, and why it is if there is none.
 _KEPT = {
@@ -78,7 +78,7 @@ def joined(
     if module is None:
         return Joined(original, tuple(said), True, needed, needed)
     instead = instead_of(shares[-1], shares[0])
-    if sends is not None and before is not None and sends > MORE * before:
+    if before is not None and sends is not None and _is_more(sends, before):
         return Joined(original, tuple(too_much_sent(said, before, sends)), True, needed, needed)
     if instead.of_changed:
         return Joined(original, tuple(more_needed(said, needed, needs)), True, needed, needed)
@@ -96,9 +96,13 @@ def instead_of(made: Bytes, original: Bytes, *, more_is_sent: bool = False) -> I
     more_is_sent: whether `made` sends more by its ops, which alone counts where a compiler says nothing of traffic.
     """
     (sends, needs), (before, needed) = made, original
-    sends_more = sends is not None and before is not None and sends > MORE * before
-    is_worse = more_is_sent or sends_more or needs > MORE * needed
+    is_worse = more_is_sent or _is_more(sends, before) or needs > MORE * needed
     return Instead(needed, is_worse, is_worse or needs * MORE >= needed)
+
+
+def _is_more(sends: float | None, before: float | None) -> bool:
+    """Whether it is known that a device sends more than before."""
+    return sends is not None and before is not None and sends > MORE * before
 
 
 def as_it_came(

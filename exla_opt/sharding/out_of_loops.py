@@ -26,7 +26,7 @@ from exla_opt.ops.collectives import talks
 from exla_opt.ops.stack_sums import indices_of, only_update
 from exla_opt.ops.traits import Trait, has_trait
 
-from .stacked import SLICE, Stacking, reshaped
+from .stacked import SLICE, Stacking
 
 _LOOP = "stablehlo.while"
 _BARRIER = "stablehlo.optimization_barrier"
@@ -211,8 +211,8 @@ def _apply(plan: _Plan, known: dict[tuple[object, ...], ir.Value]) -> None:
         kind = build.shape_of(gather.op.results[0])
         with ir.InsertionPoint(gather.op), gather.op.location:
             rows, *_ = build.shape_of(value)
-            part = build.slice_along(reshaped(value, [rows, *kind]), 0, gather.slice.operands[1], 1)
-            gather.op.results[0].replace_all_uses_with(reshaped(part, kind))
+            part = build.slice_along(build.reshaped(value, [rows, *kind]), 0, gather.slice.operands[1], 1)
+            gather.op.results[0].replace_all_uses_with(build.reshaped(part, kind))
     for gather in reversed(plan.gathers):
         gather.op.erase()
     if plan.sums:
@@ -227,7 +227,7 @@ def _sum_behind(plan: _Plan, stacking: Stacking) -> None:
     def write(stacks: Sequence[ir.Value]) -> list[ir.Value]:
         made = []
         for stack, (each, source) in zip(stacks, pairs, strict=True):
-            part = reshaped(source, [1, *build.shape_of(source)])
+            part = build.reshaped(source, [1, *build.shape_of(source)])
             made.append(build.update_along(stack, part, 0, each.update.operands[2]))
         return made
 
@@ -247,7 +247,7 @@ def _sum_behind(plan: _Plan, stacking: Stacking) -> None:
         with ir.InsertionPoint(following), each.update.location:
             for op in each.ops:
                 known[op.results[0]] = stacking.stacked(op, [known[value] for value in stacking.inputs_of(op)])
-            value = reshaped(known[each.update.operands[1]], build.shape_of(loop.results[each.carry]))
+            value = build.reshaped(known[each.update.operands[1]], build.shape_of(loop.results[each.carry]))
         loop.results[each.carry].replace_all_uses_with(value)
     for each in plan.sums:
         each.update.results[0].replace_all_uses_with(each.update.operands[0])

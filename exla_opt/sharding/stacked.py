@@ -78,7 +78,9 @@ class Stacking:
             return values[0]
         inputs = self.inputs_of(op)
         rows, *_ = build.shape_of(values[0])
-        values = [reshaped(value, [rows, *build.shape_of(each)]) for value, each in zip(values, inputs, strict=True)]
+        values = [
+            build.reshaped(value, [rows, *build.shape_of(each)]) for value, each in zip(values, inputs, strict=True)
+        ]
         key = (op.name, *values, *list(op.operands)[len(inputs) :], *_text_of(op))
         if key not in self.known:
             self.known[key] = self._made(op, values, rows)
@@ -119,12 +121,6 @@ class Stacking:
             made.operands[place] = operand
         result: ir.Value = made.results[ir.OpResult(value).result_number]
         return result
-
-
-def reshaped(value: ir.Value, shape: list[int]) -> ir.Value:
-    """The tensor in another shape; itself if that is its shape."""
-    kind = build.with_shape(build.tensor_of(value), shape)
-    return value if value.type == kind else stablehlo.reshape(kind, value)
 
 
 def _text_of(op: ir.Operation) -> tuple[object, ...]:

@@ -79,7 +79,7 @@ def take_apart(op: ir.Operation, parts: Parts) -> ir.Operation:
     count = len(op.results)  # as many operands as results: a gather has one of each
     with ir.InsertionPoint(op), op.location:
         operands = list(op.operands)
-        operands[:count] = [_reshaped(value, _split_shape(value, parts)) for value in operands[:count]]
+        operands[:count] = [build.reshaped(value, _split_shape(value, parts)) for value in operands[:count]]
         operands[count] = _indices_in_parts(op, parts)
         made = with_operands(op, operands, parts.after)
         if op.name == GATHER:
@@ -91,7 +91,8 @@ def take_apart(op: ir.Operation, parts: Parts) -> ir.Operation:
         for result, value in zip(made.results, operands[:count], strict=True):
             result.set_type(value.type)
         replace_results(
-            op, [_reshaped(value, build.shape_of(old)) for value, old in zip(made.results, op.results, strict=True)]
+            op,
+            [build.reshaped(value, build.shape_of(old)) for value, old in zip(made.results, op.results, strict=True)],
         )
     return made
 
@@ -101,17 +102,11 @@ def _split_shape(value: ir.Value, parts: Parts) -> list[int]:
     return [*shape[: parts.count.dim], shape[parts.count.dim] // parts.step, parts.step, *shape[parts.count.dim + 1 :]]
 
 
-def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    kind = build.with_shape(build.tensor_of(value), shape)
-    made: ir.Value = value if kind == value.type else stablehlo.reshape(kind, value)
-    return made
-
-
 def _indices_in_parts(op: ir.Operation, parts: Parts) -> ir.Value:
     numbers, indices = numbers_of(op), indices_of(op)
     shape = build.shape_of(indices)
     if numbers.vector == len(shape):
-        indices = _reshaped(indices, [*shape, 1])
+        indices = build.reshaped(indices, [*shape, 1])
     columns = [column_of(indices, numbers.vector, column) for column in range(len(numbers.named))]
     old = columns[parts.count.column]
     major = _written(parts.major, build.tensor_of(old))
@@ -129,7 +124,7 @@ def _written(value: Affine, kind: ir.RankedTensorType) -> ir.Value:
         made = stablehlo.reverse(made, ir.DenseI64ArrayAttr.get([at]))
     if value.lowest:
         made = stablehlo.add(made, build.splat(made.type, value.lowest))
-    return _reshaped(made, kind.shape)
+    return build.reshaped(made, kind.shape)
 
 
 def is_loose(op: ir.Operation, reader: AffineReader) -> bool:
@@ -174,10 +169,10 @@ def tighten(op: ir.Operation) -> ir.Operation:
             made = with_operands(op, list(op.operands), after)
             shape = build.shape_of(op.results[0])
             made.results[0].set_type(build.with_shape(build.tensor_of(op.results[0]), _left(shape, gone)))
-            replace_results(op, [_reshaped(made.results[0], shape)])
+            replace_results(op, [build.reshaped(made.results[0], shape)])
             return made
         count = len(op.results)
-        updates = [_reshaped(value, _left(build.shape_of(value), gone)) for value in moved_of(op)]
+        updates = [build.reshaped(value, _left(build.shape_of(value), gone)) for value in moved_of(op)]
         made = with_operands(op, [*list(op.operands)[: count + 1], *updates], after)
         replace_results(op, list(made.results))
     return made

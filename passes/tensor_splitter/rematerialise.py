@@ -25,9 +25,9 @@ from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
 
 # A body may recompute captures if that takes at most this many times its own arithmetic. On a CPU the ratio of the
-# times is about that of the arithmetic, here of loops over Gaussian kernels of 1,000 to 4,000 points: below 2, they
-# take 0.2 to 1.5 times as long in slices; at 3 to 4, power iterations and conjugate gradients take 2.9 to 5.5 times as
-# long; above 6, 5.8 to 7.8 times.
+# times is that of the arithmetic within a factor of four: of 24 loops over Gaussian kernels of 1,000 to
+# 4,000 points, on a machine with other work, those below this took at most 5.5 times as long in slices, and those above
+# it, from 6.4 on, 5.8 to 7.8 times. It was chosen on these.
 _MOST_AGAIN = 4.0
 
 

@@ -42,7 +42,17 @@ def main(names: Sequence[str]) -> None:
         jax.config.update("jax_use_shardy_partitioner", False)
     programs = made()
     for name in chosen or programs:
-        print(json.dumps({"name": name, "gain": programs[name].gain, **check(programs[name])}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "name": name,
+                    "gain": programs[name].gain,
+                    "donates": "donate_argnums" in programs[name].options,
+                    **check(programs[name]),
+                }
+            ),
+            flush=True,
+        )
 
 
 def check(program: Program) -> dict[str, Any]:

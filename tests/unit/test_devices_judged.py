@@ -86,7 +86,7 @@ def test_each_limit_that_is_offered_is_reached(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("sent", "before", "worse"), [(5.0, 5.0, False), (6.0, 5.0, True), (6.0, None, False), (None, 5.0, False)]
 )
-def test_traffic_that_a_compiler_does_not_tell_is_no_reason_to_keep_the_original(
+def test_traffic_that_a_compiler_does_not_report_is_no_reason_to_keep_the_original(
     sent: float | None, before: float | None, worse: bool
 ) -> None:
     """A TPU's compiler says nothing of what a program would send that does not fit; the ops alone count then."""

@@ -32,6 +32,9 @@ SPLIT = [
     name for name in GOLDENS if name.startswith("tensor-splitter/") and "/refuse-" not in name and name != SLICED_TWICE
 ]
 
+# Where tiles of one column are over the threshold, of 512 bytes, and are cut again along the rows.
+NEW_TILES = {"tensor-splitter/narrow-scatter-index.mlir": {"307x1xf32"}}
+
 CRASHES = "XLA does not survive recursion"
 # What cannot be executed, and why. A file that can be must not stand here.
 NOT_RUN = {
@@ -99,7 +102,8 @@ def test_nothing_big_is_left_without_a_reason(name: str) -> None:
         threshold = settings(name)[0].size_threshold
         assert any(remark.kind is Kind.PASSED for remark in remarks)
         left = big_tensors(module, threshold)
-        assert big_tensors(ir.Module.parse(before), threshold) - left, "everything is left"
+        big = big_tensors(ir.Module.parse(before), threshold)
+        assert big - left and left - big == NEW_TILES.get(name, set())
         assert left <= {remark.tensor for remark in remarks if remark.kind is Kind.MISSED}
 
 
