@@ -1,4 +1,4 @@
-"""What imports what: the table in CONTRIBUTING.md is true, and there are no circles."""
+"""What imports what: the table in docs/contributing.md is true, and there are no circles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exla_opt.ops.traits import Trait
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| `([\w/.]+)`[^|]*\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 LAYOUT = {
-    path: banned for path, banned in ROW.findall((ROOT / "CONTRIBUTING.md").read_text()) if (ROOT / path).exists()
+    path: banned for path, banned in ROW.findall((ROOT / "docs/contributing.md").read_text()) if (ROOT / path).exists()
 }
 
 
