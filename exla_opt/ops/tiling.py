@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.attributes import integer
 from exla_opt.ir.types import element_type, float_bits
 
 from .control_tiles import build_control
@@ -73,13 +74,38 @@ def may_reach(op: ir.Operation, factor: Factor) -> bool:
     return not by_blocks and (isinstance(definition.tile, Stated) or not op.operands or any(factor.operands))
 
 
+# Ops of which a tile along an independent factor is the same at any place if their first operand is cut with it.
+_ALIKE = frozenset(
+    {
+        "chlo.top_k",
+        "stablehlo.convolution",
+        "stablehlo.dynamic_slice",
+        "stablehlo.dynamic_update_slice",
+        "stablehlo.gather",
+        "stablehlo.reduce",
+        "stablehlo.reduce_window",
+        "stablehlo.reverse",
+    }
+)
+
+
 def goes_round(op: ir.Operation, factor: Factor) -> bool:
     """Whether a tile that wraps around the ends of its operands equals the results wrapped around.
 
     Not for an op that depends on the tile's start.
     """
-    same = OPS[op.name].tile is SAME_OP or op.name == "stablehlo.constant"
-    return may_shift(op.name) or (same and not factor.reaches and may_reach(op, factor))
+    if may_shift(op.name):
+        return True
+    return not factor.reaches and may_reach(op, factor) and _is_alike_anywhere(op, factor)
+
+
+def _is_alike_anywhere(op: ir.Operation, factor: Factor) -> bool:
+    """Whether the op of a tile along an independent factor depends on nothing but the tile's operands."""
+    if op.name == "stablehlo.iota":
+        return all(mapping is None or mapping.dim != integer(op, "iota_dimension") for mapping in factor.results)
+    if op.name in _ALIKE:
+        return factor.operands[0] is not None
+    return OPS[op.name].tile is SAME_OP or op.name == "stablehlo.constant"
 
 
 def _tile_type(kind: ir.Type, mapping: DimMapping | None, place: Range | None) -> ir.Type:

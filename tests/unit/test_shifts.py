@@ -281,6 +281,41 @@ def test_stencils_of_every_type(dtype: str, mode: str) -> None:
     assert_equal_results(text, written)
 
 
+def _convolved(u: jax.Array, _: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(u[:, None], jnp.ones((1, 1, 3)), (1,), "SAME")[:, 0]
+
+
+@pytest.mark.parametrize(
+    "each_row",
+    [
+        lambda u, _: u * u.sum(1, keepdims=True),
+        lambda u, _: u * jnp.argmax(u, 1)[:, None],
+        lambda u, _: lax.reduce_window(u, 0.0, lax.add, (1, 3), (1, 1), "SAME"),
+        _convolved,
+        lambda u, i: jnp.take(u, i, axis=1, mode="clip"),
+        lambda u, i: lax.dynamic_slice(u, (0, i[0]), (u.shape[0], 20)),
+        lambda u, i: lax.dynamic_update_slice(u, u[:, :20] * 2, (0, i[0])),
+        lambda u, _: u[:, ::-1],
+        lambda u, _: lax.top_k(u, 20)[0],
+        lambda u, _: jnp.sort(u, 1),
+        lambda u, _: u * lax.broadcasted_iota(jnp.float32, u.shape, 1),
+    ],
+    ids="sum argmax window convolution gather slice update reverse top_k sort iota".split(),
+)
+def test_what_treats_rows_alike_is_computed_around_the_ends(
+    each_row: Callable[[jax.Array, jax.Array], jax.Array], built: list[Plan]
+) -> None:
+    def step(u: jax.Array, indices: jax.Array) -> jax.Array:
+        made = jnp.cos(each_row(jnp.sin(u), indices))
+        return jnp.roll(made, 1, 0) * made + jnp.roll(jnp.roll(made, -1, 0), 1, 1)
+
+    text = _text(step, jax.ShapeDtypeStruct((1024, 40), jnp.float32), jax.ShapeDtypeStruct((30,), jnp.int32))
+    written = _split(text, 30_000)
+    together = [plan for plan in built if plan.shifts and plan.mapping.dim == 0 and len(plan.loops) == 1]
+    assert together, "the rolls and what they read are not one loop"
+    assert_equal_results(text, written)
+
+
 def _twice_plain(step: Callable[[jax.Array], jax.Array]) -> Stencil:
     return lambda u: step(step(step(u)))
 
