@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,7 @@ from .draws import expand_draws, why_not_split
 from .emit import build_plans
 from .gain import lowers_peak
 from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from .mirror import meets_itself, mirror
 from .plans.allowance import Allowance, around
 from .plans.choices import Choices
 from .plans.choose import Choice
@@ -51,6 +52,8 @@ _LEAST_GAIN = 1.1
 
 # The remarks on changes, and on missed tensors.
 Remarks = tuple[list[Remark], list[Remark]]
+# Changes a module so that more of it can be split; returns whether it did.
+_Change = Callable[[ir.Module, Options], bool]
 
 
 def split_module(module: ir.Module, options: Options) -> list[Remark]:
@@ -64,7 +67,9 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     try:
         done, missed = _split_with_draws(module, original, options)
         if any(each.code == _EQUALITY for each in missed):
-            done, missed = _split_questions(module, original, options, (done, missed))
+            done, missed = _split_changed(module, original, options, (done, missed), [ask_anew, distribute_sums])
+        if meets_itself(original, options) and _is_above_limit(module, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [mirror])
     except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
@@ -88,11 +93,18 @@ def _split_with_draws(module: ir.Module, original: ir.Module, options: Options) 
     return done, missed
 
 
-def _split_questions(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
-    """Split with separated equality tests, if that takes clearly less: with the terms of sums one by one, and repeated
-    picks. found: the remarks on the module as already split."""
+def _is_above_limit(module: ir.Module, options: Options) -> bool:
+    limit = options.memory_limit
+    return limit is None or predict(module, options.machine).peak > limit
+
+
+def _split_changed(
+    module: ir.Module, original: ir.Module, options: Options, found: Remarks, changes: Sequence[_Change]
+) -> Remarks:
+    """Split after changes that compute something twice, if that takes clearly less. found: the remarks on the module
+    as already split."""
     other = copy_of(original)
-    changed = [ask_anew(other, options), distribute_sums(other, options)]
+    changed = [change(other, options) for change in changes]
     if not any(changed):
         return found
     try:
