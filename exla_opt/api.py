@@ -178,7 +178,8 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 
     A tensor that stays above the threshold, or a limit that is not met, causes a `StaysInMemory` warning. Raises
     ValueError for sizes that contradict each other and InputError for an unknown target; when called,
-    NotImplementedError for a function that calls Python while it runs, and whatever `jax.jit` and `optimize` raise.
+    NotImplementedError for a function that calls Python while it runs, or communicates along an axis of an enclosing
+    function, and whatever `jax.jit` and `optimize` raise.
     """
     if function is None:
         return functools.partial(jit, **given)

@@ -18,6 +18,8 @@ from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxlib.mlir import ir
 
+from exla_opt.runtime import pjrt
+
 # From a portable artifact to one with the same signature.
 Rewrite = Callable[[bytes], bytes]
 # Takes arrays and returns a list of arrays.
@@ -74,7 +76,12 @@ def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
         # Under jax.grad the shardings of arguments are unknown: they are tracers.
         arguments = [*given, *[cotangents[place] for place in known]]
         found = rewritten(pull, rewrite, [None] * len(arguments))(*arguments)
-        by_place = dict(zip(wanted.places, found, strict=True))
+        # A gradient has the type of its argument; exported functions have no weak types.
+        typed = [
+            pjrt.as_weak(one) if jax.typeof(given[place]).weak_type else one
+            for place, one in zip(wanted.places, found, strict=True)
+        ]
+        by_place = dict(zip(wanted.places, typed, strict=True))
         return tuple(by_place.get(place) for place in range(len(given)))
 
     call.defvjp(forward, backward, symbolic_zeros=True)

@@ -11,20 +11,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
+from jax.extend import source_info_util
 
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import Rewrite, rewritten
 from exla_opt.runtime.tpus import target_of_kind
+
+# Locations name the lines of the user's program, not the lines here that trace it.
+source_info_util.register_exclusion(f"{Path(__file__).parents[1]}/")
+
+# An exported function is a program of its own, outside of the functions that give these axes their names.
+_OUTER_AXES = (
+    "exla_opt cannot rewrite a function that communicates along an axis of an enclosing vmap, pmap or shard_map ({}): "
+    "put exla_opt.jit around the enclosing function"
+)
 
 
 def sliced_jit(function: Callable[..., Any], rewrite: Rewrite, options: dict[str, Any]) -> Any:
     """`jax.jit(function, **options)` with every module that it lowers to rewritten.
 
     With several devices in this process, each call checks the shardings of its arrays. Raises what `jax.jit` raises,
-    and NotImplementedError for a function that calls Python while it runs.
+    and NotImplementedError for a function that calls Python while it runs, or communicates along an outer axis.
     """
 
     @functools.cache
@@ -91,7 +102,9 @@ def _sliced(function: Callable[..., Any], rewrite: Rewrite, shardings: tuple[Any
             return found
 
         closed = jax.make_jaxpr(flat)(*map(_spec, given, spread))
-        opened = pjrt.with_constants_as_arguments(closed)
+        if axes := pjrt.outer_axes(closed):
+            raise NotImplementedError(_OUTER_AXES.format(", ".join(axes)))
+        opened = pjrt.with_constants_as_arguments(closed, getattr(function, "__name__", "function"))
         call = rewritten(opened, rewrite, [None] * len(closed.consts) + spread)
         found = map(_as_typed, call(*closed.consts, *given), closed.out_avals)
         return jax.tree.unflatten(results[0], list(found))

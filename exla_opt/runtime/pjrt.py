@@ -9,7 +9,8 @@ registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Use
 - the executable's `hlo_modules`: the source of the estimate of a GPU's time.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: the shard of each argument and result on each device.
-- `jax.extend.core`: a traced function called with its constants as arguments, and weak types.
+- `jax.extend.core`: a traced function called with its constants as arguments, and weak types; `NamedAxisEffect`: the
+  axes of enclosing functions that it communicates along.
 - the internals of a `jax.stages.Lowered`: to copy it with another module.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
@@ -25,6 +26,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.core import NamedAxisEffect
 from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend
@@ -182,11 +184,25 @@ def execute_on_all(
     ]
 
 
-def with_constants_as_arguments(closed: Any) -> Any:
-    """Turn a result of `jax.make_jaxpr` into a function of its constants, then its arguments; it returns a list."""
+def with_constants_as_arguments(closed: Any, name: str) -> Any:
+    """Turn a result of `jax.make_jaxpr` into a function of its constants, then its arguments; it returns a list.
+
+    name: of the function, in the locations of its module.
+    """
     jaxpr = closed.jaxpr
     opened = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
-    return jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[]))
+    run = jaxpr_as_fun(closed.replace(jaxpr=opened, consts=[]))
+
+    def named(*given: Any) -> Any:
+        return run(*given)
+
+    named.__name__ = named.__qualname__ = name
+    return named
+
+
+def outer_axes(closed: Any) -> list[str]:
+    """The named axes of enclosing functions (vmap, shard_map) that a result of `jax.make_jaxpr` communicates along."""
+    return sorted(str(effect.name) for effect in closed.effects if isinstance(effect, NamedAxisEffect))
 
 
 def as_weak(value: Any) -> Any:

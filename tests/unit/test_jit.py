@@ -167,6 +167,32 @@ def test_what_calls_python_is_refused_in_a_sentence() -> None:
             sliced(function)(jnp.ones(3))
 
 
+def test_an_axis_of_an_enclosing_function_is_refused_in_a_sentence() -> None:
+    def centred(x: jax.Array) -> jax.Array:
+        return x - jax.lax.pmean(x, "batch")
+
+    given = jnp.ones((3, 4))
+    with pytest.raises(NotImplementedError, match=r"axis of an enclosing .* \(batch\): put exla_opt.jit around"):
+        jax.vmap(sliced(centred), axis_name="batch")(given)
+    close(sliced(jax.vmap(centred, axis_name="batch"))(given), jnp.zeros((3, 4)))
+
+
+def test_the_gradient_by_a_python_number_is_weakly_typed() -> None:
+    def scaled(scale: Any) -> jax.Array:
+        return jnp.sum(scale * jnp.ones(3))
+
+    for by in (2.0, jnp.float32(2)):
+        assert jax.typeof(jax.grad(sliced(scaled))(by)) == jax.typeof(jax.grad(jax.jit(scaled))(by))
+
+
+def test_a_function_keeps_its_name() -> None:
+    def distances(x: jax.Array) -> jax.Array:
+        return x[:, None] - x[None]
+
+    with pytest.warns(exla_opt.StaysInMemory, match=r"func.return at jit\(distances\)"):
+        sliced(distances)(jnp.ones(300))
+
+
 def test_disable_jit_runs_the_function_itself() -> None:
     seen: list[Any] = []
 
