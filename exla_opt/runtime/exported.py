@@ -51,7 +51,12 @@ def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
     @custom_vmap
     def run(*given: Any) -> list[Any]:
         specs = [_spec(one, sharding) for one, sharding in zip(given, shardings, strict=True)]
-        return list(_exported(flat, rewrite, specs).call(*given))
+        found = _exported(flat, rewrite, specs)
+        results = list(found.call(*given))
+        if found.nr_devices == 1 or any(shardings):
+            return results
+        # The call needs to know that it runs on the devices that only the function itself names.
+        return pjrt.on_devices_of(jax.make_jaxpr(flat)(*specs), results)
 
     @run.def_vmap
     def run_batch(size: int, is_batched: Sequence[bool], *given: Any) -> tuple[list[Any], list[bool]]:
@@ -76,11 +81,7 @@ def rewritten(flat: Flat, rewrite: Rewrite, shardings: Sequence[Any]) -> Flat:
         # Under jax.grad the shardings of arguments are unknown: they are tracers.
         arguments = [*given, *[cotangents[place] for place in known]]
         found = rewritten(pull, rewrite, [None] * len(arguments))(*arguments)
-        # A gradient has the type of its argument; exported functions have no weak types.
-        typed = [
-            pjrt.as_weak(one) if jax.typeof(given[place]).weak_type else one
-            for place, one in zip(wanted.places, found, strict=True)
-        ]
+        typed = [_typed_as(given[place], one) for place, one in zip(wanted.places, found, strict=True)]
         by_place = dict(zip(wanted.places, typed, strict=True))
         return tuple(by_place.get(place) for place in range(len(given)))
 
@@ -151,6 +152,14 @@ def lowered(
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
     platforms = (jax.default_backend() if platform is None else platform,)
     return module_of(jitted.trace(*arguments, **named).lower(lowering_platforms=platforms))
+
+
+def _typed_as(argument: Any, gradient: Any) -> Any:
+    """The gradient with the type of its argument: exported functions have no weak types and no explicit shardings."""
+    wanted = jax.typeof(argument)
+    if jax.typeof(gradient).sharding != wanted.sharding:
+        gradient = jax.sharding.reshard(gradient, wanted.sharding)
+    return pjrt.as_weak(gradient) if wanted.weak_type else gradient
 
 
 def _spec(one: Any, sharding: Any) -> jax.ShapeDtypeStruct:

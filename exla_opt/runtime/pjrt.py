@@ -10,7 +10,7 @@ registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Use
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: the shard of each argument and result on each device.
 - `jax.extend.core`: a traced function called with its constants as arguments, and weak types; `NamedAxisEffect`: the
-  axes of enclosing functions that it communicates along.
+  axes of enclosing functions that it communicates along; `get_intermediate_shardings`: the devices that it names.
 - the internals of a `jax.stages.Lowered`: to copy it with another module.
 - `jaxlib.lapack._lapack.initialize`: else a module that calls LAPACK, in a process where jax has traced none, calls a
   null pointer.
@@ -27,6 +27,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src.core import NamedAxisEffect
+from jax._src.dispatch import get_intermediate_shardings
 from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
 from jax.extend import backend
@@ -203,6 +204,22 @@ def with_constants_as_arguments(closed: Any, name: str) -> Any:
 def outer_axes(closed: Any) -> list[str]:
     """The named axes of enclosing functions (vmap, shard_map) that a result of `jax.make_jaxpr` communicates along."""
     return sorted(str(effect.name) for effect in closed.effects if isinstance(effect, NamedAxisEffect))
+
+
+def on_devices_of(closed: Any, values: list[Any]) -> list[Any]:
+    """Traced values, on the devices of the first mesh in a result of `jax.make_jaxpr`, with shardings that XLA chooses.
+
+    The values themselves, if it names no mesh, or one without devices (of `jax.set_mesh`).
+    """
+    named = [one for one, _ in get_intermediate_shardings(closed.jaxpr) if isinstance(one, NamedSharding)]
+    if not named:
+        return values
+    mesh = Mesh(named[0].mesh.devices, named[0].mesh.axis_names)
+    free = [PartitionSpec(*[PartitionSpec.UNCONSTRAINED] * value.ndim) for value in values]
+    return [
+        jax.lax.with_sharding_constraint(value, NamedSharding(mesh, one))
+        for value, one in zip(values, free, strict=True)
+    ]
 
 
 def as_weak(value: Any) -> Any:

@@ -47,6 +47,21 @@ assert temp(split, *rows) < temp(plain, *rows) / 2
 found, wanted = (jax.grad(loss(call))(*rows) for call in (sliced(attention), attention))
 np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)  # spread as Shardy likes: see docs/jax.md
 """,
+    "a mesh that only the function names": """
+def spread(q, k, v):
+    return jax.shard_map(attention, mesh=mesh, in_specs=(P("d"), P(), P()), out_specs=P("d"))(q, k, v)
+same(sliced(spread)(*values), jax.jit(spread)(*values))
+same(sliced(loss(spread))(*values), jax.jit(loss(spread))(*values))
+same(jax.grad(sliced(loss(spread)))(*values), jax.grad(jax.jit(loss(spread)))(*values))
+""",
+    "gradients outside, with explicit shardings": """
+explicit = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Explicit,))
+def squares(x):
+    return jnp.sum(jnp.sin(x[:, :1] * x) ** 2)
+with jax.set_mesh(explicit):
+    given = jax.device_put(values[0], NamedSharding(explicit, P("d")))
+    same(jax.grad(sliced(squares))(given), jax.grad(jax.jit(squares))(given))
+""",
     "a limit": """
 rows = [jax.device_put(np.tile(value, (4, 1)), NamedSharding(mesh, P("d"))) for value in values]
 split, plain = exla_opt.jit(attention, memory_limit="1MB"), jax.jit(attention)
