@@ -157,7 +157,7 @@ def lowered(
 def _typed_as(argument: Any, gradient: Any) -> Any:
     """The gradient with the type of its argument: exported functions have no weak types and no explicit shardings."""
     wanted = jax.typeof(argument)
-    if jax.typeof(gradient).sharding != wanted.sharding:
+    if jax.typeof(gradient).sharding != wanted.sharding and not wanted.sharding.mesh.empty:
         gradient = jax.sharding.reshard(gradient, wanted.sharding)
     return pjrt.as_weak(gradient) if wanted.weak_type else gradient
 

@@ -168,13 +168,14 @@ def test_what_calls_python_is_refused_in_a_sentence() -> None:
 
 
 def test_an_axis_of_an_enclosing_function_is_refused_in_a_sentence() -> None:
-    def centred(x: jax.Array) -> jax.Array:
-        return x - jax.lax.pmean(x, "batch")
+    def without_mean(x: jax.Array) -> jax.Array:
+        centred: jax.Array = x - jax.lax.pmean(x, "batch")
+        return centred
 
     given = jnp.ones((3, 4))
     with pytest.raises(NotImplementedError, match=r"axis of an enclosing .* \(batch\): put exla_opt.jit around"):
-        jax.vmap(sliced(centred), axis_name="batch")(given)
-    close(sliced(jax.vmap(centred, axis_name="batch"))(given), jnp.zeros((3, 4)))
+        jax.vmap(sliced(without_mean), axis_name="batch")(given)
+    close(sliced(jax.vmap(without_mean, axis_name="batch"))(given), jnp.zeros((3, 4)))
 
 
 def test_the_gradient_by_a_python_number_is_weakly_typed() -> None:
