@@ -20,6 +20,10 @@ _CLOSES_OVER = (
     "the function reads a tensor of another function that is being traced, which exla_opt.tensorflow cannot export: "
     "make that tensor one of its arguments"
 )
+_DENSE = {
+    "RaggedTensor": "take its .to_tensor(), or its flat values and row splits",
+    "SparseTensor": "take tf.sparse.to_dense(...) of it, or its indices and values",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +133,18 @@ def pack_results(structure: Any, tensors: Sequence[Any]) -> Any:
     return tf.nest.pack_sequence_as(structure, filled, expand_composites=True)
 
 
+def refuse_ragged(leaves: Sequence[Any]) -> None:
+    """Raise TypeError if a value has no shape of its own: XLA's programs have none either."""
+    for leaf in leaves:
+        if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+            kind = type(leaf).__name__
+            raise TypeError(
+                f"exla_opt.tensorflow takes and returns dense tensors, and there is a {kind}: {_DENSE[kind]}"
+            )
+
+
 def _as_result(leaf: Any) -> Any:
     if leaf is None or isinstance(leaf, tf.IndexedSlices):
         return leaf
+    refuse_ragged([leaf])
     return tf.convert_to_tensor(leaf)

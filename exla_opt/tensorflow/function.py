@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from exla_opt.api import Wishes
 from exla_opt.remarks import Remark
-from exla_opt.tensorflow.export import is_tensor, pack_results, results_of, spec_of, trace
+from exla_opt.tensorflow.export import is_tensor, pack_results, refuse_ragged, results_of, spec_of, trace
 from exla_opt.tensorflow.rewrite import Rewriter
 from exla_opt.tensorflow.twin import Twin
 
@@ -54,6 +54,7 @@ def function(fn: Any = None, /, *, on_dynamic: OnDynamic = "raise", **wishes: Un
 
     def called(*arguments: Any, **named: Any) -> Any:
         leaves = tf.nest.flatten((arguments, named))
+        refuse_ragged(leaves)
         places = [place for place, leaf in enumerate(leaves) if is_tensor(leaf)]
         tensors = [tf.convert_to_tensor(leaves[place]) for place in places]
         dynamic = [str(tensor.shape) for tensor in tensors if not tensor.shape.is_fully_defined()]

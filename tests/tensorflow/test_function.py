@@ -202,6 +202,16 @@ def test_results_of_no_known_size_are_refused_by_the_function_s_name() -> None:
         sliced(positive)(tf.ones(3))
 
 
+def test_ragged_and_sparse_tensors_are_refused_in_a_sentence() -> None:
+    ragged, sparse = tf.ragged.constant([[1.0, 2.0], [3.0]]), tf.sparse.from_dense([[1.0, 0.0]])
+    with pytest.raises(TypeError, match=r"dense tensors, and there is a RaggedTensor: take its .to_tensor"):
+        sliced(lambda rows: tf.reduce_sum(rows.values))(ragged)
+    with pytest.raises(TypeError, match=r"dense tensors, and there is a SparseTensor: take tf.sparse.to_dense"):
+        sliced(lambda rows: tf.sparse.reduce_sum(rows))(sparse)
+    with pytest.raises(TypeError, match=r"dense tensors, and there is a RaggedTensor"):
+        sliced(lambda x: tf.RaggedTensor.from_row_lengths(x, [1, 2]))(tf.ones(3))
+
+
 def test_second_derivatives_inside_are_computed() -> None:
     def second(x: Any) -> Any:
         with tf.GradientTape() as above:
