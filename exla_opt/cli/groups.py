@@ -20,7 +20,8 @@ def write_options(context: click.Context, formatter: click.HelpFormatter, option
     places = {name: title for title, names in GROUPS.items() for name in names.split()}
     rows: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in [*GROUPS, _OTHERS]}
     for option in options:
-        record = option.get_help_record(context)
+        # From 8.5 on, click has a record of an argument too.
+        record = option.get_help_record(context) if isinstance(option, click.Option) else None
         if record is not None:
             title = places.get(option.name or "", _OTHERS)
             order = GROUPS[title].split().index(option.name or "") if title in GROUPS else 0

@@ -11,7 +11,7 @@ from exla_opt.ir.diagnostics import InputError
 
 _TEXT = b"HloModule"
 _FIRST_FIELD, _SECOND_FIELD = 0x0A, 0x12
-_AFTER_HELP = (
+AFTER_HELP = (
     "take the file called *before_optimizations*: XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes both"
 )
 # In the first line of a text. A proto does not contain them.
@@ -55,7 +55,7 @@ def stablehlo_of(data: bytes) -> bytes:
         else:
             module = _hlo.HloModule.from_serialized_hlo_module_proto(proto)
         if module.schedule() is not None:
-            raise InputError("this HLO has been optimised: it is XLA's output, not its input", help=_AFTER_HELP)
+            raise InputError("this HLO has been optimised: it is XLA's output, not its input", help=AFTER_HELP)
         converted: bytes = _jax.mlir.hlo_to_stablehlo(proto)
     except UnicodeDecodeError:
         raise InputError("this HLO is not text: it is damaged") from None

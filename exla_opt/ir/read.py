@@ -19,7 +19,7 @@ from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.attributes import PARTITIONS, REPLICAS
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.hlo import is_hlo, partitions_of, replicas_of, stablehlo_of
+from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, replicas_of, stablehlo_of
 from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
@@ -74,8 +74,10 @@ def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
         module = _parse(data, context)
         _check(module, data)
     except InputError as error:
+        if "after_optimizations" in name and error.help != AFTER_HELP:  # buffers and kernels: XLA dumps them too
+            error = InputError("this is what XLA made of a program, not the program", help=AFTER_HELP)
         error.locate(name, data)
-        raise
+        raise error from None
     return Source(name, data, module)
 
 
@@ -93,7 +95,10 @@ def _read_bytes(source: str) -> bytes:
         with open(source, "rb") as file:
             return file.read()
     except OSError as error:
-        raise InputError(f"cannot open input file: {error.strerror}") from None
+        hint = "give one file; among XLA's dumps, that called *before_optimizations*"
+        raise InputError(
+            f"cannot open input file: {error.strerror}", help=hint if isinstance(error, IsADirectoryError) else ""
+        ) from None
     except ValueError as error:  # a NUL in the name
         raise InputError(f"cannot open input file: {error}") from None
 

@@ -15,7 +15,7 @@ from exla_opt.cli.opt import main as exla_opt
 from exla_opt.cli.run import main as exla_run
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
-from exla_opt.ir.read import parse_module
+from exla_opt.ir.read import parse_module, read_module
 from exla_opt.ir.write import serialise
 
 
@@ -75,6 +75,16 @@ def test_what_xla_has_optimised_is_refused(forms: dict[str, bytes]) -> None:
     with pytest.raises(InputError, match="has been optimised") as raised:
         parse_module("dump", forms["optimised"], new_context())
     assert "before_optimizations" in raised.value.help
+
+
+def test_other_files_of_a_dump_name_the_right_one(tmp_path: Path) -> None:
+    name = "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt"
+    with pytest.raises(InputError, match="what XLA made of a program") as raised:
+        parse_module(name, b"BufferAssignment:\nallocation 0: size 48", new_context())
+    assert "before_optimizations" in raised.value.help
+    with pytest.raises(InputError, match="Is a directory") as folder:
+        read_module(str(tmp_path), new_context())
+    assert "before_optimizations" in folder.value.help
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
