@@ -13,17 +13,13 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from exla_opt.cli.common import load_jax, naming, read_source
-from exla_opt.cli.diagnose import alive_lines
-from exla_opt.cli.places import place_names
+from exla_opt.cli.diagnose import held_lines
 from exla_opt.sizes import format_size, parse_size
-
-if TYPE_CHECKING:  # at run time these are imported inside the functions, for they load MLIR and jax
-    from exla_opt.ir.read import Source
 
 _SETTINGS = frozenset({"limit", "target", "peak"})
 
@@ -114,7 +110,8 @@ def check_budgets(path: Path) -> int:
         click.echo(
             f"{budget.file}: error: {format_size(peak)} is {more} over its budget of {format_size(budget.limit)}"
         )
-        _print_alive(source, budget)
+        for line in held_lines(source, budget.target):
+            click.echo(line)
     return 1 if over else status
 
 
@@ -123,15 +120,3 @@ def _figures(budget: Budget, peak: int) -> list[str]:
         return ["-", format_size(peak), "-", format_size(budget.limit)]
     change = f"{(peak - budget.peak) / budget.peak:+.1%}"
     return [format_size(budget.peak), format_size(peak), change, format_size(budget.limit)]
-
-
-def _print_alive(source: Source, budget: Budget) -> None:
-    from exla_opt.memory.machine import machine_of
-    from exla_opt.memory.timeline import read_timeline
-    from exla_opt.options import Options
-    from exla_opt.pipeline import run_pipeline
-
-    named = place_names(source)
-    run_pipeline(source.module, ("normalise",), Options())
-    for line in alive_lines(read_timeline(source.module, machine_of(budget.target)), named):
-        click.echo(line)

@@ -108,6 +108,18 @@ def alive_lines(timeline: Timeline, named: Callable[[str], str]) -> list[str]:
     return lines
 
 
+def held_lines(source: Source, target: str) -> list[str]:
+    """The same for a module of one device on the machine `target`; normalises the module."""
+    from exla_opt.memory.machine import machine_of
+    from exla_opt.memory.timeline import read_timeline
+    from exla_opt.options import Options
+    from exla_opt.pipeline import run_pipeline
+
+    named = place_names(source)
+    run_pipeline(source.module, ("normalise",), Options())
+    return alive_lines(read_timeline(source.module, machine_of(target)), named)
+
+
 def _measured(module: ir.Module, judge: Judge) -> tuple[Measured | None, str]:
     """The compiler's findings, None if there are none, and its name."""
     from exla_opt.budget.search import CannotCompile

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exla_opt.cli.common import naming, read_source, write_json
+from exla_opt.cli.diagnose import held_lines
 
 if TYPE_CHECKING:  # at run time these are imported inside the function, for they load MLIR and jax
     from collections.abc import Sequence
@@ -51,4 +52,9 @@ def print_fit(names: Sequence[str], target_name: str, limit: int | None, json_fi
         click.echo(f"{sides[0].name}: note: {note}", err=True)
     if json_file is not None:
         write_json(json_file, fits_as_json(sides, target.name, bound))
-    return 0 if fits(sides[0], bound) else 1
+    if fits(sides[0], bound):
+        return 0
+    if sides[0].devices == 1:
+        for line in held_lines(sources[0], target_name):
+            click.echo(line)
+    return 1

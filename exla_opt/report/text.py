@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -148,9 +149,12 @@ def _slices(options: Options) -> str:
 
 def least_of_all(bound: Bound, reached: int) -> str:
     """A clause for what every program with the same results needs, and how far the bytes that were reached are."""
-    times = f"{round_up(reached) / bound.bytes + 0.005:.2f} times" if bound.bytes else ""
-    gap = f"; the smallest limit that was reached is at most {times} that" if times else ""
-    return f"no split needs less than {format_size(bound.bytes)}: {bound.reason}{gap}"
+    least = f"no split needs less than {format_size(bound.bytes)}: {bound.reason}"
+    if not bound.bytes:
+        return least
+    factor = round_up(reached) / bound.bytes
+    times = f"{factor + 0.005:.2f}" if factor < 100 else f"{math.ceil(factor):,}"
+    return f"{least}; the smallest limit that was reached is at most {times} times that"
 
 
 def choice_lines(choices: Sequence[Choice], machine: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -229,6 +230,13 @@ def test_the_limit_is_the_last_byte_that_fits(transpose: str, limit: int, status
     assert result.exit_code == status, result.stderr
     assert (rows(result)["limit"], rows(result)["fits"]) == (["40KB"], [answer])
     assert result.stderr == ""
+
+
+def test_a_module_that_does_not_fit_names_its_tensors() -> None:
+    done = run(str(EXAMPLE), "--target=cpu", "--limit=100MB")
+    assert done.exit_code == 1
+    assert re.search(r"alive at the peak .*\n +67.1MB  4096x4096xf32  stablehlo.dot_general at .*:4:10\n", done.stdout)
+    assert "alive" not in run(str(EXAMPLE), "--target=cpu", "--limit=1GB").stdout
 
 
 @pytest.mark.parametrize("first_is_small", [True, False])
