@@ -227,10 +227,13 @@ def jit(function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
 def options_of(wishes: Wishes) -> tuple[Options, int | None]:
     """Return the settings, and the limit in bytes.
 
-    Raises ValueError if sizes contradict each other or are below one byte, InputError for an unknown target.
+    Raises TypeError for an unknown keyword, ValueError if sizes contradict each other or are below one byte, InputError
+    for an unknown target.
     """
     from exla_opt.memory.machine import CPU, machine_of
 
+    if unknown := sorted(wishes.keys() - Wishes.__optional_keys__):
+        raise TypeError(f"unknown keyword {unknown[0]!r}: there are {', '.join(sorted(Wishes.__optional_keys__))}")
     limit = _bytes(wishes.get("memory_limit"))
     if limit is not None and limit < 1:
         raise ValueError("memory_limit must be at least one byte")

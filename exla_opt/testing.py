@@ -47,10 +47,13 @@ def assert_fits(
     """Assert that one call needs no more than `limit`, in bytes or as "2GB".
 
     arguments, named: positional and keyword arguments, as for `peak_memory`. Raises AssertionError with the peak, the
-    largest tensors alive at it, their lines, and a remedy; also whatever `peak_memory` raises.
+    largest tensors alive at it, their lines, and a remedy; TypeError if `arguments` is no tuple or list; also whatever
+    `peak_memory` raises.
     """
     from exla_opt.ir.write import serialise
 
+    if not isinstance(arguments, tuple | list):  # the rows of an array would become arguments
+        raise TypeError(f"arguments is a tuple or list, not {type(arguments).__name__}: give (x,) for one argument x")
     module = _lowered(function, arguments, named or {}, target)
     most, peak = parse_size(limit) if isinstance(limit, str) else limit, _peak(serialise(module, "bytecode"), target)
     if peak <= most:

@@ -34,8 +34,8 @@ def rewritten(program: Any, run: Run) -> tuple[Any, Rewriting]:
         module = parse_module(PARSER_FILE, serialise(found.module, "bytecode"), module_of(program).context).module
         return pjrt.lowered_with(program, module), found
     raise TypeError(
-        f"a {type(program).__name__} is no program that exla_opt.optimize knows: give text, bytes, an ir.Module, what "
-        "jax.export.export(...)(...) gives, or jax.jit(...).lower(...)"
+        "exla_opt.optimize takes text, bytes, an ir.Module, or a result of jax.export.export(...)(...) or "
+        f"jax.jit(...).lower(...), not {type(program).__name__}"
     )
 
 

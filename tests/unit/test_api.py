@@ -98,7 +98,9 @@ def test_what_is_wrong_is_said() -> None:
         exla_opt.jit(attention, memory_limit=0)
     with pytest.raises(exla_opt.InputError, match="neither a GPU that is known"):
         exla_opt.jit(attention, target="cuda:h20")
-    with pytest.raises(TypeError, match="a int is no program"):
+    with pytest.raises(TypeError, match="unknown keyword 'memory_limt': there are .*memory_limit"):
+        exla_opt.optimize("", memory_limt="1GB")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="takes text, .*, not int"):
         exla_opt.optimize(3)  # type: ignore[call-overload]
     with pytest.raises(exla_opt.InputError, match="no such target"):
         text = jax.export.export(jax.jit(attention))(*arguments()).mlir_module()

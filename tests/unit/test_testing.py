@@ -49,3 +49,8 @@ def test_keyword_arguments_and_unknown_targets() -> None:
     assert_fits(lambda x, *, y: x + y, [SPECS[0]], "1MB", named={"y": SPECS[0]})
     with pytest.raises(exla_opt.InputError, match="no such target"):
         peak_memory(attention, *SPECS, target="vax")
+
+
+def test_one_array_is_no_tuple_of_arguments() -> None:
+    with pytest.raises(TypeError, match=r"tuple or list, not ArrayImpl: give \(x,\)"):
+        assert_fits(jnp.sin, jnp.ones((3, 4)), "1MB")  # type: ignore[arg-type]
