@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -127,14 +128,19 @@ def fit_lines(name: str, found: Fit, limit: int, machine: str, no_compiler: str 
             )
         lines = [
             f"{name}: warning: does not fit into {format_size(limit)}; the smallest limit that was reached is "
-            f"{reached} ({who}), due to {found.held_by.replace(_INPUT, f'{name}:')}"
+            f"{reached} ({who}), due to {in_users_words(found.held_by, name)}"
         ]
         if found.bound is not None:
             least = found.peak if found.smallest is None else found.smallest.peak
-            lines.append(f"{name}: note: {least_of_all(found.bound, least).replace(_INPUT, f'{name}:')}")
+            lines.append(f"{name}: note: {in_users_words(least_of_all(found.bound, least), name)}")
     if found.faster is not None:
         lines.append(f"{name}: note: {much_faster(found.faster, found.seconds)}")
     return lines
+
+
+def in_users_words(sentence: str, name: str) -> str:
+    """The sentence with its locations as remarks show them: in the user's file, relative to the working directory."""
+    return sentence.replace(_INPUT, f"{name}:").replace(f" {os.getcwd()}{os.sep}", " ")
 
 
 def _slices(options: Options) -> str:

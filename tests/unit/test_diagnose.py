@@ -20,6 +20,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.options import Options
 from exla_opt.pipeline import run_pipeline
+from exla_opt.report.text import in_users_words
 from exla_opt.runtime.judge import judge_of
 from exla_opt.sizes import parse_size
 
@@ -131,4 +132,6 @@ def test_places_are_relative_to_where_one_stands(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     assert relative(f"{tmp_path}/model.py:3:4") == "model.py:3:4"
     assert relative("/elsewhere/model.py:3:4") == "/elsewhere/model.py:3:4"
+    assert in_users_words(f"due to 4xf32 at {tmp_path}/model.py:3:4", "m.mlir") == "due to 4xf32 at model.py:3:4"
+    assert in_users_words("due to 4xf32 at <stdin>:3:4", "m.mlir") == "due to 4xf32 at m.mlir:3:4"
     assert relative("model.py:3:4") == "model.py:3:4"
