@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from exla_opt.findings import summary_of, warn_of
 from exla_opt.options import ChainCost, Options
 from exla_opt.remarks import Remark
-from exla_opt.sizes import format_size, parse_size
+from exla_opt.sizes import parse_size
 
 # The bindings load in a fifth of a second, and jax in more; `import exla_opt` should not wait for them.
 if TYPE_CHECKING:
@@ -68,10 +68,6 @@ class Result(Generic[Program]):
     compiled: bool
     fits: bool | None
     summary: str
-
-
-class StaysInMemory(UserWarning):
-    """A tensor is above the threshold and was not split, or the program does not fit, or may not."""
 
 
 class Jitted(Protocol[P, R_co]):
@@ -272,39 +268,3 @@ def _result(program: Any, found: Rewriting) -> Result[Any]:
         fits=None if fitted is None else fitted.fits,
         summary=summary_of(found),
     )
-
-
-def summary_of(found: Rewriting) -> str:
-    from rich.console import Console
-
-    from exla_opt.report.figures import held_at_peak, is_held_worth_a_line, nothing_gained, sides
-    from exla_opt.report.table import print_summary
-
-    console = Console(highlight=False, width=100, color_system=None)
-    why = "" if found.fitted is not None else nothing_gained(found.before, found.after, found.options, found.remarks)
-    held = held_at_peak(found.after[1], str) if is_held_worth_a_line(found.remarks, found.fitted) else ""
-    left_out = found.fitted.note if found.fitted is not None else found.unjudged
-    notes = why, "; ".join(filter(None, (held, left_out)))
-    with console.capture() as printed:
-        print_summary(console, sides(found.before, found.after, found.fitted), found.remarks, notes=notes)
-    return printed.get()
-
-
-def warn_of(found: Rewriting, limit: int | None) -> None:
-    """Warn about what stays in memory; Python shows an equal warning once."""
-    fitted = found.fitted
-    if fitted is not None and not fitted.fits and limit is not None:
-        warnings.warn(
-            f"does not fit into {format_size(limit)}: needs {format_size(fitted.peak)}, due to {fitted.held_by}",
-            StaysInMemory,
-            stacklevel=2,
-        )
-    if fitted is not None:
-        return
-    if found.unjudged:
-        warnings.warn(found.unjudged, StaysInMemory, stacklevel=2)
-    from exla_opt.report.summary import staying
-
-    for remark in staying(found.remarks, found.after[0]):
-        text = f"{remark.location}: {remark.tensor} ({format_size(remark.bytes)}){remark.where} {remark.text}"
-        warnings.warn(f"{text} [{remark.code}]", StaysInMemory, stacklevel=2)

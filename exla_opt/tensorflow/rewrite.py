@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exla_opt.api import Wishes, options_of, summary_of, warn_of
+from exla_opt.api import Wishes, options_of
+from exla_opt.findings import summary_of, warn_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.parse_errors import DYNAMIC

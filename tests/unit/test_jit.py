@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import warnings
 from collections.abc import Callable
@@ -216,8 +217,10 @@ def test_what_stays_in_memory_is_a_warning_with_its_line() -> None:
     def sorts(x: jax.Array) -> jax.Array:
         return jnp.sum(jnp.arange(100_000) * jnp.sort(jnp.sin(x)))
 
-    with pytest.warns(exla_opt.StaysInMemory, match=r"test_jit\.py:\d+.*: 100000xf32 \(400KB\)"):
+    with pytest.warns(exla_opt.StaysInMemory, match=r"test_jit\.py:\d+.*: 100000xf32 \(400KB\)") as warned:
         sliced(sorts)(jnp.ones(100_000))
+    line = "return jnp.sum(jnp.arange(100_000) * jnp.sort(jnp.sin(x)))"
+    assert {linecache.getline(one.filename, one.lineno).strip() for one in warned} == {line}
     with pytest.warns(exla_opt.StaysInMemory, match="does not fit into 410KB: needs"):
         exla_opt.jit(sorts, memory_limit="410KB")(jnp.ones(100_000))
     with warnings.catch_warnings():

@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from jaxlib.mlir import ir
 
 from exla_opt import StaysInMemory, optimize
-from exla_opt.api import warn_of
 from exla_opt.budget.fit import Figures, Fit
 from exla_opt.cli.opt import main
+from exla_opt.findings import warn_of
 from exla_opt.ir.context import new_context
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
