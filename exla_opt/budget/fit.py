@@ -25,6 +25,7 @@ from exla_opt.budget.choose import (
     steps,
 )
 from exla_opt.budget.holder import holder_of
+from exla_opt.budget.hopeless import gains_by_calls, is_hopeless, with_the_smallest_first
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless
@@ -139,7 +140,8 @@ def fit(
         if recomputes_last and not fits_about_as_fast(search):
             try_recomputing(search, tried)
             recomputes = False
-        for found in try_nested(search, ways(unsplit.predicted, unsplit.largest, options)):
+        sizes = ways(unsplit.predicted, unsplit.largest, options)
+        for found in try_nested(search, sizes, until_it_rises=not is_small):
             tried(found.options, found.peak)
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):
@@ -254,11 +256,15 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         sizes = sorted(step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room), key=is_over)
     small = next((way for way in sizes if way.slice_bytes < start), None)
     later: list[Options] = []
-    for way in sizes[:most]:
+    # Not for a small module: there, what is tried must not depend on the limit.
+    may_be_hopeless = leaves_out and ops > _SMALL
+    for way in with_the_smallest_first(search, sizes[:most], start) if may_be_hopeless else sizes[:most]:
         if leaves_out and ops > _SMALL and way is small:
             fastest_that_fits(search)  # asks the compiler, before the slices that take longest to plan
         if leaves_out and is_needless(search, way, start, is_small=ops <= _SMALL):
             later.append(way)
+            continue
+        if may_be_hopeless and is_hopeless(search, way, start):
             continue
         for found in _placed(search, way):
             yield found
@@ -277,7 +283,7 @@ def _ends(found: Attempt, unsplit: Attempt) -> bool:
 
 def _placed(search: Search, way: Options) -> Iterator[Attempt]:
     """Try each placement of library calls, unless a much larger threshold shows that it gains nothing."""
-    for calls_in_loops in (False, True) if search.has_calls else (False,):
+    for calls_in_loops in (False, True) if search.has_calls and gains_by_calls(search, way) else (False,):
         placed = replace(way, calls_in_loops=calls_in_loops)
         if not search.is_stuck_above(placed):
             yield search.attempt(placed)

@@ -21,11 +21,12 @@ _SPLIT = "EX001"
 _GAIN = 1.02
 
 
-def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
+def try_nested(search: Search, sizes: Sequence[Options], *, until_it_rises: bool = False) -> Iterator[Attempt]:
     """Try tiles that are cut again, with ever smaller slices, until they fit, or are no faster than what fits.
 
     Only if whatever fits, or needs the least if nothing does, is slower than the original. sizes: the ways, of which
-    those count that split all tensors larger than a slice.
+    those count that split all tensors larger than a slice. until_it_rises: if nothing fits, stop once smaller slices
+    need more.
     """
     plain = [found for found in search.attempts if found.options.split_size is not None]
     if not plain:
@@ -37,6 +38,7 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]
     in_vain = 0
+    last: Attempt | None = None
     for way in sorted(known, key=lambda way: -way.slice_bytes)[:_MOST]:
         placed = replace(way, calls_in_loops=start.options.calls_in_loops)
         if not may_nest(search, placed):
@@ -51,6 +53,9 @@ def try_nested(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
             return
         if best is not None and (search.seems_to_fit(found) or steps(found.seconds) >= steps(best.seconds)):
             return
+        if until_it_rises and best is None and last is not None and found.split.peak > _GAIN * last.split.peak:
+            return
+        last = found
         is_small = best is None and way.slice_bytes <= start.options.slice_bytes
         in_vain += is_small and found.split.peak * _GAIN >= start.split.peak
         if in_vain > _MOST_IN_VAIN:

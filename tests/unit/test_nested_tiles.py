@@ -129,7 +129,7 @@ def test_a_search_takes_them_where_a_slice_would_hold_few_rows(name: str, monkey
     limit = memory.peak - memory.temp + memory.temp // 400
     found = fit(module_of(name, rows), DEFAULT_PASSES, Options(), limit)
     assert found.fits and found.options.nested_tiles
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes: iter(()))
+    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))
     plain = fit(module_of(name, rows), DEFAULT_PASSES, Options(), limit)
     assert not plain.options.nested_tiles
     assert not plain.fits or steps(found.seconds) < steps(plain.seconds)

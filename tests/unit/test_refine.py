@@ -79,7 +79,7 @@ def within(part: int) -> tuple[Fit, int]:
 
 
 def test_the_region_at_the_peak_gets_smaller_slices_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes: iter(()))  # faster still
+    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))  # faster still
     found, limit = within(32)
     assert found.peak <= limit and found.options.slices_at
     assert found.options.least_slice_bytes < found.options.slice_bytes

@@ -85,12 +85,43 @@ def test_a_threshold_between_two_that_change_nothing_is_tried(search_for: Search
     assert found is not None and found.options.size_threshold == TEMP // 256
 
 
-@pytest.mark.parametrize("ops", [SMALL, LARGE])
-def test_what_is_left_out_is_tried_if_nothing_fits(search_for: Searched, ops: int) -> None:
-    search, found = search_for(ops, 10 * MB, lambda way: (20 * MB, 1.0 + way.slice_bytes / TEMP, False))
+def test_what_is_left_out_is_tried_if_nothing_fits(search_for: Searched) -> None:
+    search, found = search_for(SMALL, 10 * MB, lambda way: (20 * MB, 1.0 + way.slice_bytes / TEMP, False))
     tried = {(way.options.size_threshold, way.options.slice_bytes) for way in search.attempts[1:]}
     every = ways(memory_of(TEMP), TEMP // 2, Options(machine=CPU))
     assert found is None and tried == {(way.size_threshold, way.slice_bytes) for way in every}
+
+
+def slices_below_the_cache(search: Given) -> list[tuple[int, bool]]:
+    """The bytes of all slices smaller than the cache's, in the order of the attempts, and where library calls are."""
+    tried = [found.options for found in search.attempts[1:] if found.options.slice_bytes < CACHE]
+    return [(way.slice_bytes, way.calls_in_loops) for way in tried]
+
+
+def test_of_a_large_module_fewer_sizes_are_tried_if_the_smallest_do_not_fit(search_for: Searched) -> None:
+    search, found = search_for(LARGE, 10 * MB, lambda way: (20 * MB + way.slice_bytes, 1.0, False))
+    sizes = [size for size, _ in slices_below_the_cache(search)]
+    assert found is None and sizes == [62_500, 1_000_000, 250_000]
+
+
+def test_of_a_large_module_all_sizes_are_tried_until_one_fits_if_the_smallest_do(search_for: Searched) -> None:
+    def figures(way: Options) -> Figures:
+        return 20 * MB + way.slice_bytes, 2.0 if way.slice_bytes < MB // 2 else 1.0, False
+
+    search, found = search_for(LARGE, 25 * MB, figures)  # a fifth stays free
+    sizes = [size for size, _ in slices_below_the_cache(search)]
+    assert sizes == [62_500, 2_000_000, 1_000_000, 500_000]
+    assert found is not None and found.options.slice_bytes == 500_000
+
+
+@pytest.mark.parametrize("gain", [0, MB])
+def test_calls_stay_behind_the_loops_if_small_slices_gain_nothing_by_them(search_for: Searched, gain: int) -> None:
+    def figures(way: Options) -> Figures:
+        return 20 * MB + way.slice_bytes - gain * way.calls_in_loops, 1.0 + 0.5 * way.calls_in_loops, False
+
+    search, _ = search_for(LARGE, 10 * MB, figures, has_calls=True)
+    within = [size for size, in_loops in slices_below_the_cache(search) if in_loops]
+    assert within == ([62_500, 1_000_000, 250_000] if gain else [62_500])
 
 
 def with_a_plateau(way: Options) -> Figures:
