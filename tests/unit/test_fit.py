@@ -163,7 +163,9 @@ class Compiler:
 
 
 def test_the_search_goes_on_where_the_compiler_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))  # these would be compiled as well
+    monkeypatch.setattr(
+        fit_of_budget, "try_nested", lambda search, sizes, **_: iter(())
+    )  # these would be compiled as well
     compiler = Compiler(20_000_001, 20_000_001, 19_000_000)
     found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)
     assert (found.fits, found.compiled, found.peak) == (True, True, 19_000_000)

@@ -190,7 +190,9 @@ def fitted(limit: int, machine: Any = GPU) -> tuple[str, int]:
 
 
 def test_a_limit_decides_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))  # one of these would be as fast
+    monkeypatch.setattr(
+        fit_of_budget, "try_nested", lambda search, sizes, **_: iter(())
+    )  # one of these would be as fast
     found, slices = fitted(9_000_000)
     assert slices > 1
     # From jaxlib 0.12 on XLA:CPU rounds products of other shapes otherwise.
