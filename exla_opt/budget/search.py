@@ -36,7 +36,7 @@ _MUCH_LARGER = 4
 _GAIN = 1.02
 # The maximum number of compiles in a search, enforced by `Search._measured`. One is reserved for a program that should
 # fit by the compiles so far, for the one that should need the least of all, or, where nothing fits, for the original.
-MOST_COMPILES = 4
+MOST_COMPILES = 3
 
 
 class CannotCompile(Exception):
