@@ -70,7 +70,9 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
     if not wanted:
         return None
     turned = _turned(schedule, peak, copies, named, small)
-    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first), copies, turned)
+    return Problem(
+        schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first) | asked, copies, turned
+    )
 
 
 def _turned(

@@ -211,7 +211,7 @@ def _runs_once(op: ir.Operation) -> bool:
 
 
 def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
-    """The tensors that an op tests for equality: their exact bits matter."""
+    """The tensors that an op tests for equality, as their exact bits matter, and the results of kernels that do so."""
     found: set[int] = set()
     for view in block.operations:
         op = view.operation
@@ -219,7 +219,28 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
             continue
         for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
             found.update(schedule.written_behind(value, types))
+        found.update(_written_from(op, schedule))
     return found
+
+
+def _written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
+    """The written tensors of the kernels that an op is a part of."""
+    block = op.block
+    seen: set[ir.Value] = set()
+    stack = list(op.results)
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if schedule.is_written(value):
+            yield schedule.number[value]
+            continue
+        for use in value.uses:
+            reader: ir.Operation | None = use.owner.operation
+            while reader is not None and reader.block != block:
+                reader = reader.parent
+            stack += reader.results if reader is not None else ()
 
 
 def read_by(op: ir.Operation, types: Types) -> list[ir.Value]:

@@ -35,11 +35,11 @@ class Problem:
     """The tensors of a schedule that could be recomputed.
 
     peak: the step; tensors computed up to it are early. wanted: early tensors that are alive at the peak and read after
-    it, with the first step that reads them there. graph: the early steps from which they are recomputed.
-    stored: tensors that stay in any case: they are too small, or must not or need not be recomputed. stays: the early
-    tensors that are read after the peak from memory. copies: the compiler's own copies of a tensor or an argument
-    before the peak, for readers after it. turned: the arguments with such copies, with the first step after the peak
-    that reads either.
+    it, with the first step that reads them there. graph: the early steps from which they are recomputed. stored:
+    tensors that stay in any case: they are too small, or must not or need not be recomputed. stays: the early tensors
+    that are read after the peak from memory, or whose exact bits matter. copies: the compiler's own copies of a tensor
+    or an argument before the peak, for readers after it. turned: the arguments with such copies, with the first step
+    after the peak that reads either.
     """
 
     schedule: Schedule

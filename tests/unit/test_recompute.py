@@ -22,7 +22,7 @@ from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.passes.recompute import driver
 from exla_opt.passes.recompute.choose import find_problem
-from exla_opt.passes.recompute.kernels import read_schedule
+from exla_opt.passes.recompute.kernels import asked_about, read_schedule
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.runtime.memory import measure_memory
@@ -336,3 +336,19 @@ def test_what_a_segment_waits_for_asks_about_no_number(bits: str, direction: str
       }}""")
     [read] = [op for op in walk_functions(module.operation) if op.name == "stablehlo.bitcast_convert"]
     assert is_part_of_always(read) is is_always
+
+
+def test_the_answer_to_a_test_for_equality_is_not_recomputed() -> None:
+    """Its kernel would compute the tensor in question anew, and round it otherwise: no element equals the maximum."""
+    square = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+
+    def largest(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = jnp.tanh(x @ w)
+        return jax.lax.select(y == y.max(), y, jnp.zeros_like(y)) @ w
+
+    module = ir.Module.parse(jax.export.export(jax.jit(largest))(square, square).mlir_module())
+    function, types = main_function(module), Types()
+    schedule, _ = read_schedule(function, types, CPU)
+    asked = asked_about(function.regions[0].blocks[0], schedule, types)
+    [select] = [op for op in walk_functions(module.operation) if op.name == "stablehlo.select"]
+    assert schedule.is_written(select.results[0]) and schedule.number[select.results[0]] in asked
