@@ -29,16 +29,16 @@ def prepare(blocks: Iterable[ir.Block], options: Options, light: int) -> list[Re
     for block in blocks:
         inputs = InputSearch(options.size_threshold, light, types, options.machine).of(block)
         if inputs is not None:
-            remarks += [_made_by_step(op, types) for op in inputs.ops.values()]
+            remarks += [_made_by_step(op, inputs.dims[value], types) for value, op in inputs.ops.items()]
             build_inputs(inputs, types)
         for loop in [view.operation for view in block.operations if view.operation.name == "stablehlo.while"]:
             remarks += _sum_up(loop, options, types)
     return remarks
 
 
-def _made_by_step(op: ir.Operation, types: Types) -> Remark:
+def _made_by_step(op: ir.Operation, dim: int, types: Types) -> Remark:
     tensor = types.of(op.results[0])
-    message = f"computed by each step that reads it: {tensor.shape[0]} steps are not computed beforehand"
+    message = f"computed by each step that reads it: {tensor.shape[dim]} steps are not computed beforehand"
     return Remark(Kind.PASSED, "EX006", NAME, str(tensor), tensor.bytes, describe(op), message)
 
 

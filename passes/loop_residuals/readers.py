@@ -18,10 +18,11 @@ from .stacks import Stack
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """An op that slices one step. index: as a value or, in straight-line code, a number."""
+    """An op that slices one step along a dimension. index: as a value or, in straight-line code, a number."""
 
     op: ir.Operation
     index: ir.Value | int
+    dim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,20 @@ def step_readers(value: ir.Value, types: Types) -> list[Reader]:
     """The ops that read one slice of a stack along its first dimension, whether in range or not."""
     found = (_reader(use.owner.operation, use.operand_number, types) for use in value.uses)
     return [reader for reader in found if reader is not None]
+
+
+def readers_along(value: ir.Value, types: Types) -> list[Reader]:
+    """As `step_readers`, in loops, along whatever dimension: a `vmap` puts its own first."""
+    found = []
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name != "stablehlo.dynamic_slice" or use.operand_number != 0:
+            continue
+        before, shape = types.of(value).shape, types.of(op.results[0]).shape
+        cut = [dim for dim, size in enumerate(before) if size != shape[dim]]
+        if len(cut) == 1 and shape[cut[0]] == 1:
+            found.append(Reader(op, op.operands[1 + cut[0]], cut[0]))
+    return found
 
 
 def obstacle(value: ir.Value, stack: Stack, indices: Indices, types: Types) -> Obstacle | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -19,31 +20,48 @@ SHIFTS = ("stablehlo.slice", "stablehlo.reverse")
 
 def is_by_step(op: ir.Operation, types: Types) -> bool:
     """Whether each step along the first dimension of the result depends on one step of each operand."""
+    return not len(op.regions) and step_dim(op, types, 0) == 0
+
+
+def step_dim(op: ir.Operation, types: Types, dim: int) -> int | None:
+    """The dimension of the operands of which one step suffices for one step along a dimension of the result.
+
+    None if there is none. A reduce has such steps in its first operand alone, and is of one operand.
+    """
     if has_discardable_attributes(op) or len(op.results) != 1 or not len(op.operands):
-        return False
+        return None
     shape, before = types.of(op.results[0]).shape, types.of(op.operands[0]).shape
     if not before or not shape:
-        return False
+        return None
+    found: int | None = None
     if op.name == "stablehlo.transpose":
-        return integers(op, "permutation", [])[0] == 0
-    if op.name == "stablehlo.reshape":
-        return before[0] == shape[0]
-    if op.name == "stablehlo.reverse":
-        return integers(op, "dimensions", []) == [0]
-    if op.name == "stablehlo.broadcast_in_dim":
-        return before[0] == shape[0] and integers(op, "broadcast_dimensions", [])[0] == 0
-    if op.name == "stablehlo.slice":
-        return before[1:] == shape[1:] and integers(op, "strides", [])[0] == 1
-    return has_trait(op, Trait.POINTWISE) and all(types.of(value).shape == shape for value in op.operands)
+        found = integers(op, "permutation", [])[dim]
+    elif op.name == "stablehlo.reshape":
+        same = [at for at, size in enumerate(before) if size == shape[dim] and prod(before[:at]) == prod(shape[:dim])]
+        found = same[0] if same else None
+    elif op.name == "stablehlo.reverse":
+        found = dim if integers(op, "dimensions", []) == [dim] else None
+    elif op.name == "stablehlo.broadcast_in_dim":
+        dims = integers(op, "broadcast_dimensions", [])
+        found = dims.index(dim) if dim in dims and before[dims.index(dim)] == shape[dim] else None
+    elif op.name == "stablehlo.slice":
+        cut = [at for at, size in enumerate(before) if size != shape[at]]
+        found = dim if not set(cut) - {dim} and integers(op, "strides", [])[dim] == 1 else None
+    elif op.name == "stablehlo.reduce":
+        gone = integers(op, "dimensions", [])
+        found = [at for at in range(len(before)) if at not in gone][dim]
+    elif has_trait(op, Trait.POINTWISE) and all(types.of(value).shape == shape for value in op.operands):
+        found = dim
+    return found
 
 
-def repeats(op: ir.Operation, types: Types) -> bool:
-    """Whether all steps of an op's result are equal: a broadcast along the first dimension."""
+def repeats(op: ir.Operation, types: Types, dim: int = 0) -> bool:
+    """Whether all steps of an op's result along a dimension are equal: it is broadcast along it."""
     if op.name != "stablehlo.broadcast_in_dim" or has_discardable_attributes(op):
         return False
     dims = integers(op, "broadcast_dimensions", [])
     shape, before = types.of(op.results[0]).shape, types.of(op.operands[0]).shape
-    return bool(shape) and (0 not in dims or (before[dims.index(0)] == 1 and shape[0] > 1))
+    return bool(shape) and (dim not in dims or (before[dims.index(dim)] == 1 and shape[dim] > 1))
 
 
 def can_be_moved(index: ir.Value) -> bool:
@@ -52,23 +70,23 @@ def can_be_moved(index: ir.Value) -> bool:
     return isinstance(kind, ir.IntegerType) and kind.width >= 32 and not kind.is_unsigned
 
 
-def moved_index(op: ir.Operation, index: ir.Value) -> ir.Value:
-    """The operand index of an op by step for an index of its result."""
+def moved_index(op: ir.Operation, index: ir.Value, dim: int) -> ir.Value:
+    """The operand index of an op by step for an index of its result, along a dimension."""
     if op.name == "stablehlo.slice":
-        start = integers(op, "start_indices", [])[0]
+        start = integers(op, "start_indices", [])[dim]
         return stablehlo.add(index, build.splat(index.type, start)) if start else index
     if op.name == "stablehlo.reverse":
-        mirrored: ir.Value = stablehlo.subtract(build.splat(index.type, build.shape_of(op.results[0])[0] - 1), index)
+        last = build.shape_of(op.results[0])[dim] - 1
+        mirrored: ir.Value = stablehlo.subtract(build.splat(index.type, last), index)
         return mirrored
     return index
 
 
-def made_of_slices(op: ir.Operation, parts: Sequence[ir.Value]) -> ir.Value:
+def made_of_slices(op: ir.Operation, parts: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     """The slice of one step of an op's result, from slices of its operands, or from a broadcast operand."""
     if op.name in SHIFTS:
         return parts[0]
-    shape = build.shape_of(op.results[0])
-    return clone_on(op, parts, build.with_shape(build.tensor_of(op.results[0]), [1, *shape[1:]]))
+    return clone_on(op, parts, _one_step(op.results[0], dim))
 
 
 def clone_on(op: ir.Operation, operands: Sequence[ir.Value], kind: ir.Type) -> ir.Value:
@@ -81,11 +99,17 @@ def clone_on(op: ir.Operation, operands: Sequence[ir.Value], kind: ir.Type) -> i
     return made
 
 
-def slice_at(value: ir.Value, index: ir.Value, types: Types) -> ir.Value:
-    """The step of a tensor at an index; for a tensor with equal steps, one of them."""
+def slice_at(value: ir.Value, index: ir.Value, types: Types, dim: int = 0) -> ir.Value:
+    """The step of a tensor at an index along a dimension; for a tensor with equal steps, one of them."""
     number, op = splat_value(value), defining_op(value)
     if number is not None:
-        return build.splat(build.with_shape(build.tensor_of(value), [1, *build.shape_of(value)[1:]]), number)
-    if op is not None and repeats(op, types):
-        return made_of_slices(op, list(op.operands))
-    return build.slice_along(value, 0, index, 1)
+        return build.splat(_one_step(value, dim), number)
+    if op is not None and repeats(op, types, dim):
+        return made_of_slices(op, list(op.operands), dim)
+    return build.slice_along(value, dim, index, 1)
+
+
+def _one_step(value: ir.Value, dim: int) -> ir.RankedTensorType:
+    shape = build.shape_of(value)
+    shape[dim] = 1
+    return build.with_shape(build.tensor_of(value), shape)

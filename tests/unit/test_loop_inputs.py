@@ -145,6 +145,25 @@ def in_a_window(xs: Any, h: Any) -> Any:
     return lax.fori_loop(1, STEPS, lambda i, h: jnp.tanh(h + xs[i] - xs[i - 1]), h)
 
 
+def distances(x: Any, y: Any) -> Any:
+    return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+def kept_boxes(x: Any, h: Any) -> Any:
+    """A loop for each of several matrices, as JAX batches it: the first dimension is not that of the steps."""
+    costs = distances(x, x)
+    return lax.fori_loop(0, STEPS, lambda i, h: jnp.where(h[i] > 0, jnp.tanh(h + costs[i]), h), h)
+
+
+def of_columns(x: Any, h: Any) -> Any:
+    return lax.fori_loop(0, STEPS, lambda i, h: jnp.tanh(h + x[:, i]), h)
+
+
+def by_rows_and_columns(x: Any, h: Any) -> Any:
+    costs = jnp.cos(distances(x, x))
+    return lax.fori_loop(0, STEPS, lambda i, h: jnp.tanh(h + costs[i] - costs[:, i]), h)
+
+
 # The codes of the remarks, or none where the program is left alone.
 INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "one matrix for all steps": (one_matrix, (of(STEPS, 8), of(8, 8)), "EX006"),
@@ -185,6 +204,16 @@ INPUTS: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "what was before": (compared_with_the_last, (of(STEPS, 64), of(64)), ""),
     "a window": (lambda x, h: in_a_window(jnp.cos(x) * 3 + 1, h), (of(STEPS, 64), of(64)), ""),
     "of a temporary": (with_a_temporary, (of(STEPS, 64), of(64)), ""),
+    "distances": (lambda x, y, h: scanned(distances(x, y), h)[0], (of(STEPS, 8), of(64, 8), of(64)), "EX006"),
+    "distances of each batch": (
+        jax.vmap(lambda x, y, h: scanned(distances(x, y), h)[0]),
+        (of(3, STEPS, 8), of(3, 64, 8), of(3, 64)),
+        "EX006",
+    ),
+    "a loop of each batch": (jax.vmap(kept_boxes), (of(3, STEPS, 8), of(3, STEPS)), "EX006"),
+    "columns": (lambda x, h: of_columns(jnp.cos(x), h), (of(64, STEPS), of(64)), "EX006"),
+    "rows and columns": (by_rows_and_columns, (of(STEPS, 8), of(STEPS)), ""),
+    "reduced over steps": (lambda x, h: scanned(jnp.cos(x).sum(0), h)[0], (of(8, STEPS, 64), of(64)), "EX006"),
     "a small layer": (
         lambda x, w, h: scanned(jnp.tanh(x @ w), h)[0],
         (of(STEPS, 128, 8), of(8, 64), of(128, 64)),
