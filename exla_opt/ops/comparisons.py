@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from math import inf
 
 from jaxlib.mlir import ir
@@ -14,6 +15,8 @@ from .reducers import selects
 from .traits import Trait, has_trait, traits_of
 
 EQUALITY = ("EQ", "NE")
+# What these compute of a number and itself is no fixed number, so that comparing it decides nothing by definition.
+SYMMETRIC = ("stablehlo.add", "stablehlo.multiply")
 # How many definitions a walk follows: a selected value is compared near its selection.
 MOST_STEPS = 32
 
@@ -46,18 +49,31 @@ def asks_inside(op: ir.Operation) -> bool:
 
 
 def asks_about(value: ir.Value, block: ir.Block) -> bool:
-    """Whether anything in a block tests, as above, a value computed from this one."""
-    stack = [use.owner.operation for use in value.uses if _is_inside(use.owner.operation, block)]
-    seen: set[ir.Value] = set()
-    while stack:
-        op = stack.pop()
-        if asks(op):
-            return True
-        for result in op.results:
-            if result not in seen:
-                seen.add(result)
-                stack += [use.owner.operation for use in result.uses]
+    """Whether anything in a block tests, as above, a value computed from this one, also in later steps of its loops."""
+    queue = [value]
+    seen = {value}
+    while queue:
+        for use in queue.pop().uses:
+            op = use.owner.operation
+            after = [result for result in _after(op, use.operand_number) if result not in seen]
+            if not after or not _is_inside(op, block):
+                continue
+            if asks_inside(op):
+                return True
+            seen.update(after)
+            queue += after
     return False
+
+
+def _after(op: ir.Operation, index: int) -> list[ir.Value]:
+    """What depends on an operand of an op: its results, or those of the control flow that the op ends a block of."""
+    parent = op.parent
+    if len(op.results) or parent is None or not has_trait(around := parent.operation, Trait.CONTROL_FLOW):
+        return list(op.results)
+    if not has_trait(around, Trait.IN_PLACE):
+        return [around.results[index]]
+    condition, body = (region.blocks[0] for region in around.regions)
+    return [] if op.block == condition else [around.results[index], condition.arguments[index], body.arguments[index]]
 
 
 def _is_inside(op: ir.Operation, block: ir.Block) -> bool:
@@ -67,6 +83,45 @@ def _is_inside(op: ir.Operation, block: ir.Block) -> bool:
             return False
         op = parent.operation
     return True
+
+
+def orders_by_element(
+    one: Sequence[ir.Value], others: Sequence[ir.Value], ignored: Container[ir.Operation] = ()
+) -> bool:
+    """Whether an op asks which of two numbers is larger, of which it reads one from `one` and one from `others`.
+
+    Both behind elementwise ops and moves alone, or already combined by those. ignored: ops that are not followed.
+    """
+    read, met = _by_element(one, ignored), _by_element(others, ignored)
+    for op in (use.owner.operation for value in read for use in value.uses):
+        if has_trait(op, Trait.CONTROL_FLOW):
+            if any(_jumps(inner) for region in op.regions for block in region.blocks for inner in walk(block)):
+                return True
+        elif _jumps(op) and op not in ignored and not met.isdisjoint(op.operands):
+            return True
+    return False
+
+
+def _by_element(values: Sequence[ir.Value], ignored: Container[ir.Operation]) -> set[ir.Value]:
+    """The tensors that elementwise ops and moves compute from these, with these."""
+    found, stack = set(values), list(values)
+    while stack:
+        for use in stack.pop().uses:
+            op = use.owner.operation
+            if op not in ignored and (has_trait(op, Trait.POINTWISE) or has_trait(op, Trait.MOVES)):
+                stack += [result for result in op.results if result not in found]
+                found.update(op.results)
+    return found
+
+
+def _jumps(op: ir.Operation) -> bool:
+    """Whether the result jumps where two floats are equal, or one is a round number."""
+    traits = traits_of(op.name)
+    if not len(op.operands) or not _is_float(op.operands[0]):
+        return False
+    if Trait.COMPARES in traits and len(op.operands) > 1:
+        return bool(op.operands[0] != op.operands[1])
+    return bool(traits & (Trait.COMPARES | Trait.STEPS)) or _numbers(op) or (selects(op) and len(op.results) > 1)
 
 
 def compares_inside(op: ir.Operation) -> bool:

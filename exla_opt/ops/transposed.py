@@ -93,9 +93,12 @@ def _moved(dims: Sequence[int], order: Order) -> list[int]:
     return [order.index(dim) for dim in dims]
 
 
-def _of_pointwise(op: ir.Operation, order: Order) -> list[Order]:
-    """Scalars, as the predicate of a select may be, stay as they are."""
-    return [order if build.shape_of(value) else () for value in op.operands]
+def _of_pointwise(op: ir.Operation, order: Order) -> list[Order] | None:
+    """Scalars, as the predicate of a select may be, stay as they are. Ops that broadcast or join bits have others."""
+    shapes = [build.shape_of(value) for value in op.operands]
+    if any(shape not in ([], build.shape_of(op.results[0])) for shape in shapes):
+        return None
+    return [order if shape else () for shape in shapes]
 
 
 def _of_constant(op: ir.Operation, _: Order) -> list[Order] | None:
@@ -144,16 +147,20 @@ def _of_scatter(op: ir.Operation, order: Order) -> list[Order] | None:
 
 
 def _scattered(op: ir.Operation, order: Order) -> dict[str, ir.Attribute]:
+    """Batching dimensions must be sorted. Indices that were sorted by rows are not by columns."""
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    batching = sorted(
+        zip(_moved(numbers.input_batching_dims, order), numbers.scatter_indices_batching_dims, strict=True)
+    )
     after = stablehlo.ScatterDimensionNumbers.get(
         [],
         sorted(_moved(numbers.inserted_window_dims, order)),
-        _moved(numbers.input_batching_dims, order),
-        list(numbers.scatter_indices_batching_dims),
+        [dim for dim, _ in batching],
+        [dim for _, dim in batching],
         _moved(numbers.scattered_dims_to_operand_dims, order),
         numbers.index_vector_dim,
     )
-    return {"scatter_dimension_numbers": after}
+    return {"scatter_dimension_numbers": after, "indices_are_sorted": ir.BoolAttr.get(False)}
 
 
 def _broadcast(op: ir.Operation, order: Order) -> dict[str, ir.Attribute]:

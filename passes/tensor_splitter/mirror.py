@@ -5,8 +5,9 @@
 A loop over rows of the sum needs rows and columns of %k. Cut along its rows, all of %k would have to be complete before
 its transpose is read. If both are computed from small operands, each is cut along the rows of the sum.
 
-NOTE [Not compared]: the two may round differently. So nothing is done if an op tests values of the transpose for
-equality.
+NOTE [Not compared]: the two may round differently, also on the diagonal, where they are the same number. So nothing is
+done if an op tests values of the transpose for equality, or asks which of both is larger: `k > k.T`, the sign of
+`k - k.T`. Their sum and product are no such difference, and may be compared. Nor is a test for equality made twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.walk import all_blocks
-from exla_opt.ops.comparisons import asks_about
+from exla_opt.ops.comparisons import SYMMETRIC, asks, asks_about, orders_by_element
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.ops.transposed import (
     Order,
@@ -57,9 +58,12 @@ class _Mirrors(BlockOps):
         """The transposes that elementwise ops connect with their operand, with what computes them, if it is small."""
         turned = [op for op in self.ops if order_of(op) is not None and self.is_computed(op.operands[0])]
         found: dict[ir.Operation, list[_Needed]] = {}
+        impossible: set[_Needed] = set()
         for op in self.met(turned) if turned else []:
-            needed = self.needed(op)
-            if needed and len(found) < _MOST and not asks_about(op.results[0], op.block):
+            if len(found) == _MOST:
+                break
+            needed = self.needed(op, impossible)
+            if needed and not _is_compared(op, needed):
                 found[op] = needed
         return found
 
@@ -68,8 +72,11 @@ class _Mirrors(BlockOps):
         leader: dict[ir.Value, ir.Value] = {}
 
         def lead(value: ir.Value) -> ir.Value:
+            passed = []
             while (other := leader.get(value)) is not None:
+                passed.append(value)
                 value = other
+            leader.update(dict.fromkeys(passed, value))  # a tensor may be read thousands of times
             return value
 
         for op in self.ops:
@@ -81,15 +88,16 @@ class _Mirrors(BlockOps):
                     leader[one] = other
         return [op for op in turned if lead(op.results[0]) == lead(op.operands[0])]
 
-    def needed(self, op: ir.Operation) -> list[_Needed]:
+    def needed(self, op: ir.Operation, impossible: set[_Needed]) -> list[_Needed]:
         """The tensors of which the transposes compute that of `op`, in order of the block; empty if that gains nothing.
 
         Nothing is gained by the transpose of a tensor that stays complete: of a big one that no rule computes.
+        impossible: those of which this is known, to which that of `op` is added.
         """
-        order = order_of(op)
-        assert order is not None
+        wanted = order_of(op)
+        assert wanted is not None
         found: dict[_Needed, None] = {}
-        stack: list[_Needed] = [(op.operands[0], order)]
+        stack: list[_Needed] = [(op.operands[0], wanted)]
         while stack:
             value, order = key = stack.pop()
             if key in found or is_identity(order):
@@ -98,7 +106,8 @@ class _Mirrors(BlockOps):
             if orders is not None:
                 found[key] = None
                 stack += zip(self.ops[self.place[value]].operands, orders, strict=False)
-            elif self.is_computed(value):
+            if key in impossible or (orders is None and self.is_computed(value)):
+                impossible.add((op.operands[0], wanted))
                 return []
         return sorted(found, key=lambda each: self.place[each[0]])
 
@@ -110,7 +119,7 @@ class _Mirrors(BlockOps):
         if not self.is_computed(value):
             return None
         op = self.ops[self.place[value]]
-        return operand_orders(op, order) if may_be_copied(op) else None
+        return operand_orders(op, order) if may_be_copied(op) and not asks(op) else None
 
     def write(self, turned: dict[ir.Operation, list[_Needed]]) -> None:
         """Replace transposes by what computes them."""
@@ -136,3 +145,19 @@ class _Mirrors(BlockOps):
             assert wanted is not None
             op.results[0].replace_all_uses_with(made[op.operands[0], wanted])
             op.erase()
+
+
+def _is_compared(op: ir.Operation, needed: list[_Needed]) -> bool:
+    """Whether the program compares a transpose with what it is computed from; see NOTE [Not compared]."""
+    both = {op.operands[0], op.results[0]}
+    sums = [
+        use.owner.operation
+        for use in op.results[0].uses
+        if use.owner.operation.name in SYMMETRIC and set(use.owner.operation.operands) == both
+    ]
+    if orders_by_element(op.results, [value for value, _ in needed], [op, *sums]):
+        return True
+    block = op.block
+    while (around := block.owner.operation).name != "func.func":
+        block = around.block
+    return asks_about(op.results[0], block)

@@ -146,3 +146,20 @@ def test_what_a_loop_of_the_program_has_picked_is_compared_with_the_same_numbers
     [found] = run_program(compile_program(after), arguments)
     assert expected.sum() == 2
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [lambda k: k > k.T, lambda k: jnp.sign(k - k.T), lambda k: jnp.floor(k / k.T)],
+    ids="order sign step".split(),
+)
+@pytest.mark.parametrize("of", [jnp.tanh, jax.nn.softmax], ids="tanh softmax".split())
+def test_a_matrix_and_its_transpose_have_one_diagonal(asked: Question, of: Question) -> None:
+    """No loop compares the elements of a complete tensor with elements that it computes again."""
+
+    def function(a: Array, b: Array) -> Array:
+        return asked(of(a[:300, :30] @ b[:300, :30].T)).sum(1)
+
+    text, written, _, arguments = rewritten(function, Options(100_000, 30_000))
+    before, after = (run_program(compile_program(each), arguments) for each in (text, written))
+    np.testing.assert_array_equal(before[0], after[0])

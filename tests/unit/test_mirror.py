@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import boolean
 from exla_opt.ir.build import shape_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.values import defining_op
@@ -22,7 +23,7 @@ from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.passes.tensor_splitter.mirror import mirror
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
-from tests.execute import assert_equal_results
+from tests.execute import assert_equal_results, calls_of
 
 Array = Any
 _N = 300
@@ -90,6 +91,17 @@ def cycled(x: Array, y: Array) -> Array:
     return (t * t.transpose(1, 2, 0) + t.transpose(2, 0, 1)).sum((1, 2))
 
 
+def of_batches(x: Array, y: Array) -> Array:
+    """A scatter with two batching dimensions, which change places."""
+
+    def one(places: Array, values: Array) -> Array:
+        return jnp.zeros(300).at[places].add(values)
+
+    a, b = (v[:288].reshape(16, 18, 8)[:, :16] for v in (x, y))
+    k = jax.vmap(jax.vmap(one))(jnp.abs(jnp.round(a * 50)).astype(jnp.int32), b)
+    return ((k + k.transpose(1, 0, 2) * k) ** 2).sum(2)
+
+
 _PROGRAMS: dict[str, Callable[[Array, Array], Array]] = {
     each.__name__: each
     for each in (
@@ -102,6 +114,7 @@ _PROGRAMS: dict[str, Callable[[Array, Array], Array]] = {
         masked,
         in_a_batch,
         cycled,
+        of_batches,
     )
 }
 _PROGRAMS["gradient"] = jax.grad(lambda x, y: jnp.log1p(kernel(x, y) + kernel(x, y).T).sum(), (0, 1))
@@ -159,14 +172,55 @@ def _transposes(module: ir.Module) -> int:
     )
 
 
+def scores(x: Array, y: Array) -> Array:
+    return jnp.tanh(x @ y.T)
+
+
+def compared_in_a_loop(k: Array) -> Array:
+    t = k.T
+    return lax.fori_loop(0, 3, lambda i, n: n + (k * i == t * i).sum(1), (k + t).sum(1).astype(jnp.int32))
+
+
+def compared_after_a_loop(x: Array, y: Array) -> Array:
+    def step(carry: tuple[Array, Array], c: Array) -> tuple[tuple[Array, Array], Array]:
+        k = scores(x, y * c)
+        return (k[0], k.T[:, 0]), (k + k.T).sum(1)
+
+    (row, column), sums = lax.scan(step, (y[0, :1].repeat(_N), y[0, :1].repeat(_N)), jnp.arange(3.0))
+    return sums * (row == column)
+
+
+def bits_in_pairs(x: Array, y: Array) -> Array:
+    halves = (x[:, None, :2] * y[None, :, :2]).astype(jnp.float16)
+    return lax.bitcast_convert_type(halves, jnp.uint32)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         lambda x, y: (kernel(x, y) == kernel(x, y).T).sum(1),  # the two may round differently
         lambda x, y: kernel(x, y) @ y + kernel(x, y).T @ x,  # never at the same places
         lambda x, y: (k := jnp.cumsum(x @ y.T, 1)) + k.T,  # a transposed sum has no rule
+        lambda x, y: ((k := scores(x, y)) > k.T).sum(1),  # never on the diagonal
+        lambda x, y: jnp.sign((k := scores(x, y)) - k.T).sum(1),
+        lambda x, y: jnp.argmax(jnp.stack([k := scores(x, y), k.T]), 0).sum(1) + (k + k.T).sum(1),
+        lambda x, y: compared_in_a_loop(scores(x, y)),
+        lambda x, y: compared_after_a_loop(x, y),
+        lambda x, y: (k := bits_in_pairs(x, y)) | k.T,
+        lambda x, y: (k := jnp.where(scores(x, y) == 0.5, x @ y.T, 1)) + k.T,  # each could decide otherwise
     ],
-    ids=["compared", "apart", "no rule"],
+    ids=[
+        "compared",
+        "apart",
+        "no rule",
+        "ordered",
+        "sign",
+        "position",
+        "compared in a loop",
+        "compared after a loop",
+        "pairs of bits",
+        "a test in both",
+    ],
 )
 def test_other_transposes_stay(function: Callable[[Array, Array], Array]) -> None:
     with new_context():
@@ -175,6 +229,43 @@ def test_other_transposes_stay(function: Callable[[Array, Array], Array]) -> Non
         before = str(module)
         assert not mirror(module, _OPTIONS)
         assert str(module) == before
+
+
+def test_a_scatter_by_columns_is_not_sorted() -> None:
+    def function(x: Array, y: Array) -> Array:
+        rows, columns = jnp.sort(jnp.round(x[:, 0] * 50)).astype(jnp.int32), jnp.round(x[:, 1] * 50).astype(jnp.int32)
+        return in_both_directions(jnp.zeros((_N, _N)).at[rows, columns].add(y[:, 0], indices_are_sorted=True))
+
+    with new_context():
+        module = ir.Module.parse(text_of(function))
+        normalise.run(module, _OPTIONS)
+        assert mirror(module, _OPTIONS)
+        scatters = [op for op in walk_functions(module.operation) if op.name == "stablehlo.scatter"]
+        assert sorted(boolean(op, "indices_are_sorted") for op in scatters) == [False, True]
+
+
+def _many(step: Callable[[Array, Array], tuple[Array, Array]], count: int) -> int:
+    """How many calls the search for transposes makes among some steps."""
+
+    def function(x: Array, y: Array) -> Array:
+        k = jnp.cumsum(x @ y.T, 1)
+        total = k
+        for _ in range(count):
+            k, total = step(k, total)
+        return total + k.T
+
+    with new_context():
+        module = ir.Module.parse(text_of(function))
+        return calls_of(lambda: mirror(module, _OPTIONS))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [lambda k, total: (k, jnp.sin(total) + k), lambda k, total: (g := jnp.tanh(k), total + g * g.T)],
+    ids=["one read often", "many transposes"],
+)
+def test_the_search_grows_with_the_program(step: Callable[[Array, Array], tuple[Array, Array]]) -> None:
+    assert _many(step, 160) < 5 * _many(step, 40)
 
 
 def test_within_a_limit_nothing_is_computed_twice() -> None:

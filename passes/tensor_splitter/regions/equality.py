@@ -19,6 +19,9 @@ depends on exact bits is decided by the operands:
 3. a comparison, a sign, a step (floor, ceil, a conversion to integers) of a value that combines the two in one op, like
    the difference x - max(x) or the ratio x / max(x), possibly followed by constants and ops of one operand.
 
+A tensor that is read complete, as its transpose is, counts as picked from itself: k > k' also says k[i, i] > k[i, i].
+The sum and the product of both are no joined values.
+
 All other order comparisons may flip if two numbers that are equal by chance are rounded: the mask of a relu, of a clip,
 of a dropout. x == max(x, y) is one of those, as it says x >= y. Ops that move elements do not round, and integers are
 never rounded: values recomputed by such ops alone do not count as recomputed.
@@ -36,9 +39,11 @@ difference multiplied or divided by another awaited value. x - max(x) > -10 coun
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
-from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, compares_inside, direction_of, is_float_name
+from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, SYMMETRIC, compares_inside, direction_of, is_float_name
 from exla_opt.ops.traits import Trait
 
 from ..graph import OUTSIDE, Graph, Node
@@ -53,13 +58,16 @@ class _Flow(NamedTuple):
 
     awaited: those that it depends on. recomputed: those that depend on values that were recomputed here and that it
     also depends on. picked: the picked ones that it is, except for moves and ops of one operand. joined: the picked
-    ones that one op has combined with the tensors that they were picked from.
+    ones that one op has combined with the tensors that they were picked from. elements: those of which elementwise ops
+    and moves compute it. again: those that these compute from the same numbers as it, which were recomputed.
     """
 
     awaited: int = 0
     recomputed: int = 0
     picked: int = 0
     joined: int = 0
+    elements: int = 0
+    again: int = 0
 
 
 _NOTHING = _Flow()
@@ -72,30 +80,29 @@ class _Awaited:
         self.graph = graph
         values = sorted({value for stage in stages for value in stage.awaited})
         self.bits = {value: 1 << place for place, value in enumerate(values)}
-        self.sources: dict[int, int] = {}  # by position of an op: the awaited values that depend on it
+        self.sources, self.elements = dict[int, int](), dict[int, int]()
         self.picked = 0
         self.unchanged = 0  # picked ones that are unchanged, except for moves and ops of one operand
         if values:
             first = min(node for stage in stages for node in stage.nodes)
             last = max(graph.tensors[value].producer for value in values)
-            self.trace_back(first, last)
+            self.sources = self.trace_back(first, last, by_element=False)
+            self.elements = self.trace_back(first, last, by_element=True)
             self.trace_picks(first, last)
 
-    def trace_back(self, first: int, last: int) -> None:
+    def trace_back(self, first: int, last: int, by_element: bool) -> dict[int, int]:
+        """By op, the awaited values that depend on it. by_element: through elementwise ops and moves alone."""
+        sources: dict[int, int] = {}
         into = dict(self.bits)
         for node in reversed(self.graph.nodes[first : last + 1]):
-            found = 0
-            for value in node.results:
-                found |= into.get(value, 0)
-            if found:
-                self.sources[node.position] = found
-                for value in (*node.operands, *node.captures):
+            if found := reduce(or_, (into.get(value, 0) for value in node.results), 0):
+                sources[node.position] = found
+                for value in () if by_element and not _is_by_element(node) else (*node.operands, *node.captures):
                     into[value] = into.get(value, 0) | found
+        return sources
 
     def trace_picks(self, first: int, last: int) -> None:
-        picks: dict[
-            int, bool
-        ] = {}  # of what came of a choice by pointwise ops and moves: whether it still is what was chosen
+        picks: dict[int, bool] = {}  # of what pointwise ops and moves made of a choice: whether it still is the chosen
         for node in self.graph.nodes[first : last + 1]:
             found = [picks[value] for value in node.operands if value in picks]
             if node.selects():
@@ -113,7 +120,7 @@ class _Awaited:
         if value not in stage.awaited:
             return _NOTHING
         bit = self.bits[value]
-        return _Flow(bit, 0, bit & self.unchanged, 0)
+        return _Flow(bit, picked=bit & self.unchanged, elements=bit)
 
 
 def find_unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:
@@ -121,9 +128,8 @@ def find_unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) ->
     awaited = _Awaited(graph, stages)
     if not awaited.bits:
         return None
-    return next(
-        (node for stage in stages if (node := _find_asking(graph, producers, stage, awaited)) is not None), None
-    )
+    found = (_find_asking(graph, producers, stage, awaited) for stage in stages)
+    return next((position for position in found if position is not None), None)
 
 
 def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awaited) -> int | None:
@@ -147,14 +153,17 @@ def _find_asking(graph: Graph, producers: Producers, stage: Stage, awaited: _Awa
 
 def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> _Flow:
     """The dependences of an op's results."""
-    into = recomputed = picked = joined = 0
+    into = recomputed = picked = joined = elements = again = 0
     for side in sides:
         into |= side.awaited
         recomputed |= side.recomputed
         picked |= side.picked
         joined |= side.joined
+        if _is_by_element(node):
+            elements, again = elements | side.elements, again | side.again
     if _rounds(graph, node):
         recomputed |= awaited.sources.get(node.position, 0)
+        again |= awaited.elements.get(node.position, 0)
     if not _keeps(node) and not _is_selection(node):
         operands = dict(zip(node.operands, sides, strict=True))  # a square reads one value twice
         others = [value for value, side in operands.items() if side == _NOTHING]
@@ -162,13 +171,15 @@ def _flow_of(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited
         alone = len(others) + 1 == len(operands)
         joined = (joined if follows and alone else 0) | _join(node, sides)
         picked = 0
-    return _Flow(into, recomputed, picked, joined)
+    return _Flow(into, recomputed, picked, joined, elements, again)
 
 
 def _join(node: Node, sides: Sequence[_Flow]) -> int:
     """The picked values that a pointwise op combines with the tensors that they were picked from."""
     if Trait.POINTWISE not in node.traits:
         return 0
+    if node.name in SYMMETRIC:
+        sides = [side._replace(elements=0) for side in sides]
     return _across(sides, range(len(sides)))
 
 
@@ -179,13 +190,14 @@ def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
         for other in places:
             if one != other:
                 found |= sides[one].picked & sides[other].recomputed
+                found |= sides[one].elements & sides[other].again
     return found
 
 
 def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
     """Whether the result of an op may depend on the bits of recomputed values: the three rules of the note."""
     if Trait.CONTROL_FLOW in node.traits:
-        return _meets_inside(sides) and node.asks()
+        return bool(_met(sides)) and node.asks()
     if not _is_discrete(graph, node):
         return False
     if len(sides) > 1 and node.operands[0] == node.operands[1]:
@@ -198,23 +210,19 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
         return True  # rule 2, and 1 if it is the same value
     if direction_of(node.op) not in (*EQUALITY, "") or _says_order(graph, node):
         return False
-    into = recomputed = 0
-    for side in sides:
-        into |= side.awaited
-        recomputed |= side.recomputed
     differ = len({side.awaited for side in sides}) > 1 and not any(
         _is_constant(graph, value) for value in node.operands
     )
-    return bool(into & recomputed & (awaited.picked if not differ else -1))
+    return bool(_met(sides) & (awaited.picked if not differ else -1))
 
 
-def _meets_inside(sides: Sequence[_Flow]) -> bool:
-    """Whether the blocks of control flow read an awaited value and a recomputed one that it depends on."""
+def _met(sides: Sequence[_Flow]) -> int:
+    """The awaited values that an op reads together with a recomputed one that it depends on."""
     into = recomputed = 0
     for side in sides:
         into |= side.awaited
         recomputed |= side.recomputed
-    return bool(into & recomputed)
+    return into & recomputed
 
 
 def _is_discrete(graph: Graph, node: Node) -> bool:
@@ -259,6 +267,11 @@ def _keeps(node: Node) -> bool:
 def _is_selection(node: Node) -> bool:
     """Whether each element of the result is the one at its position in one of the operands."""
     return _CHOICE in node.traits
+
+
+def _is_by_element(node: Node) -> bool:
+    """Whether each element of the result depends on one of each operand."""
+    return bool(node.traits & (Trait.POINTWISE | Trait.MOVES))
 
 
 def _is_constant(graph: Graph, value: int) -> bool:
