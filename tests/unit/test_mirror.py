@@ -177,8 +177,11 @@ def scores(x: Array, y: Array) -> Array:
 
 
 def compared_in_a_loop(k: Array) -> Array:
-    t = k.T
-    return lax.fori_loop(0, 3, lambda i, n: n + (k * i == t * i).sum(1), (k + t).sum(1).astype(jnp.int32))
+    def step(_: int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        count, t = carry
+        return count + (k == t).sum(1), jnp.sin(t)
+
+    return lax.fori_loop(0, 3, step, ((k + k.T).sum(1).astype(jnp.int32), k.T))[0]
 
 
 def compared_after_a_loop(x: Array, y: Array) -> Array:
