@@ -95,7 +95,7 @@ def orders_by_element(
     read, met = _by_element(one, ignored), _by_element(others, ignored)
     for op in (use.owner.operation for value in read for use in value.uses):
         if has_trait(op, Trait.CONTROL_FLOW):
-            if any(_jumps(inner) for region in op.regions for block in region.blocks for inner in walk(block)):
+            if jumps_inside(op):
                 return True
         elif _jumps(op) and op not in ignored and not met.isdisjoint(op.operands):
             return True
@@ -112,6 +112,11 @@ def _by_element(values: Sequence[ir.Value], ignored: Container[ir.Operation]) ->
                 stack += [result for result in op.results if result not in found]
                 found.update(op.results)
     return found
+
+
+def jumps_inside(op: ir.Operation) -> bool:
+    """Whether an op in the blocks of control flow asks which of two floats is larger, or rounds one to an integer."""
+    return any(_jumps(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def _jumps(op: ir.Operation) -> bool:

@@ -150,8 +150,13 @@ def test_what_a_loop_of_the_program_has_picked_is_compared_with_the_same_numbers
 
 @pytest.mark.parametrize(
     "asked",
-    [lambda k: k > k.T, lambda k: jnp.sign(k - k.T), lambda k: jnp.floor(k / k.T)],
-    ids="order sign step".split(),
+    [
+        lambda k: k > k.T,
+        lambda k: jnp.sign(k - k.T),
+        lambda k: jnp.floor(k / k.T),
+        lambda k: jax.lax.fori_loop(0, 3, lambda i, n: n + (k > k.T) * i, (k + k.T > 0).astype(jnp.int32)),
+    ],
+    ids="order sign step loop".split(),
 )
 @pytest.mark.parametrize("of", [jnp.tanh, jax.nn.softmax], ids="tanh softmax".split())
 def test_a_matrix_and_its_transpose_have_one_diagonal(asked: Question, of: Question) -> None:

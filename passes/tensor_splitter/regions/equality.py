@@ -40,10 +40,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import permutations
 from operator import or_
 from typing import NamedTuple
 
-from exla_opt.ops.comparisons import EQUALITY, MOST_STEPS, SYMMETRIC, compares_inside, direction_of, is_float_name
+from exla_opt.ops.comparisons import (
+    EQUALITY,
+    MOST_STEPS,
+    SYMMETRIC,
+    compares_inside,
+    direction_of,
+    is_float_name,
+    jumps_inside,
+)
 from exla_opt.ops.traits import Trait
 
 from ..graph import OUTSIDE, Graph, Node
@@ -180,24 +189,19 @@ def _join(node: Node, sides: Sequence[_Flow]) -> int:
         return 0
     if node.name in SYMMETRIC:
         sides = [side._replace(elements=0) for side in sides]
-    return _across(sides, range(len(sides)))
+    return _across(sides)
 
 
-def _across(sides: Sequence[_Flow], places: Sequence[int]) -> int:
+def _across(sides: Sequence[_Flow]) -> int:
     """The picked values on one side that were picked from values on another side."""
-    found = 0
-    for one in places:
-        for other in places:
-            if one != other:
-                found |= sides[one].picked & sides[other].recomputed
-                found |= sides[one].elements & sides[other].again
-    return found
+    pairs = permutations(sides, 2)
+    return reduce(or_, ((one.picked & other.recomputed) | (one.elements & other.again) for one, other in pairs), 0)
 
 
 def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -> bool:
     """Whether the result of an op may depend on the bits of recomputed values: the three rules of the note."""
     if Trait.CONTROL_FLOW in node.traits:
-        return bool(_met(sides)) and node.asks()
+        return bool(_met(sides)) and (node.asks() or (_across(sides) != 0 and jumps_inside(node.op)))
     if not _is_discrete(graph, node):
         return False
     if len(sides) > 1 and node.operands[0] == node.operands[1]:
@@ -206,7 +210,7 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
         return True  # rule 3
     if len(sides) < 2:
         return False
-    if _across(sides, range(len(sides))):
+    if _across(sides):
         return True  # rule 2, and 1 if it is the same value
     if direction_of(node.op) not in (*EQUALITY, "") or _says_order(graph, node):
         return False
@@ -218,11 +222,7 @@ def _asks(graph: Graph, node: Node, sides: Sequence[_Flow], awaited: _Awaited) -
 
 def _met(sides: Sequence[_Flow]) -> int:
     """The awaited values that an op reads together with a recomputed one that it depends on."""
-    into = recomputed = 0
-    for side in sides:
-        into |= side.awaited
-        recomputed |= side.recomputed
-    return into & recomputed
+    return reduce(or_, (side.awaited for side in sides), 0) & reduce(or_, (side.recomputed for side in sides), 0)
 
 
 def _is_discrete(graph: Graph, node: Node) -> bool:
