@@ -9,12 +9,16 @@ from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import fastest, is_slower, steps
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse
+from exla_opt.ir.walk import number_of_ops
 from exla_opt.options import Options
 
 # The largest slices tried are this many times those that fit: cut again, they may take less memory.
 _LARGER = 4
 # The maximum number of attempts, and of those that gain nothing.
 _MOST, _MOST_IN_VAIN = 6, 1
+# A module of more ops than this, of which something fits, is tried only if that takes this many times as long as the
+# original: planning nested tiles takes minutes there.
+_LARGE, _MUCH_SLOWER = 800, 3.0
 # The code of a remark on a split.
 _SPLIT = "EX001"
 # A peak that falls by less does not count as falling.
@@ -34,6 +38,9 @@ def try_nested(search: Search, sizes: Sequence[Options], *, until_it_rises: bool
     best = next(filter(search.seems_to_fit, fastest(search.attempts)), None)
     start = best or min(plain, key=lambda found: found.split.peak)
     if start.options.split_size is None or not is_slower(start, search.attempts[0]):
+        return
+    is_slow_enough = start.seconds > _MUCH_SLOWER * search.attempts[0].seconds
+    if best is not None and not is_slow_enough and number_of_ops(search.module) > _LARGE:
         return
     least, most = min(found.options.slice_bytes for found in plain), _LARGER * start.options.slice_bytes
     known = [way for way in sizes if not is_coarse(way) and least <= way.slice_bytes <= most]

@@ -177,6 +177,20 @@ def test_a_search_tries_them_only_where_the_splitter_may_cut_them(name: str, mon
     assert any(each.nested_tiles for each in tried) == PROGRAMS[name][1]
 
 
+@pytest.mark.parametrize(("slower", "tries"), [(0.0, True), (100.0, False)])
+def test_a_large_module_of_which_something_fits_needs_to_be_much_slower(
+    slower: float, tries: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nested_of_budget, "is_slower", lambda found, unsplit: True)
+    monkeypatch.setattr(nested_of_budget, "number_of_ops", lambda module: 1_000)
+    monkeypatch.setattr(nested_of_budget, "_MUCH_SLOWER", slower)
+    memory = read_timeline(module_of("attention")).memory
+    tried: list[Options] = []
+    monkeypatch.setattr(Search, "attempt", noting(Search.attempt, tried))
+    assert fit(module_of("attention"), DEFAULT_PASSES, Options(), memory.peak - memory.temp + memory.temp // 8).fits
+    assert any(each.nested_tiles for each in tried) == tries
+
+
 @pytest.mark.parametrize(
     ("attempts", "tries"),
     [
