@@ -83,15 +83,22 @@ def near_miss(search: Search) -> Attempt:
         search.compile(_cheapest([*_unknown(attempts), least]))
     most = min((found.peak for found in attempts if found.measured is not None), default=0)
     smaller = [found for found in _unknown(attempts) if found.predicted.peak < most]
+    reserved = reserved and _may_be_larger(search)
     if smaller and search.compiles_left > reserved:
         search.compile(fastest(smaller)[0])
     measured = [found for found in search.attempts if found.measured is not None]
     if within := [found for found in measured if found.peak <= search.limit]:
         return min(within, key=_seconds_of(within))
-    if any(_MAY_BE_LARGER * found.peak > unsplit.predicted.peak for found in measured):
+    if _may_be_larger(search):
         search.compile(unsplit)
     # Never larger than the original, not even slightly.
     return _cheapest([*(found for found in measured if _peak(found) <= _peak(unsplit)), unsplit])
+
+
+def _may_be_larger(search: Search) -> bool:
+    """Whether a compiled attempt may need more than the original."""
+    most = search.attempts[0].predicted.peak
+    return any(_MAY_BE_LARGER * found.peak > most for found in search.attempts if found.measured is not None)
 
 
 def _unknown(attempts: Sequence[Attempt]) -> list[Attempt]:

@@ -122,7 +122,7 @@ def jumps_inside(op: ir.Operation) -> bool:
 def _jumps(op: ir.Operation) -> bool:
     """Whether the result jumps where two floats are equal, or one is a round number."""
     traits = traits_of(op.name)
-    if not len(op.operands) or not _is_float(op.operands[0]):
+    if not len(op.operands) or not len(op.results) or not _is_float(op.operands[0]):
         return False
     if Trait.COMPARES in traits and len(op.operands) > 1:
         return bool(op.operands[0] != op.operands[1])

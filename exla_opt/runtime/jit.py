@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.extend import source_info_util
 
 from exla_opt.runtime import pjrt
 from exla_opt.runtime.exported import Rewrite, rewritten
 from exla_opt.runtime.tpus import target_of_kind
 
 # Locations name the lines of the user's program, not the lines here that trace it.
-source_info_util.register_exclusion(f"{Path(__file__).parents[1]}/")
+pjrt.leave_out_lines_of(Path(__file__).parents[1])
 
 # An exported function is a program of its own, outside of the functions that give these axes their names.
 _OUTER_AXES = (

@@ -9,6 +9,7 @@ registers from `jaxlib.mlir._mlir_libs._jax_mlir_ext` and must not load jax. Use
 - the executable's `hlo_modules`: the source of the estimate of a GPU's time.
 - `xla_client.DeviceAssignment` and the executable build options: programs for several devices; the executable's
   shardings and `GSPMDSharding`: the shard of each argument and result on each device.
+- `jax.extend.source_info_util`: which files are not the user's.
 - `jax.extend.core`: a traced function called with its constants as arguments, and weak types; `NamedAxisEffect`: the
   axes of enclosing functions that it communicates along; `get_intermediate_shardings`: the devices that it names.
 - the internals of a `jax.stages.Lowered`: to copy it with another module.
@@ -22,6 +23,7 @@ import copy
 import os
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,7 +32,7 @@ from jax._src.core import NamedAxisEffect
 from jax._src.dispatch import get_intermediate_shardings
 from jax._src.sharding_impls import GSPMDSharding
 from jax.experimental import topologies
-from jax.extend import backend
+from jax.extend import backend, source_info_util
 from jax.extend.core import jaxpr_as_fun, primitives
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import lapack, xla_client
@@ -199,6 +201,11 @@ def with_constants_as_arguments(closed: Any, name: str) -> Any:
 
     named.__name__ = named.__qualname__ = name
     return named
+
+
+def leave_out_lines_of(folder: Path) -> None:
+    """Let jax name no line of the files in a folder as the one that made an op."""
+    source_info_util.register_exclusion(f"{folder}/")
 
 
 def outer_axes(closed: Any) -> list[str]:
