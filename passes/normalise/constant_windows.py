@@ -29,7 +29,8 @@ from exla_opt.ops.index_numbers import GATHER, SCATTER, IndexNumbers, indices_of
 
 # Indices have no more components than this.
 _MOST_NUMBERS = 16
-# Narrower indices are left alone: they may not hold the number that a start is clamped to.
+# Narrower indices are left alone: they may not hold the number that a start is clamped to. So are unsigned ones, which
+# XLA may read as signed.
 _LEAST_BITS = 32
 
 
@@ -41,12 +42,7 @@ def read_constant_windows(module: ir.Module) -> bool:
     changed = False
     for op in inside_out(module, GATHER, SCATTER):
         numbers = numbers_of(op)
-        if (
-            not _is_one_window(op, numbers)
-            or 0 in build.shape_of(op.operands[0])
-            or len(op.results) != 1
-            or has_discardable_attributes(op)
-        ):
+        if not _is_one_window(op, numbers) or len(op.results) != 1 or has_discardable_attributes(op):
             continue
         starts = _starts(op, numbers)
         if starts is None and not (op.name == GATHER and _is_wide(indices_of(op))):
@@ -73,7 +69,7 @@ def _is_one_window(op: ir.Operation, numbers: IndexNumbers) -> bool:
 
 def _is_wide(indices: ir.Value) -> bool:
     kind = element_type(indices)
-    return isinstance(kind, ir.IntegerType) and kind.width >= _LEAST_BITS
+    return isinstance(kind, ir.IntegerType) and kind.width >= _LEAST_BITS and not kind.is_unsigned
 
 
 def _starts(op: ir.Operation, numbers: IndexNumbers) -> list[int] | None:

@@ -16,10 +16,11 @@
 // CHECK: %[[BATCH:.*]] = stablehlo.reshape %[[BOX]] : (tensor<1x300x2xf32>) -> tensor<1x1x300x2xf32>
 // CHECK: %[[MANY:.*]] = "stablehlo.gather"(%[[X]]
 // CHECK: %[[NARROW:.*]] = "stablehlo.gather"(%[[X]]
-// CHECK: return %[[ROWS]], %[[BATCH]], %[[MANY]], %[[NARROW]]
+// CHECK: %[[UNSIGNED:.*]] = "stablehlo.gather"(%[[X]]
+// CHECK: return %[[ROWS]], %[[BATCH]], %[[MANY]], %[[NARROW]], %[[UNSIGNED]]
 
-func.func @main(%x: tensor<3x300x6xf32>, %i: tensor<i32>, %j: tensor<2xi32>, %k: tensor<2x1xi32>, %l: tensor<1xi8>)
-    -> (tensor<3x6xf32>, tensor<1x1x300x2xf32>, tensor<2x3x6xf32>, tensor<3x6xf32>) {
+func.func @main(%x: tensor<3x300x6xf32>, %i: tensor<i32>, %j: tensor<2xi32>, %k: tensor<2x1xi32>, %l: tensor<1xi8>, %m: tensor<1xui32>)
+    -> (tensor<3x6xf32>, tensor<1x1x300x2xf32>, tensor<2x3x6xf32>, tensor<3x6xf32>, tensor<3x6xf32>) {
   %0 = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>
   %zero = stablehlo.constant dense<0> : tensor<1xi32>
   %both = stablehlo.concatenate %0, %zero, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
@@ -28,5 +29,6 @@ func.func @main(%x: tensor<3x300x6xf32>, %i: tensor<i32>, %j: tensor<2xi32>, %k:
   %box = "stablehlo.gather"(%x, %column) <{dimension_numbers = #stablehlo.gather<offset_dims = [1, 2, 3], start_index_map = [2, 0]>, slice_sizes = array<i64: 1, 300, 2>}> : (tensor<3x300x6xf32>, tensor<2x1xi32>) -> tensor<1x1x300x2xf32>
   %many = "stablehlo.gather"(%x, %k) <{dimension_numbers = #stablehlo.gather<offset_dims = [1, 2], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 1>, slice_sizes = array<i64: 3, 1, 6>}> : (tensor<3x300x6xf32>, tensor<2x1xi32>) -> tensor<2x3x6xf32>
   %narrow = "stablehlo.gather"(%x, %l) <{dimension_numbers = #stablehlo.gather<offset_dims = [0, 1], collapsed_slice_dims = [1], start_index_map = [1]>, slice_sizes = array<i64: 3, 1, 6>}> : (tensor<3x300x6xf32>, tensor<1xi8>) -> tensor<3x6xf32>
-  return %row, %box, %many, %narrow : tensor<3x6xf32>, tensor<1x1x300x2xf32>, tensor<2x3x6xf32>, tensor<3x6xf32>
+  %unsigned = "stablehlo.gather"(%x, %m) <{dimension_numbers = #stablehlo.gather<offset_dims = [0, 1], collapsed_slice_dims = [1], start_index_map = [1]>, slice_sizes = array<i64: 3, 1, 6>}> : (tensor<3x300x6xf32>, tensor<1xui32>) -> tensor<3x6xf32>
+  return %row, %box, %many, %narrow, %unsigned : tensor<3x6xf32>, tensor<1x1x300x2xf32>, tensor<2x3x6xf32>, tensor<3x6xf32>, tensor<3x6xf32>
 }
