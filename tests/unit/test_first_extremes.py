@@ -48,7 +48,8 @@ FUNCTIONS = {"argmin": lambda x: jnp.argmin(x, -1), "argmax": lambda x: jnp.argm
 def test_the_same_places(name: str, shape: str, dtype: str) -> None:
     before = export(FUNCTIONS[name], f"{shape}x{dtype}")
     after = rewrite(before)
-    assert GATHER not in before and (GATHER in after or (shape == "300" and "stablehlo.dynamic_slice" in after))
+    picked = "stablehlo.dynamic_slice" if shape == "300" else GATHER  # one window, or one for each row
+    assert GATHER not in before and picked in after
     assert rewrite(after) == after
     [x] = random_arguments(before)
     inputs = [x, np.round(x / 2).astype(x.dtype), 0 * x, np.where(x > 1, 1, x).astype(x.dtype)]
