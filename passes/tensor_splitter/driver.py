@@ -41,6 +41,7 @@ from .plans.choose import Choice
 from .plans.plan import Plan
 from .regions.loops import Refusal
 from .rematerialise import rematerialise_captures
+from .rounded_once import compute_rounded_once
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
@@ -309,13 +310,19 @@ def _is_loop(op: ir.Operation) -> bool:
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:
-    """Remove the marks of our own loops, innermost first, and keep their kernels separate (`memory.loop_kernels`)."""
+    """Remove the marks of our own loops, innermost first.
+
+    For a CPU, keep their kernels separate (`memory.loop_kernels`), and what they round consistent (`rounded_once`).
+    """
     types = Types()
 
     def finish(op: ir.Operation) -> ir.WalkResult:
         if TILE_MARK in op.attributes:
             del op.attributes[TILE_MARK]
-            if options.machine.kind == "cpu" and needs_separate_kernels(op, types):
+            if options.machine.kind != "cpu":
+                return ir.WalkResult.ADVANCE
+            compute_rounded_once(op)
+            if needs_separate_kernels(op, types):
                 keep_separate_kernels(op, partial(has_trait, trait=Trait.POINTWISE))
         return ir.WalkResult.ADVANCE
 
