@@ -141,7 +141,7 @@ def fit(
             try_recomputing(search, tried)
             recomputes = False
         sizes = ways(unsplit.predicted, unsplit.largest, options)
-        for found in try_nested(search, sizes, until_it_rises=not is_small):
+        for found in try_nested(search, sizes, is_large=not is_small):
             tried(found.options, found.peak)
         if is_quick or fastest_that_fits(search) is None:
             for found in try_refined(search, until_one_fits=not is_quick):

@@ -25,12 +25,13 @@ _SPLIT = "EX001"
 _GAIN = 1.02
 
 
-def try_nested(search: Search, sizes: Sequence[Options], *, until_it_rises: bool = False) -> Iterator[Attempt]:
+def try_nested(search: Search, sizes: Sequence[Options], *, is_large: bool = False) -> Iterator[Attempt]:
     """Try tiles that are cut again, with ever smaller slices, until they fit, or are no faster than what fits.
 
     Only if whatever fits, or needs the least if nothing does, is slower than the original. sizes: the ways, of which
-    those count that split all tensors larger than a slice. until_it_rises: if nothing fits, stop once smaller slices
-    need more.
+    those count that split all tensors larger than a slice. is_large: stop at the first that fits, at one no faster than
+    what fits, and at one that needs more than the one before. In a small module, smaller slices are tried all the same:
+    smaller limits would find them, and they may be faster.
     """
     plain = [found for found in search.attempts if found.options.split_size is not None]
     if not plain:
@@ -56,17 +57,22 @@ def try_nested(search: Search, sizes: Sequence[Options], *, until_it_rises: bool
             search.attempts.remove(found)  # nothing was cut again
             continue
         yield found
-        if best is None and search.fits(found):
+        if is_large and _ends(search, found, best):
             return
-        if best is not None and (search.seems_to_fit(found) or steps(found.seconds) >= steps(best.seconds)):
-            return
-        if until_it_rises and best is None and last is not None and found.split.peak > _GAIN * last.split.peak:
+        if is_large and best is None and last is not None and found.split.peak > _GAIN * last.split.peak:
             return
         last = found
         is_small = best is None and way.slice_bytes <= start.options.slice_bytes
         in_vain += is_small and found.split.peak * _GAIN >= start.split.peak
         if in_vain > _MOST_IN_VAIN:
             return
+
+
+def _ends(search: Search, found: Attempt, best: Attempt | None) -> bool:
+    """Whether an attempt fits if nothing else does, or else seems to, or is no faster than what fits."""
+    if best is None:
+        return search.fits(found)
+    return search.seems_to_fit(found) or steps(found.seconds) >= steps(best.seconds)
 
 
 def try_all_nested(search: Search) -> Iterator[Attempt]:
