@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
-from exla_opt.ir.values import defining_op, splat_value
+from exla_opt.ir.values import behind_constants, defining_op, splat_value
 from exla_opt.ir.walk import captured_values, terminator, walk_regions
 
 # A smaller buffer is not worth the extra ops.
@@ -200,6 +200,7 @@ def _is_never(value: ir.Value) -> bool:
 
 def _never(value: ir.Value) -> ir.Value:
     """False, but known only once `value` is: its first element is both below and above zero."""
+    value = behind_constants(value)
     rank = len(build.shape_of(value))
     first = stablehlo.slice(value, [0] * rank, [1] * rank, [1] * rank) if rank else value
     element = stablehlo.reshape(build.with_shape(build.tensor_of(value), []), first) if rank else first

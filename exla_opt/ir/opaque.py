@@ -6,7 +6,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.values import splat_value
+from exla_opt.ir.values import behind_constants, splat_value
 
 
 def bits_of(value: ir.Value) -> int:
@@ -43,6 +43,7 @@ def _only_user(op: ir.Operation) -> ir.Operation | None:
 
 def always(value: ir.Value) -> ir.Value:
     """A 0-d boolean that is always true, computed from the bits of a tensor of numbers; see `bits_of`."""
+    value = behind_constants(value)
     shape = build.shape_of(value)
     kind = build.with_shape(build.tensor_of(value), [1] * len(shape))
     first = stablehlo.slice(value, [0] * len(shape), [1] * len(shape), [1] * len(shape)) if shape else value

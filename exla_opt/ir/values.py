@@ -47,3 +47,20 @@ def splat_value(value: ir.Value) -> Number | None:
     if isinstance(splat, ir.BoolAttr):
         return int(splat.value)
     return splat.value if isinstance(splat, ir.FloatAttr | ir.IntegerAttr) else None
+
+
+def behind_constants(value: ir.Value) -> ir.Value:
+    """The tensor that a pad, a concatenation or an update puts among constants; the value itself without any.
+
+    XLA folds the first element of such a result, and with it what should wait for the tensor.
+    """
+    while (op := defining_op(value)) is not None:
+        if op.name in ("stablehlo.pad", "stablehlo.reshape", "stablehlo.transpose"):
+            value = op.operands[0]
+        elif op.name == "stablehlo.dynamic_update_slice":
+            value = op.operands[1]
+        elif op.name == "stablehlo.concatenate":
+            value = next((part for part in op.operands if splat_value(part) is None), op.operands[0])
+        else:
+            break
+    return value
