@@ -5,7 +5,8 @@
 The limits go from little above arguments and results to more than the program takes as it came. A larger limit must
 give no slower program and no figure above it, a smaller limit no larger peak; where nothing fits, the least that was
 reached counts. Peaks are predicted, or with --compiled those of this machine's compiler. Prints a Markdown table, and
-exits with 1 where a program is not monotone.
+exits with 1 where a program is not monotone. With --near each limit is asked once more with 5 % more memory: how many
+times as long the program of the tighter one takes, at most, where it is met and where it is missed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from exla_opt.sizes import format_size
 from .zoo.__main__ import export, programs
 from .zoo.programs import half
 
-_LIMITS = 10
+_LIMITS, _NEAR = 10, 1.05
 
 
 def main() -> None:
@@ -39,18 +40,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="only the programs of these names")
     parser.add_argument("--compiled", action="store_true", help="ask the compiler, as exla-opt does")
+    parser.add_argument("--near", action="store_true", help="ask for 5 % more than each limit as well")
+    parser.add_argument("--part", default="0/1", help="every Nth program from the Ith, as I/N [0/1]")
     arguments = parser.parse_args()
-    heads = ["program", "half", "peak", "met", "smallest met", "times as slow", "compiles", "s, met", "s, not met", ""]
+    heads = ["program", "half", "peak", "met", "smallest met", "times as slow", "compiles", "s, met", "s, not met"]
+    heads += [*(["near, met", "near, missed"] if arguments.near else []), ""]
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", flush=True)
     known = programs()
     broken = 0
-    for name in arguments.only or known:
+    first, step = map(int, arguments.part.split("/"))
+    for name in (arguments.only or list(known))[first::step]:
         text = export(known[name], "cpu")
         counted = Counted(judge_of("cpu").measure) if arguments.compiled else None
         limits, found, seconds = answers(name, text, counted)
         why = contradictions(limits, found)
         broken += bool(why)
-        row = [name, half(name), *cells(limits, found, counted), *means(found, seconds), why or "monotone"]
+        row = [name, half(name), *cells(limits, found, counted), *means(found, seconds)]
+        row += [*(near(name, text, limits, found, counted) if arguments.near else []), why or "monotone"]
         print(f"| {' | '.join(row)} |", flush=True)
     sys.exit(1 if broken else 0)
 
@@ -130,6 +136,22 @@ def cells(limits: Sequence[int], found: Sequence[Fit], measure: Counted | None) 
     least = [format_size(met[0][0]), f"{met[0][1].seconds / before.seconds:.1f}"] if met else ["-", "-"]
     compiles = "-" if measure is None else str(max(measure.compiles))
     return [format_size(before.peak), f"{len(met)} of {len(limits)}", *least, compiles]
+
+
+def near(
+    name: str, text: str, limits: Sequence[int], found: Sequence[Fit], measure: Counted | None = None
+) -> list[str]:
+    """How many times as long the programs take as those of 5 % more memory, at most: where limits are met, and missed.
+
+    "-" where there are none.
+    """
+    ratios: dict[bool, list[float]] = {True: [], False: []}
+    for limit, answer in zip(limits, found, strict=True):
+        if measure is not None:
+            measure.compiles.append(0)
+        roomier = fit(parsed(name, text), DEFAULT_PASSES, Options(), int(_NEAR * limit), measure)
+        ratios[answer.fits].append(answer.seconds / roomier.seconds)
+    return [f"{max(each):.2f}" if each else "-" for each in ratios.values()]
 
 
 def means(found: Sequence[Fit], seconds: Sequence[float]) -> list[str]:
