@@ -41,10 +41,9 @@ def compute_rounded_once(loop: ir.Operation) -> None:
 
     loop: marked, with its counter, an i32, as its first carry and result.
     """
-    for op in list(walk(loop.regions[1].blocks[0])):
-        _divide_by_one(op, loop.regions[1].blocks[0].arguments[0])
-    for op in list(_tile_after(loop)):
-        _divide_by_one(op, loop.results[0])
+    body = loop.regions[1].blocks[0]
+    _divide_by_one(list(walk(body)), body.arguments[0])
+    _divide_by_one(list(_tile_after(loop)), loop.results[0])
 
 
 def _tile_after(loop: ir.Operation) -> Iterator[ir.Operation]:
@@ -61,18 +60,22 @@ def _tile_after(loop: ir.Operation) -> Iterator[ir.Operation]:
         queue += [use.owner for result in op.results for use in result.uses]
 
 
-def _divide_by_one(rounding: ir.Operation, counter: ir.Value) -> None:
-    """Let all readers of a rounded position read its quotient by one, if it is computed and used in both ways."""
-    if not _rounds(rounding):
-        return
-    position = rounding.operands[0]
-    made = defining_op(position)
-    if made is None or has_trait(made, Trait.EXPENSIVE) or not _is_index_and_weight(rounding.results[0]):
-        return
+def _divide_by_one(ops: list[ir.Operation], counter: ir.Value) -> None:
+    """Let readers of a position that these ops compute and round read its quotient by one, if it is used both ways."""
+    known = set(ops)
+    for op in ops:
+        position = op.operands[0] if _rounds(op) else None
+        made = position and defining_op(position)
+        if made is None or made not in known or has_trait(made, Trait.EXPENSIVE):
+            continue
+        if _is_index_and_weight(op.results[0]):
+            _read_quotient(made, op.operands[0], counter)
+
+
+def _read_quotient(made: ir.Operation, position: ir.Value, counter: ir.Value) -> None:
     readers = [(use.owner.operation, use.operand_number) for use in position.uses]
     with ir.InsertionPoint.after(made), made.location:
-        kind = build.tensor_of(position)
-        quotient = stablehlo.divide(position, _ones(counter, kind))
+        quotient = stablehlo.divide(position, _ones(counter, build.tensor_of(position)))
     for reader, operand in readers:
         reader.operands[operand] = quotient
 
