@@ -25,15 +25,10 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import walk
+from exla_opt.ops.rounding import is_index_and_weight, rounds
 from exla_opt.ops.traits import Trait, has_trait
-
-# Ops of floats whose result jumps; a conversion to integers does as well.
-_ROUNDINGS = frozenset(
-    {"stablehlo.floor", "stablehlo.ceil", "stablehlo.round_nearest_afz", "stablehlo.round_nearest_even"}
-)
 
 
 def compute_rounded_once(loop: ir.Operation) -> None:
@@ -64,11 +59,11 @@ def _divide_by_one(ops: list[ir.Operation], counter: ir.Value) -> None:
     """Let readers of a position that these ops compute and round read its quotient by one, if it is used both ways."""
     known = set(ops)
     for op in ops:
-        position = op.operands[0] if _rounds(op) else None
+        position = op.operands[0] if rounds(op) else None
         made = position and defining_op(position)
         if made is None or made not in known or has_trait(made, Trait.EXPENSIVE):
             continue
-        if _is_index_and_weight(op.results[0]):
+        if is_index_and_weight(op.results[0]):
             _read_quotient(made, op.operands[0], counter)
 
 
@@ -87,44 +82,3 @@ def _ones(counter: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     place = stablehlo.add(build.broadcast(counter, kind.shape), build.reshaped(number, kind.shape))
     one = stablehlo.add(stablehlo.minimum(place, build.splat(place.type, 0)), build.splat(place.type, 1))
     return build.convert(one, kind.element_type)
-
-
-def _rounds(op: ir.Operation) -> bool:
-    if op.name == "stablehlo.convert":
-        return _is_float(op.operands[0]) and _is_integer(op.results[0])
-    return op.name in _ROUNDINGS
-
-
-def _is_index_and_weight(rounded: ir.Value) -> bool:
-    """Whether integers computed from a rounded number decide what is read, and a difference is computed from it too."""
-    index = weight = False
-    seen = {rounded}
-    queue = [rounded]
-    while queue and not (index and weight):
-        value = queue.pop()
-        for use in value.uses:
-            op = use.owner.operation
-            if _is_float(value) and op.name == "stablehlo.subtract":
-                weight = True
-            elif _is_integer(value) and not _keeps(op, use.operand_number):
-                index = True
-            elif _keeps(op, use.operand_number):
-                new = [result for result in op.results if result not in seen]
-                seen.update(new)
-                queue += new
-    return index and weight
-
-
-def _keeps(op: ir.Operation, operand: int) -> bool:
-    """Whether an op computes numbers from those of this operand, or moves them, element by element."""
-    if has_trait(op, Trait.MOVES):
-        return operand == 0 or not has_trait(op, Trait.CUTS)
-    return has_trait(op, Trait.POINTWISE) and not has_trait(op, Trait.COMPARES)
-
-
-def _is_float(value: ir.Value) -> bool:
-    return isinstance(element_type(value), ir.FloatType)
-
-
-def _is_integer(value: ir.Value) -> bool:
-    return isinstance(element_type(value), ir.IntegerType)
