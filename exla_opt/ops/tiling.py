@@ -96,10 +96,10 @@ def goes_round(op: ir.Operation, factor: Factor) -> bool:
     """
     if may_shift(op.name):
         return True
-    return not factor.reaches and may_reach(op, factor) and _is_alike_anywhere(op, factor)
+    return not factor.reaches and may_reach(op, factor) and is_alike_anywhere(op, factor)
 
 
-def _is_alike_anywhere(op: ir.Operation, factor: Factor) -> bool:
+def is_alike_anywhere(op: ir.Operation, factor: Factor) -> bool:
     """Whether the op of a tile along an independent factor depends on nothing but the tile's operands."""
     if op.name == "stablehlo.iota":
         return all(mapping is None or mapping.dim != integer(op, "iota_dimension") for mapping in factor.results)
