@@ -102,6 +102,30 @@ def orders_by_element(
     return False
 
 
+def orders_among(values: Sequence[ir.Value]) -> bool:
+    """Whether an op asks which of two numbers is larger, or at which position the largest is, where elementwise ops and
+    moves compute both numbers from these; or asks for the sign of their difference."""
+    met = _by_element(values, ())
+    readers = {use.owner.operation for value in met for use in value.uses}
+    joined = _by_element([result for op in readers if _joins(op, met) for result in op.results], ())
+    for op in readers:
+        if has_trait(op, Trait.CONTROL_FLOW):
+            if jumps_inside(op):
+                return True
+        elif _jumps(op):
+            places = selects(op) and len(op.results) > 1
+            if places or len(met.intersection(op.operands)) > 1 or not joined.isdisjoint(op.operands):
+                return True
+    return False
+
+
+def _joins(op: ir.Operation, values: set[ir.Value]) -> bool:
+    """Whether an op combines two of the values to a number that is fixed if they are equal, as their difference is."""
+    if not has_trait(op, Trait.POINTWISE) or has_trait(op, Trait.SELECTS) or op.name in SYMMETRIC:
+        return False
+    return len(values.intersection(op.operands)) > 1
+
+
 def _by_element(values: Sequence[ir.Value], ignored: Container[ir.Operation]) -> set[ir.Value]:
     """The tensors that elementwise ops and moves compute from these, with these."""
     found, stack = set(values), list(values)

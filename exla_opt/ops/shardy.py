@@ -12,6 +12,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy
 
 from .factor import Einsum, Letters
+from .sizes import shapes_of
 
 RULE = "sdy.sharding_rule"
 _PIPELINE = "builtin.module(func.func(sdy-populate-op-sharding-rules))"
@@ -52,3 +53,27 @@ class RuleReader:
             dims = sdy.TensorMappingAttr(mapping).dim_mappings
             self._tensors[mapping] = [list(sdy.DimMappingAttr(dim).factor_indices) for dim in dims]
         return self._tensors[mapping]
+
+
+def resize_rule(op: ir.Operation) -> None:
+    """Update the letter sizes in the rule of a custom call after its types; a rule that merges letters is dropped."""
+    rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
+    sizes = list(rule.factor_sizes)
+    mappings = [*rule.operand_mappings, *rule.result_mappings]
+    for mapping, shape in zip(mappings, shapes_of(op), strict=True):
+        for dim, size in zip(sdy.TensorMappingAttr(mapping).dim_mappings, shape, strict=True):
+            letters = list(sdy.DimMappingAttr(dim).factor_indices)
+            if len(letters) != 1:
+                del op.attributes[RULE]
+                return
+            sizes[letters[0]] = size
+    op.attributes[RULE] = sdy.OpShardingRuleAttr.get(
+        sizes,
+        rule.operand_mappings,
+        rule.result_mappings,
+        rule.reduction_factors,
+        rule.need_replication_factors,
+        rule.permutation_factors,
+        rule.blocked_propagation_factors,
+        rule.is_custom,
+    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import sdy
 
 from exla_opt.ir import build
 from exla_opt.ir.walk import terminator, walk_functions
 from exla_opt.ops.definition import NONE
 from exla_opt.ops.rules import OPS
-from exla_opt.ops.shardy import RULE
+from exla_opt.ops.shardy import RULE, resize_rule
 from exla_opt.ops.sizes import shapes_of
 from exla_opt.resize.dimensions import Dimensions, Sizes
 
@@ -34,7 +33,7 @@ def _resize(module: ir.Module, dimensions: Dimensions, sizes: Sizes) -> None:
         if shapes == shapes_of(op):
             continue
         if RULE in op.attributes:
-            _sharding_rule(op)
+            resize_rule(op)
         definition = OPS.get(op.name)
         if definition is not None and definition.resize is not NONE:
             definition.resize(op, shapes)
@@ -52,27 +51,3 @@ def update_function_type(function: ir.Operation) -> None:
     with function.context:
         kind = ir.FunctionType.get([argument.type for argument in blocks[0].arguments], results)
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
-
-
-def _sharding_rule(op: ir.Operation) -> None:
-    """Update the letter sizes in the rule of a custom call; a rule that merges letters is dropped."""
-    rule = sdy.OpShardingRuleAttr(op.attributes[RULE])
-    sizes = list(rule.factor_sizes)
-    mappings = [*rule.operand_mappings, *rule.result_mappings]
-    for mapping, shape in zip(mappings, shapes_of(op), strict=True):
-        for dim, size in zip(sdy.TensorMappingAttr(mapping).dim_mappings, shape, strict=True):
-            letters = list(sdy.DimMappingAttr(dim).factor_indices)
-            if len(letters) != 1:
-                del op.attributes[RULE]
-                return
-            sizes[letters[0]] = size
-    op.attributes[RULE] = sdy.OpShardingRuleAttr.get(
-        sizes,
-        rule.operand_mappings,
-        rule.result_mappings,
-        rule.reduction_factors,
-        rule.need_replication_factors,
-        rule.permutation_factors,
-        rule.blocked_propagation_factors,
-        rule.is_custom,
-    )

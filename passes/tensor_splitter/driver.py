@@ -42,6 +42,7 @@ from .plans.plan import Plan
 from .regions.loops import Refusal
 from .rematerialise import rematerialise_captures
 from .rounded_once import compute_rounded_once
+from .rows import compute_rows, reads_rows
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
@@ -71,6 +72,8 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [ask_anew, distribute_sums])
         if meets_itself(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [mirror])
+        if reads_rows(original, options) and _is_above_limit(module, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
     except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
