@@ -9,12 +9,11 @@ from functools import partial
 from jaxlib.mlir import ir
 
 from exla_opt.ir.attributes import devices_of
-from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import keep_separate_kernels
 from exla_opt.ir.order import CannotOrder, restore_order
 from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import terminator, walk_functions
+from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.loop_kernels import needs_separate_kernels
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
@@ -24,25 +23,23 @@ from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
 from exla_opt.passes import normalise
 from exla_opt.passes.algebra.merged_sums import merge_sums
-from exla_opt.passes.loop_residuals.origin import origin_of
-from exla_opt.passes.loop_residuals.stacks import updates
-from exla_opt.remarks import Kind, Reason, Remark
+from exla_opt.remarks import Reason, Remark
 
 from .ask_anew import ask_anew
 from .distribute import distribute_sums
-from .draws import expand_draws, why_not_split
+from .draws import expand_draws
 from .emit import build_plans
 from .gain import lowers_peak
-from .graph import OUTSIDE, TILE_MARK, Graph, read_graphs
+from .graph import TILE_MARK, Graph, read_graphs
 from .mirror import meets_itself, mirror
 from .plans.allowance import Allowance, around
 from .plans.choices import Choices
 from .plans.choose import Choice
-from .plans.plan import Plan
-from .regions.loops import Refusal
 from .rematerialise import rematerialise_captures
 from .rounded_once import compute_rounded_once
 from .rows import compute_rows, reads_rows
+from .said import all_missed, remark_on_missed, remark_on_plan
+from .separate_parts import parts_meet, separate_and_overwrite, separate_parts
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
 _MOST_ROUNDS = 64
@@ -62,7 +59,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
     """Split all that can be split, in rounds: every round plans on a fresh index of all blocks."""
     if devices_of(module) > 1:
         reason = Reason("EX311", f"the module is partitioned over {devices_of(module)} devices")
-        return _all_missed(module, options, reason)
+        return all_missed(module, options, reason)
     if not _read(module, options, options.size_threshold):
         return []
     original = copy_of(module)
@@ -74,10 +71,14 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [mirror])
         if reads_rows(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
+        if _is_above_limit(module, options) and parts_meet(original, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [separate_and_overwrite])
+            if _is_above_limit(module, options):
+                done, missed = _split_changed(module, original, options, (done, missed), [separate_parts])
     except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
-        return _all_missed(module, options, reason)
+        return all_missed(module, options, reason)
     if not done or lowers_peak(original, module, options):
         return done + missed
     restore(module, original)
@@ -169,7 +170,7 @@ def _split_until_done(
 def _nothing_gained(module: ir.Module, options: Options, done: list[Remark], missed: list[Remark]) -> list[Remark]:
     """The remarks on a module that is left unchanged, on the tensors that the splits were requested for."""
     reason = Reason("EX305", "all splits together would not save memory")
-    known = {(each.tensor, each.location): each for each in _all_missed(module, options, reason)}
+    known = {(each.tensor, each.location): each for each in all_missed(module, options, reason)}
     tried = [known[key] for each in done if (key := (each.tensor, each.location)) in known]
     kept = [each for each in missed if (each.tensor, each.location) in known and each.code != "EX104"]
     return list(dict.fromkeys(tried)) + kept
@@ -188,7 +189,7 @@ def _run_rounds(
         known.allowance.start(graphs)
         choices = known.of(graphs, thorough=first)
         missed = [
-            _missed(graph, value, why)
+            remark_on_missed(graph, value, why)
             for graph, choice in zip(graphs, choices, strict=True)
             for value, why in choice.refusals.items()
         ]
@@ -231,17 +232,8 @@ def _read(module: ir.Module, options: Options, least: int) -> list[Graph]:
     return read_graphs(module, read_rules(module, options.op_rules))
 
 
-def _all_missed(module: ir.Module, options: Options, reason: Reason) -> list[Remark]:
-    return [
-        _missed(graph, value, Refusal(reason))
-        for graph in read_graphs(module, read_rules(module, options.op_rules))
-        for value, tensor in enumerate(graph.tensors)
-        if tensor.producer != OUTSIDE and tensor.type.bytes > options.size_threshold
-    ]
-
-
 def _build(graph: Graph, choice: Choice) -> list[Remark]:
-    remarks = [_passed(graph, plan) for plan in choice.plans]
+    remarks = [remark_on_plan(graph, plan) for plan in choice.plans]
     if choice.plans:
         build_plans(graph, choice.plans)
         restore_order(graph.block, has_order)
@@ -256,60 +248,6 @@ def _merge_sums(graphs: Sequence[Graph], least: int) -> None:
     types = Types()
     for graph in reversed(graphs):
         merge_sums(graph.block, TILE_MARK, types, least)
-
-
-def _passed(graph: Graph, plan: Plan) -> Remark:
-    tensor = graph.tensors[plan.seed]
-    loops = " then ".join(
-        f"{loop.trips} tile{'s' if loop.trips > 1 else ''} of {loop.tile * plan.mapping.inner}" for loop in plan.loops
-    )
-    others = len(plan.vanished) - 1
-    along = f", with {others} more big tensor{'s' if others > 1 else ''}" if others else ""
-    message = f"split over dimension {plan.mapping.dim} ({tensor.type.shape[plan.mapping.dim]}): {loops}{along}"
-    remark = _remark(graph, plan.seed, Kind.PASSED, Reason("EX001", message))
-    return replace(remark, may_nest=plan.may_nest)
-
-
-def _missed(graph: Graph, value: int, refusal: Refusal) -> Remark:
-    tensor = graph.tensors[value]
-    made = graph.nodes[tensor.producer].op.results[tensor.result_index]
-    remark = _remark(graph, value, Kind.MISSED, why_not_split(made, refusal.reason))
-    if refusal.reason.stopped_by:
-        return replace(remark, stopped_by=refusal.reason.stopped_by, stopped_at=refusal.reason.stopped_at)
-    if refusal.node is None or refusal.node == graph.tensors[value].producer:
-        return remark
-    node = graph.nodes[refusal.node]
-    where = describe(node.op)
-    return remark if where == remark.location else replace(remark, stopped_by=node.name, stopped_at=where)
-
-
-def _remark(graph: Graph, value: int, kind: Kind, reason: Reason) -> Remark:
-    tensor = graph.tensors[value]
-    where = describe(_defining_op(graph.nodes[tensor.producer].op, tensor.result_index))
-    return Remark(kind, reason.code, "tensor-splitter", str(tensor.type), tensor.type.bytes, where, reason.text)
-
-
-def _defining_op(op: ir.Operation, result: int) -> ir.Operation:
-    """The op that computes a result.
-
-    For a loop of ours, in the body: the loop has one location for all. For a tensor that the steps of a loop of the
-    program store slice by slice, and for the op that stores it, the op that computes a slice.
-    """
-    while TILE_MARK in op.attributes:
-        value = terminator(op.regions[1].blocks[0]).operands[result]
-        owner = value.owner
-        if not isinstance(owner, ir.Operation | ir.OpView):
-            break
-        result, op = ir.OpResult(value).result_number, owner.operation
-    value, around = op.results[result], op.block.owner.operation
-    if has_trait(op, Trait.IN_PLACE) and not has_trait(op, Trait.CONTROL_FLOW) and _is_loop(around):
-        returned = terminator(op.block).operands
-        op, result = next(((around, carry) for carry, own in enumerate(returned) if own == value), (op, result))
-    return origin_of(op, result) if _is_loop(op) and result in updates(op) else op
-
-
-def _is_loop(op: ir.Operation) -> bool:
-    return has_trait(op, Trait.CONTROL_FLOW) and has_trait(op, Trait.IN_PLACE) and TILE_MARK not in op.attributes
 
 
 def _finish_loops(module: ir.Module, options: Options) -> None:

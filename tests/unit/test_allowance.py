@@ -20,6 +20,7 @@ from exla_opt.options import Options
 from exla_opt.passes.tensor_splitter.graph import Graph, read_graphs
 from exla_opt.passes.tensor_splitter.plans.allowance import MOST_ARITHMETIC, Allowance
 from exla_opt.passes.tensor_splitter.plans.body import work_of
+from exla_opt.passes.tensor_splitter.plans.choose import choose
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 
 # A product of matrices in a loop of ten trips, and one elementwise op outside of it.
@@ -101,3 +102,33 @@ def _arithmetic(module: ir.Module) -> float:
     graphs = read_graphs(module, read_rules(module))
     alone = replace(CPU, cache_bytes_per_second=inf)  # without the time to read a matrix once more for each row
     return sum(sum(work_of(graph, alone, any_shape=True).values()) for graph in graphs if not graph.nested)
+
+
+# Four products, one below the other.
+_JOINED = """
+func.func @main(%x: tensor<512x64xf32>, %y: tensor<64x64xf32>) -> tensor<64xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.slice %x [0:128, 0:64] : (tensor<512x64xf32>) -> tensor<128x64xf32>
+  %b = stablehlo.slice %x [128:256, 0:64] : (tensor<512x64xf32>) -> tensor<128x64xf32>
+  %c = stablehlo.slice %x [256:384, 0:64] : (tensor<512x64xf32>) -> tensor<128x64xf32>
+  %d = stablehlo.slice %x [384:512, 0:64] : (tensor<512x64xf32>) -> tensor<128x64xf32>
+  %0 = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0] : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %1 = stablehlo.dot_general %b, %y, contracting_dims = [1] x [0] : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %2 = stablehlo.dot_general %c, %y, contracting_dims = [1] x [0] : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %3 = stablehlo.dot_general %d, %y, contracting_dims = [1] x [0] : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %4 = stablehlo.concatenate %0, %1, %2, %3, dim = 0 : (tensor<128x64xf32>, tensor<128x64xf32>, tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<512x64xf32>
+  %5 = stablehlo.reduce(%4 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<512x64xf32>, tensor<f32>) -> tensor<64xf32>
+  return %5 : tensor<64xf32>
+}
+"""  # noqa: E501
+
+
+def test_a_run_of_tiles_counts_only_the_joined_part_that_it_computes() -> None:
+    options = Options(size_threshold=30_000, split_size=8_000)
+    with new_context() as context:
+        module = ir.Module.parse(_JOINED, context)
+        [graph] = read_graphs(module, read_rules(module))
+        [plan] = choose(graph, options, Allowance([graph], CPU)).plans
+        assert len(plan.loops[0].runs) == 4
+        work = sum(work_of(graph, CPU, any_shape=True).values())
+        assert abs(plan.added) < 0.05 * work  # counted in the tiles of all of them, products would take four times that

@@ -22,6 +22,7 @@ from ..graph import Graph
 from ..regions.extents import Extents
 from ..regions.region import Producers, Region, Stage
 from .planned_block import PlannedBlock, operation_of
+from .runs import TileRun
 
 # A body holds several tiles at a time; a gradient's may hold ten. More than this many make the tile shorter.
 MOST_SLICES_ALIVE = 4
@@ -173,12 +174,17 @@ class WorkOf(Mapping[int, float]):
         return len(work_of(self.graph, self.machine))
 
 
-def body_work(body: Body, tile: int) -> float:
-    """The seconds of the arithmetic of one trip with this tile length, as if products of few rows were fast."""
-    planned = body.planned
+def body_work(body: Body, run: TileRun) -> float:
+    """The seconds of the arithmetic of one trip of a run, as if products of few rows were fast.
+
+    A trip leaves out the ops that none of its indices belong to: of joined halves, each run computes one.
+    """
+    planned, tile = body.planned, run.tile
     seconds = seconds_of_ops(planned.block(body.returned, tile), planned.machine, any_shape=True)
     return sum(
-        planned.inside[place].work_in(tile) if place in planned.inside else each for place, each in enumerate(seconds)
+        planned.inside[place].work_in(tile) if place in planned.inside else each
+        for place, each in enumerate(seconds)
+        if planned.is_in(planned.ops[place], run.start)
     )
 
 

@@ -255,7 +255,7 @@ def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Ca
     if common.nested:  # whole dimensions compete with parts of them, which sum less
         peak += sum(widened_bytes(graph, region, value, output) for value, output in kept.items())
     done = sum(
-        run.trips * body_work(body, run.tile) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
+        run.trips * body_work(body, run) for loop, body in zip(planned, bodies, strict=True) for run in loop.runs
     )
     replaced = {position for stage in stages for position in stage.nodes} - loops.copies
     return Plan(

@@ -132,6 +132,12 @@ class PlannedBlock:
             narrow = frozenset(number for value, number in pairs if value in made.narrow)
         self.ops.append(made.renumbered(operands, results, tuple(captured), narrow, scratch))
 
+    def is_in(self, op: Operation, index: int) -> bool:
+        """Whether the tile at an index of the region runs an op; one of overlapping tiles counts as if it does."""
+        cut = [number for number in op.results if self.mappings[number]] or list(op.operands)
+        found = [mapping for number in cut if (mapping := self.mappings[number]) is not None]
+        return any(self.longer.values()) or all(each.low <= index < each.low + each.length for each in found)
+
     def bytes_per_index_inside(self) -> int:
         """The maximum bytes per index of the tensors that the bodies of cut loops write to memory."""
         return max((inside.bytes_per_index() for inside in self.inside.values()), default=0)
