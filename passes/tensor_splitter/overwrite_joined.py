@@ -103,12 +103,21 @@ def _is_small(graph: Graph, value: int, options: Options) -> bool:
 
 
 def _cut(node: Node, mapping: DimMapping) -> TiledOp | None:
-    """The op with its result, and all operands that carry the indices, cut as `mapping`."""
+    """The op with its result, and all operands that carry the indices, cut as `mapping`; not if it transposes.
+
+    Other slices of the joined tensor than the one that is written may already be overwritten. A broadcast transposes if
+    its operand has as many dimensions, in another order.
+    """
     tiled = tiled_from_result(node, 0, mapping)
     if tiled is None or tiled.factor.kind is not Kind.INDEPENDENT or tiled.factor.reaches or tiled.scale != 1:
         return None
-    carried = [each for each in tiled.operands if each is not None]
-    is_alike = all((each.low, each.length, each.inner) == (0, mapping.length, 1) for each in carried)
+    carried = [(value, each) for value, each in zip(node.op.operands, tiled.operands, strict=True) if each is not None]
+    rank = len(build.shape_of(node.op.results[0]))
+    is_alike = all(
+        (each.low, each.length, each.inner) == (0, mapping.length, 1)
+        and (each.dim == mapping.dim or len(build.shape_of(value)) < rank)
+        for value, each in carried
+    )
     return tiled if is_alike and len(node.results) == 1 else None
 
 
@@ -152,13 +161,13 @@ def _write(graph: Graph, last: _Last) -> None:
 
 def _tile(graph: Graph, last: _Last, start: ir.Value, written: ir.Value) -> ir.Value:
     """A slice of the result, from the slice of the joined tensor that is still in its place."""
-    made: dict[int, ir.Value] = {}
+    made: dict[tuple[int, int], ir.Value] = {}  # by tensor and the dimension along which it is cut
 
     def read(value: int, mapping: DimMapping) -> ir.Value:
-        if value not in made:
+        if (value, mapping.dim) not in made:
             source = written if value == last.joined else graph.tensors[value].value
-            made[value] = build.slice_along(source, mapping.dim, start, last.tile)
-        return made[value]
+            made[value, mapping.dim] = build.slice_along(source, mapping.dim, start, last.tile)
+        return made[value, mapping.dim]
 
     own = (0, last.tile)
     for place, tiled in last.tiled.items():
@@ -167,5 +176,6 @@ def _tile(graph: Graph, last: _Last, start: ir.Value, written: ir.Value) -> ir.V
         operands = [value if mapping is None else read(number, mapping) for number, mapping, value in pairs]
         ranges = [None if mapping is None else own for mapping in tiled.operands]
         with node.op.location:
-            [made[node.results[0]]] = build_tile(node.op, tiled.factor, operands, start, ranges, [own])
-    return made[last.result]
+            [result] = build_tile(node.op, tiled.factor, operands, start, ranges, [own])
+        made[node.results[0], last.mapping.dim] = result
+    return made[last.result, last.mapping.dim]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import integer
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ops.ranges import JOIN, PAD, SLICE, cut_dim, parts_among
 from exla_opt.ops.rules import DimMapping, Kind
@@ -112,7 +113,9 @@ class Positions:
 
     def is_join(self, node: Node) -> bool:
         """Whether the op's result has its operands at other positions than their own."""
-        return node.name in (JOIN, PAD)
+        if node.name == JOIN:
+            return node.results[0] in self.along and integer(node.op, "dimension") == self.along[node.results[0]].dim
+        return node.name == PAD
 
     def takes_part(self, node: Node, tiled: TiledOp) -> bool:
         """Whether the op is a slice of a range of the indices."""
@@ -224,7 +227,7 @@ class Positions:
         """The operands that carry the indices, as needed for a part of the result, at the positions in `tiled`."""
         result = tiled.results[0]
         assert result is not None
-        within = self.joined(tiled, part) if node.name == JOIN else None
+        within = self.joined(node, tiled, part)
         for index, (value, mapping) in enumerate(zip(node.operands, tiled.operands, strict=True)):
             if mapping is None or (within is not None and index != within):
                 continue
@@ -234,10 +237,11 @@ class Positions:
             else:
                 yield value, mapping, (part[0] + moved, part[1] + moved)
 
-    def joined(self, tiled: TiledOp, part: Range) -> int | None:
-        """The operand of a concatenation that a part of the result is in, unless that needs several."""
+    def joined(self, node: Node, tiled: TiledOp, part: Range) -> int | None:
+        """The operand of a concatenation along the indices that a part of the result is in, unless in several."""
         result = tiled.results[0]
-        assert result is not None
+        if node.name != JOIN or not self.is_join(node) or result is None:
+            return None
         for index, mapping in enumerate(tiled.operands):
             start = mapping.low - result.low if mapping is not None else 0
             if mapping is not None and start <= part[0] and part[1] <= start + mapping.length:

@@ -252,6 +252,8 @@ class _Gathers(BlockOps):
         if RULE in op.attributes and copy is not None:  # a loop cannot cut a call without it
             copy.attributes[RULE] = op.attributes[RULE]
             resize_rule(copy)
+        if copy is not None and copy.name == GATHER and laid.operands[1] is not None:  # its indices are in this order
+            copy.attributes["indices_are_sorted"] = ir.BoolAttr.get(False)
         for value, mapping, made in zip(op.results, laid.results, results, strict=True):
             if mapping is not None:
                 reader.made.setdefault((value, mapping), made)

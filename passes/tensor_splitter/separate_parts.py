@@ -19,7 +19,7 @@ from exla_opt.ir import build
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import walk_functions
-from exla_opt.ops.ranges import JOIN, SLICE, parts_among
+from exla_opt.ops.ranges import SLICE, parts_among
 from exla_opt.ops.rules import DimMapping, read_rules
 from exla_opt.ops.tile import Range, replaced
 from exla_opt.ops.tiling import build_tile
@@ -90,7 +90,8 @@ class _Writer:
 
     def write(self, node: Node, position: int, tiled: TiledOp) -> None:
         """Compute an op's result at a position, or let the op itself read what others computed."""
-        part = self.found.wanted.get(node.results[0], {}).get(position)
+        wanted = self.found.wanted.get(node.results[0], {}) if len(node.results) == 1 else {}
+        part = wanted.get(position)
         is_part = self.found.takes_part(node, tiled)
         if part is None or (self.found.is_original(node, position, part) and not is_part):
             for index, (value, mapping) in enumerate(zip(node.operands, tiled.operands, strict=True)):
@@ -99,7 +100,7 @@ class _Writer:
             made = node.op.results[0]
         else:
             needed = {value: (mapping, own) for value, mapping, own in self.found.reads(node, tiled, part)}
-            if is_part or (node.name == JOIN and self.found.joined(tiled, part) is not None):
+            if is_part or self.found.joined(node, tiled, part) is not None:
                 [(value, where)] = needed.items()
                 made = self.read(value, *where)
             else:

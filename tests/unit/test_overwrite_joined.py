@@ -100,6 +100,30 @@ def test_other_results_stay(function: Callable[[Array], Any]) -> None:
         assert str(module) == before
 
 
+@pytest.mark.parametrize("subtrahend", ["%sums", "%turned"])
+def test_a_broadcast_that_transposes_stays(subtrahend: str) -> None:
+    """Its columns would be read from rows that are already overwritten. JAX writes no such broadcast."""
+    square = "tensor<256x256xf32>"
+    text = f"""
+func.func public @main(%p: tensor<128x256xf32>, %q: tensor<128x256xf32>) -> {square} {{
+  %d = stablehlo.concatenate %q, %p, dim = 0 : (tensor<128x256xf32>, tensor<128x256xf32>) -> {square}
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sum = stablehlo.reduce(%d init: %zero) applies stablehlo.add across dimensions = [0]
+    : ({square}, tensor<f32>) -> tensor<256xf32>
+  %sums = stablehlo.broadcast_in_dim %sum, dims = [1] : (tensor<256xf32>) -> {square}
+  %turned = stablehlo.broadcast_in_dim %d, dims = [1, 0] : ({square}) -> {square}
+  %rest = stablehlo.subtract {"%d" if subtrahend == "%turned" else "%turned"}, %sums : {square}
+  %result = stablehlo.subtract %rest, {subtrahend} : {square}
+  return %result : {square}
+}}"""
+    options = Options(size_threshold=1 << 16, split_size=1 << 14)
+    with new_context():
+        module = ir.Module.parse(text)
+        overwrite_joined(module, options)
+        assert module.operation.verify()
+        assert_equal_results(text, str(module))
+
+
 def test_tiles_of_equal_lengths_only() -> None:
     """A number of rows without a divisor near the length of a tile."""
 

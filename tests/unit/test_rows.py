@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 from jaxlib.mlir import ir
 
+from exla_opt.ir.attributes import boolean
 from exla_opt.ir.build import shape_of
 from exla_opt.ir.context import new_context
 from exla_opt.ir.values import defining_op
@@ -269,6 +270,18 @@ def test_other_gathers_stay(function: _Program) -> None:
         assert not reads_rows(module, _OPTIONS)
         assert not compute_rows(module, _OPTIONS)
         assert str(module) == before
+
+
+def test_rows_of_sorted_indices_are_not_sorted() -> None:
+    text = text_of(
+        lambda x, w, i: score(jnp.exp(w.T.repeat(16, 1).at[jnp.sort(i)].get(indices_are_sorted=True))[jnp.flip(i)])
+    )
+    with new_context():
+        module = ir.Module.parse(text)
+        normalise.run(module, _OPTIONS)
+        assert compute_rows(module, _OPTIONS)
+        gathers = [op for op in walk_functions(module.operation) if op.name == GATHER]
+        assert not any(boolean(op, "indices_are_sorted") for op in gathers)
 
 
 def test_a_mask_of_the_rows_may_be_compared() -> None:

@@ -92,6 +92,20 @@ def columns(x: Array) -> Array:
     return ((a * b) ** 2).sum() + ((a - b).sum(0) ** 2).mean()
 
 
+def joined_columns(x: Array) -> Array:
+    """What is joined along another dimension than the halves is computed for each half."""
+    t = jnp.concatenate([jnp.sin(x)[:, None], jnp.cos(x)[:, None]], 1).sum(1)
+    a, b = halves(t + jnp.tanh(t))
+    return ((a.T @ b) ** 2).sum()
+
+
+def two_results(x: Array) -> Array:
+    """An op of two results."""
+    a, b = halves(jnp.tanh(x))
+    least, other = lax.sort((jnp.sin(a), jnp.cos(a)), dimension=1, num_keys=1)
+    return ((joined := jnp.concatenate([b * 2, least + jnp.sin(a)])) - joined.sum(0)).sum(0) + other.sum(0)
+
+
 _PROGRAMS: dict[str, Callable[[Array], Array]] = {
     each.__name__: each
     for each in (
@@ -104,9 +118,11 @@ _PROGRAMS: dict[str, Callable[[Array], Array]] = {
         normalised,
         joined_views,
         columns,
+        joined_columns,
     )
 }
 _ALL = _PROGRAMS | {f"{name}_gradient": jax.grad(each) for name, each in _PROGRAMS.items()}
+_ALL |= {"two_results": two_results}
 # Those whose parts must be separate to be split. Without, they take two fifths of the tensor or more.
 _SMALLER = (
     "four_parts",
