@@ -54,13 +54,30 @@ def behind_constants(value: ir.Value) -> ir.Value:
 
     XLA folds the first element of such a result, and with it what should wait for the tensor.
     """
-    while (op := defining_op(value)) is not None:
-        if op.name in ("stablehlo.pad", "stablehlo.reshape", "stablehlo.transpose"):
-            value = op.operands[0]
-        elif op.name == "stablehlo.dynamic_update_slice":
-            value = op.operands[1]
-        elif op.name == "stablehlo.concatenate":
-            value = next((part for part in op.operands if splat_value(part) is None), op.operands[0])
-        else:
-            break
+    while (placed := _placed_by(defining_op(value))) is not None:
+        value = placed
     return value
+
+
+def _placed_by(op: ir.Operation | None) -> ir.Value | None:
+    """The first tensor that an op puts among constants, or in another shape or order, and that is not known itself."""
+    if op is None:
+        return None
+    placed: list[ir.Value] = []
+    if op.name in ("stablehlo.pad", "stablehlo.reshape", "stablehlo.transpose"):
+        placed = [op.operands[0]]
+    elif op.name == "stablehlo.concatenate":
+        placed = list(op.operands)
+    elif op.name == "stablehlo.dynamic_update_slice" and _is_known(op.operands[0]):
+        placed = [op.operands[1]]
+    return next((each for each in placed if not _is_known(each)), None)
+
+
+def _is_known(value: ir.Value) -> bool:
+    """Whether a tensor is a constant, broadcast or not, or has no elements."""
+    if 0 in ir.RankedTensorType(value.type).shape:
+        return True
+    op = defining_op(value)
+    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        op = defining_op(op.operands[0])
+    return op is not None and op.name == "stablehlo.constant"

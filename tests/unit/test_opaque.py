@@ -33,6 +33,26 @@ _PLACED = {
             : (tensor<6x9xf32>, tensor<4x8xf32>, tensor<i32>, tensor<i32>) -> tensor<6x9xf32>""",
 }
 
+# What is read instead of the result would be no tensor to wait for: it has no elements, or is known before.
+_NOT_PLACED = {
+    "nothing is padded": """%t = stablehlo.tanh %x : tensor<4x8xf32>
+        %e = stablehlo.slice %t [0:0, 0:8] : (tensor<4x8xf32>) -> tensor<0x8xf32>
+        %y = stablehlo.pad %e, %zero, low = [3, 0], high = [0, 0], interior = [0, 0]
+            : (tensor<0x8xf32>, tensor<f32>) -> tensor<3x8xf32>""",
+    "nothing is joined": """%t = stablehlo.tanh %x : tensor<4x8xf32>
+        %e = stablehlo.slice %x [0:0, 0:8] : (tensor<4x8xf32>) -> tensor<0x8xf32>
+        %y = stablehlo.concatenate %e, %t, dim = 0 : (tensor<0x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>""",
+    "zeros are written": """%t = stablehlo.tanh %x : tensor<4x8xf32>
+        %n = stablehlo.constant dense<1> : tensor<i32>
+        %y = stablehlo.dynamic_update_slice %t, %zeros, %n, %n
+            : (tensor<4x8xf32>, tensor<2x8xf32>, tensor<i32>, tensor<i32>) -> tensor<4x8xf32>""",
+    "an argument is written": """%t = stablehlo.tanh %x : tensor<4x8xf32>
+        %n = stablehlo.constant dense<1> : tensor<i32>
+        %e = stablehlo.slice %x [0:2, 0:8] : (tensor<4x8xf32>) -> tensor<2x8xf32>
+        %y = stablehlo.dynamic_update_slice %t, %e, %n, %n
+            : (tensor<4x8xf32>, tensor<2x8xf32>, tensor<i32>, tensor<i32>) -> tensor<4x8xf32>""",
+}
+
 
 def _with(placed: str) -> str:
     return f"""func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {{
@@ -80,3 +100,20 @@ def test_a_delayed_start_waits_too(placed: str) -> None:
         assert "stablehlo.tanh" in names
         assert not names & {"stablehlo.pad", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
         assert terminator(end.block) == end
+
+
+@pytest.mark.parametrize("placed", _NOT_PLACED.values(), ids=_NOT_PLACED)
+def test_what_waits_reads_the_tensor_itself(placed: str) -> None:
+    with new_context() as context, ir.Location.unknown(context):
+        module = ir.Module.parse(_with(placed))
+        end, value = _last_value(module)
+        with ir.InsertionPoint(end):
+            read = [always(value)]
+        assert module.operation.verify()
+        names = set()
+        while read:
+            op = defining_op(read.pop())
+            if op is not None:
+                names.add(op.name)
+                read += op.operands
+        assert "stablehlo.tanh" in names
