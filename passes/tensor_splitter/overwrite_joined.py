@@ -54,10 +54,10 @@ def _joined_dim(graph: Graph, node: Node) -> int | None:
     """The dimension along which an op joins tensors: a concatenation, or a sum of pads."""
     if node.name == JOIN:
         return integer(node.op, "dimension")
-    makers = [graph.tensors[value].producer for value in node.operands]
-    if node.name != ADD or any(maker == OUTSIDE or graph.nodes[maker].name != PAD for maker in makers):
+    sources = [graph.tensors[value].producer for value in node.operands]
+    if node.name != ADD or any(source == OUTSIDE or graph.nodes[source].name != PAD for source in sources):
         return None
-    low, high = (integers(graph.nodes[makers[0]].op, f"edge_padding_{name}", []) for name in ("low", "high"))
+    low, high = (integers(graph.nodes[sources[0]].op, f"edge_padding_{name}", []) for name in ("low", "high"))
     dims = [dim for dim, edges in enumerate(zip(low, high, strict=True)) if any(edges)]
     return dims[0] if len(dims) == 1 else None
 
