@@ -116,6 +116,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "them: those of an optimiser that orthogonalises one matrix after another, for example. With a memory limit "
         "the first ops of a chain wait until the chain before has ended.",
     ),
+    "EX018": Explanation(
+        "computed at the end: until then its memory is free for other tensors",
+        "XLA puts temporary tensors into the memory of a result that is not yet written. The gradients of a network's "
+        "last weights are written first, while the activations of all other layers still wait. With a memory limit, "
+        "results that need only small tensors are computed once everything else is.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",

@@ -88,6 +88,7 @@ DEFAULT_PASSES = (
     "blocked-solve",  # for the solves that are left: the splitter cuts right-hand sides
     "convolution-layout",  # before recompute, for its copies are held as well
     "pooling-gradients",  # after the splitter, which cuts windows, and before recompute, for the indices that it saves
+    "rce",  # a loop of one tile leaves slices of everything, which XLA drops
     "recompute",  # after all passes that make loops, which are recomputed like other ops
     "blocked-top-k",  # for the rows within a tile
     "dot-order",  # after all passes that make loops: a tile makes one operand larger and one smaller

@@ -225,11 +225,15 @@ def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> No
 
 def _convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
     """A convolution in its own dimension order, for which XLA has a fast kernel in one order only."""
-    orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
-    is_fast = all(is_in_order(order, builder.types.of(value).shape) for order, value in orders)
-    if machine.is_written and not is_fast and not is_dot(op, builder.types):
+    if machine.is_written and is_slow_inside(op, builder.types):
         made = replace(made, seconds=_operations(op, builder.types) / machine.flops_of_slow_convolutions)
     add_wide(builder, made, op.results[0])
+
+
+def is_slow_inside(op: ir.Operation, types: Types) -> bool:
+    """Whether XLA:CPU runs a convolution on its slow kernel in a loop: in any order but one, unless it is a product."""
+    orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
+    return not all(is_in_order(order, types.of(value).shape) for order, value in orders) and not is_dot(op, types)
 
 
 def _operations(op: ir.Operation, types: Types) -> float:

@@ -14,12 +14,14 @@ The initial carries are computed from %trips, as ops without operands would run 
 %trips also depends on the segment's inputs: if a later round recomputes one of these, the carries wait for that too.
 The barrier holds the segment's inputs and %i: so nothing merges the copy with its original, or moves it out of the
 loop. A branch would need a second one, which computes tensors of the same types.
+
+In loops XLA:CPU has a fast kernel for convolutions in one dimension order only. A segment with a convolution in another
+order is not put into a loop: all that it reads is selected by a boolean that is always true, as no compiler can know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from math import prod
 
 from jaxlib.mlir import ir
@@ -31,6 +33,7 @@ from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.memory.expansions import is_slow_inside
 from exla_opt.memory.machine import Machine
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait
@@ -67,7 +70,7 @@ def _recompute(
     schedule = problem.schedule
     chain, inputs = _chain(ops, segment, schedule, types)
     made = [schedule.value_of(value) for value in segment.made]
-    trigger = _trigger(schedule, segment)
+    trigger = last_written(schedule, segment.before)
     if trigger is None:  # the copy has nothing to wait for: the originals stay
         return {}
     origin = defining_op(made[0]) or defining_op(trigger)
@@ -79,6 +82,8 @@ def _recompute(
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
             return _held_back(made, always(trigger))
+        if any(op.name == "stablehlo.convolution" and is_slow_inside(op, types) for op in chain):
+            return _once_held_back(chain, inputs, made, always(trigger))
         return _once(chain, inputs, made, _ready(block, trigger, inputs))
 
 
@@ -95,9 +100,9 @@ def move_behind(
 
     They go to the end of the block; the originals stay, unread.
     """
-    stored = frozenset(schedule.values) - set(made)
-    segment = Segment(tuple(steps), frozenset(made), tuple(made), (), 0, 0.0, 0)
-    chain, inputs = _chain(ops, replace(segment, inputs=tuple(stored)), schedule, types)
+    stored = tuple(schedule.values.keys() - set(made))
+    segment = Segment(tuple(steps), frozenset(made), tuple(made), stored, 0, 0.0, 0)
+    chain, inputs = _chain(ops, segment, schedule, types)
     values = [schedule.value_of(value) for value in made]
     origin = defining_op(values[0])
     assert origin is not None
@@ -105,6 +110,28 @@ def move_behind(
         copies = _once(chain, inputs, values, _ready(block, trigger, inputs))
     for value in values:
         value.replace_all_uses_with(copies[value])
+
+
+def compute_late(
+    block: ir.Block,
+    ops: Sequence[ir.Operation],
+    made: int,
+    read: Sequence[int],
+    trigger: ir.Value,
+    schedule: Schedule,
+    types: Types,
+) -> None:
+    """Compute a tensor from others, `read`, once a tensor is there that does not depend on it.
+
+    Not in a loop, in which some convolutions and products are slow. It goes to the end of the block.
+    """
+    value = schedule.value_of(made)
+    chain, inputs = _chain(ops, Segment((), frozenset(), (made,), tuple(read), 0, 0.0, 0), schedule, types)
+    origin = defining_op(value)
+    assert origin is not None
+    with ir.InsertionPoint(terminator(block)), origin.location:
+        copies = _once_held_back(chain, inputs, [value], always(trigger))
+    value.replace_all_uses_with(copies[value])
 
 
 def _ready(block: ir.Block, trigger: ir.Value, inputs: Sequence[ir.Value]) -> ir.Value:
@@ -117,16 +144,16 @@ def _ready(block: ir.Block, trigger: ir.Value, inputs: Sequence[ir.Value]) -> ir
     return ready
 
 
-def _held_back(arguments: list[ir.Value], always: ir.Value) -> Copies:
-    """Arguments that depend on the boolean: the compiler fuses the select into its own copies of them."""
-    return {value: stablehlo.select(always, value, _start(value.type, always)) for value in arguments}
+def _held_back(values: list[ir.Value], always: ir.Value) -> Copies:
+    """Tensors that depend on the boolean: the compiler fuses the select into its own copies of them."""
+    return {value: stablehlo.select(always, value, start_of(value.type, always)) for value in values}
 
 
 def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value) -> Copies:
     """A loop of one trip, which no compiler can know; see Forms."""
     number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     trips = stablehlo.convert(number, always)
-    starts = [_start(value.type, always) for value in made]
+    starts = [start_of(value.type, always) for value in made]
     kinds = [number, *(value.type for value in made)]
     loop = ir.Operation.create("stablehlo.while", results=kinds, operands=[build.scalar_i32(0), *starts], regions=2)
     condition, body = (region.blocks.append(*kinds) for region in loop.regions)
@@ -140,7 +167,15 @@ def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.V
     return dict(zip(made, list(loop.results)[1:], strict=True))
 
 
-def _start(kind: ir.Type, always: ir.Value) -> ir.Value:
+def _once_held_back(
+    chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value
+) -> Copies:
+    """The chain, from inputs that depend on the boolean: not in a loop, where some ops are slow; see Forms."""
+    copies = _clone(chain, _held_back([value for value in inputs if bits_of(value)], always))
+    return {value: copies[value] for value in made if value in copies}
+
+
+def start_of(kind: ir.Type, always: ir.Value) -> ir.Value:
     """The initial value of a carry: any numbers that depend on the boolean."""
     tensor = ir.RankedTensorType(kind)
     return build.broadcast(build.convert(always, tensor.element_type), list(tensor.shape))
@@ -227,9 +262,14 @@ def _rewire(
         copies.update(zip(op.results, clone.results, strict=True))
 
 
-def _trigger(schedule: Schedule, segment: Segment) -> ir.Value | None:
-    """The last value that is written before a segment is read: it does not depend on it."""
-    for step in range(segment.before - 1, -1, -1):
+def last_written(schedule: Schedule, before: int, except_for: Collection[int] = ()) -> ir.Value | None:
+    """The last tensor that is written before a step: it does not depend on what the step computes.
+
+    except_for: steps whose tensors do not count.
+    """
+    for step in range(before - 1, -1, -1):
+        if step in except_for:
+            continue
         for number in schedule.kernels[step].made:
             value = schedule.values.get(number)
             if value is not None and is_computed(value):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from jaxlib.mlir import ir
 
@@ -14,8 +15,7 @@ from exla_opt.ir.order import CannotOrder
 from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import main_function, operations_of
-from exla_opt.memory.machine import Machine
+from exla_opt.ir.walk import main_function
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -23,7 +23,10 @@ from exla_opt.sizes import format_size
 from .build import build_plan
 from .chains import find_chains, wait_for_others
 from .choose import Plan, find_plans, find_problem
-from .kernels import Schedule, place_schedule, read_body, read_schedule
+from .kernels import read_schedule
+from .late_copies import delay_copies, find_late_copies
+from .late_results import delay_results, find_late_results
+from .places import Place, Snapshot, block_at, places_of, read_places
 from .segments import Problem, Segment
 from .sums import add_early, find_sums, largest_sum
 
@@ -36,6 +39,8 @@ _MOST_TRIES = 4
 _WORTHWHILE = 0.98
 # So must chains that wait for others: the other plans fit the order as it was.
 _WORTH_WAITING = 0.9
+# So must delayed copies, of which later rounds delay more.
+_WORTH_DELAYING = 0.99
 # The part of the room for temporary memory to leave free if anything is recomputed: predictions are a little off, and a
 # compile of a program just above the limit is wasted.
 _MARGIN = 1 / 16
@@ -45,39 +50,12 @@ _COUNTERS = 64
 _NEXT_ROUND = 0.98
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A block that runs at the peak, and its schedule.
+class Tried(NamedTuple):
+    """The blocks at the peak of a module after a change, its remarks, and whether it was kept: it may not be."""
 
-    path: for each loop around it, the position of its op in the enclosing block; empty for the function's own.
-    """
-
-    path: tuple[int, ...]
-    schedule: Schedule
-
-    @property
-    def own(self) -> int:
-        """The bytes at the peak that are not of a loop inside of this block."""
-        peak, loop = _loop_at_peak(self.schedule)
-        if peak is None:
-            return 0
-        return self.schedule.alive[peak] - (0 if loop is None else self.schedule.kernels[peak].scratch)
-
-
-class _Snapshot:
-    """A copy of a module and its places, so that restoring it needs no new predictions."""
-
-    def __init__(self, module: ir.Module, places: Sequence[_Place]):
-        self.module = copy_of(module)
-        self.places = [(place.path, place_schedule(place.schedule, _block(module, place.path))) for place in places]
-
-    def restore(self, module: ir.Module) -> list[_Place]:
-        """Restore `module`, once; return its places."""
-        for view in list(module.body.operations):
-            view.operation.erase()
-        for view in list(self.module.body.operations):
-            module.body.append(view.operation.detach_from_parent())
-        return [_Place(path, placed.of(_block(module, path))) for path, placed in self.places]
+    places: list[Place]
+    remarks: list[Remark]
+    is_kept: bool
 
 
 def recompute(module: ir.Module, options: Options) -> list[Remark]:
@@ -90,16 +68,34 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     peak = schedule.memory.peak
     if peak <= limit:
         return []
-    places = _places(function, schedule, types, machine)
+    places = places_of(function, schedule, types, machine)
     original = copy_of(module)
-    places, remarks = _with_early_sums(module, places, options)
-    places, chained = _with_chains(module, places, options)
-    remarks += chained
+    places, remarks, _ = _with_early_sums(module, places, options)
+    places, chained, _ = _with_chains(module, places, options)
+    start = Snapshot(module, places)
+    places, found, delays = _rounds(module, places, options, limit, delays_copies=True)
+    if delays and places[0].schedule.memory.peak > limit:
+        places, found = _without_late_copies(module, places, found, start, options, limit)
+    after = places[0].schedule.memory
+    if after.peak >= peak or (after.peak > limit and after.temp > _WORTHWHILE * schedule.memory.temp):
+        restore(module, original)
+        return []
+    return [*remarks, *chained, *found]
+
+
+def _rounds(module: ir.Module, places: list[Place], options: Options, limit: int, *, delays_copies: bool) -> Tried:
+    """Lower one peak after the other; `is_kept` says whether copies were delayed."""
+    remarks: list[Remark] = []
+    delays = False
     for _ in range(_MOST_ROUNDS):
         memory = places[0].schedule.memory
         if memory.peak <= limit:
             break
-        found: list[Remark] = []
+        if delays_copies:
+            places, _, is_kept = _with_late_copies(module, places, options)
+            delays = delays or is_kept
+        places, found, _ = _with_late_results(module, places, options)
+        remarks += found
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
             places, found = _round(module, places, number, options, limit)
             # Segments that only delay arguments make no remark.
@@ -108,79 +104,88 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
         remarks += found
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
-    if remarks and places[0].schedule.memory.peak >= peak:  # adding early gained nothing
-        restore(module, original)
-        return []
-    return remarks
+    return Tried(places, remarks, delays)
 
 
-def _with_early_sums(module: ir.Module, places: list[_Place], options: Options) -> tuple[list[_Place], list[Remark]]:
-    """Let sums of big tensors not wait for their last term; the module's places then, and the sums.
+def _without_late_copies(
+    module: ir.Module, places: list[Place], remarks: list[Remark], start: Snapshot, options: Options, limit: int
+) -> tuple[list[Place], list[Remark]]:
+    """The rounds once more, from the start, without delayed copies; what needs less memory of both.
+
+    A copy that waits may keep what it is copied from, which a segment would recompute.
+    """
+    late = Snapshot(module, places)
+    others, found, _ = _rounds(module, start.restore(module), options, limit, delays_copies=False)
+    if others[0].schedule.memory.temp < places[0].schedule.memory.temp:
+        return others, found
+    return late.restore(module), remarks
+
+
+def _with_early_sums(module: ir.Module, places: list[Place], options: Options) -> Tried:
+    """Let sums of big tensors not wait for their last term.
 
     What this saves may show only once other peaks are lowered. So the peak may rise by the largest sum.
     """
     if options.machine.kind != "cpu" or not options.reassociate:
-        return places, []
+        return Tried(places, [], False)
     sums, types = find_sums(module), Types()
     if not sums:
-        return places, []
-    before = _Snapshot(module, places)
-    most = places[0].schedule.memory.peak + largest_sum(sums) + _COUNTERS * len(sums)
-    remarks = [add_early(found, types) for found in sums]
-    clean_up(module)
-    after = _read(module, options)
-    return (after, remarks[::-1]) if after[0].schedule.memory.peak <= most else (before.restore(module), [])
+        return Tried(places, [], False)
+    most = places[0].schedule.memory.temp + largest_sum(sums) + _COUNTERS * len(sums)
+    return _tried(module, places, options, most, lambda: [add_early(found, types) for found in sums][::-1])
 
 
-def _with_chains(module: ir.Module, places: list[_Place], options: Options) -> tuple[list[_Place], list[Remark]]:
-    """Run independent chains one after another if the peak clearly falls; the module's places then, and the chains."""
+def _with_chains(module: ir.Module, places: list[Place], options: Options) -> Tried:
+    """Run independent chains one after another if the peak clearly falls."""
     place, types = max(places, key=lambda place: place.own), Types()
-    block = _block(module, place.path)
-    chains = find_chains(block, place.schedule, types, options.machine)
+    block, schedule = block_at(module, place.path), place.schedule
+    chains = find_chains(block, schedule, types, options.machine)
     if not chains:
-        return places, []
-    before = _Snapshot(module, places)
+        return Tried(places, [], False)
+    most = int(_WORTH_WAITING * places[0].schedule.memory.temp)
+    return _tried(module, places, options, most, lambda: wait_for_others(block, chains, schedule, types))
+
+
+def _with_late_copies(module: ir.Module, places: list[Place], options: Options) -> Tried:
+    """Let the compiler's own copies wait for their readers, if this needs less memory."""
+    place, types = max(places, key=lambda place: place.own), Types()
+    block = block_at(module, place.path)
+    copies = find_late_copies(block, place.schedule, types, options.machine)
+    if not copies:
+        return Tried(places, [], False)
+    most = int(_WORTH_DELAYING * places[0].schedule.memory.temp)
+    return _tried(module, places, options, most, lambda: delay_copies(block, copies))
+
+
+def _with_late_results(module: ir.Module, places: list[Place], options: Options) -> Tried:
+    """Compute results at the end of the function, if this needs less memory."""
+    block, schedule, types = block_at(module, ()), places[0].schedule, Types()
+    results = find_late_results(block, schedule, types, options.machine)
+    if not results:
+        return Tried(places, [], False)
+    most = int(_WORTHWHILE * schedule.memory.temp)
+    return _tried(module, places, options, most, lambda: delay_results(block, results, schedule, types))
+
+
+def _tried(
+    module: ir.Module, places: list[Place], options: Options, most: int, write: Callable[[], list[Remark]]
+) -> Tried:
+    """Rewrite the module, unless it then needs more than `most` bytes of temporary memory."""
+    before = Snapshot(module, places)
     try:
-        remarks = wait_for_others(block, chains, place.schedule, types)
+        remarks = write()
     except CannotOrder:
-        return before.restore(module), []
+        return Tried(before.restore(module), [], False)
     clean_up(module)
-    after = _read(module, options)
-    most = _WORTH_WAITING * places[0].schedule.memory.temp
-    return (after, remarks) if after[0].schedule.memory.temp <= most else (before.restore(module), [])
-
-
-def _read(module: ir.Module, options: Options) -> list[_Place]:
-    """The blocks that run at the peak, from the function's own inwards, in the compile that needs the most."""
-    function, types = main_function(module), Types()
-    schedule, machine = read_schedule(function, types, options.machine)
-    return _places(function, schedule, types, machine)
-
-
-def _places(function: ir.Operation, schedule: Schedule, types: Types, machine: Machine) -> list[_Place]:
-    """As `_read`, from the schedule of the function's block. machine: of its compile."""
-    places = [_Place((), schedule)]
-    block = function.regions[0].blocks[0]
-    while (loop := _loop_at_peak(places[-1].schedule)[1]) is not None:
-        path = (*places[-1].path, operations_of(block).index(loop))
-        block = loop.regions[1].blocks[0]
-        places.append(_Place(path, read_body(block, types, machine, schedule.memory)))
-    return places
-
-
-def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
-    """The step of the peak, and the loop that runs then, if there is one with a body."""
-    if not schedule.alive:
-        return None, None
-    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
-    values = [schedule.values[value] for value in schedule.kernels[peak].made if value in schedule.values]
-    op = defining_op(values[0]) if values else None
-    return peak, op if op is not None and op.name == "stablehlo.while" else None
+    after = read_places(module, options)
+    if after[0].schedule.memory.temp > most:
+        return Tried(before.restore(module), [], False)
+    return Tried(after, remarks, True)
 
 
 def _round(
-    module: ir.Module, places: list[_Place], number: int, options: Options, limit: int
-) -> tuple[list[_Place], list[Remark]]:
+    module: ir.Module, places: list[Place], number: int, options: Options, limit: int
+) -> tuple[list[Place], list[Remark]]:
     """Lower one peak in one place; return the module's places then, and the segments, empty if not worthwhile.
 
     Takes the fastest plan with which the built module is a margin below the limit; if there is none, the first built
@@ -200,40 +205,33 @@ def _round(
         reaches = next((plan for plan in plans if off * plan.peak + around <= aim), plans[-1])
         plan = reaches if tries > 1 else plans[-1]
         plans = plans[plans.index(plan) + 1 :]
-        types, block = Types(), _block(module, places[number].path)
+        types, block = Types(), block_at(module, places[number].path)
         problem = replace(problem, schedule=places[number].schedule)
-        original = _Snapshot(module, places)
+        original = Snapshot(module, places)
         try:
             built = build_plan(block, plan, problem, types, options.machine)
         except CannotOrder:
             places = original.restore(module)
             continue
-        made = _read(module, options)
+        made = read_places(module, options)
         temp = made[0].schedule.memory.temp
         if temp <= aim and temp <= least:
             return made, _remarks(built, problem, types)
         if temp <= least and (best is None or least > room):
             said = _remarks(built, problem, types)
-            least, best = temp, _Snapshot(module, made)
+            least, best = temp, Snapshot(module, made)
         places = original.restore(module)
         off = max(off, (temp - around) / plan.peak)
     return (places, []) if best is None else (best.restore(module), said)
 
 
-def _plans(module: ir.Module, place: _Place, options: Options) -> tuple[Problem | None, list[Plan]]:
+def _plans(module: ir.Module, place: Place, options: Options) -> tuple[Problem | None, list[Plan]]:
     """The tensors that could be recomputed in a place, and the worthwhile plans, the fastest first."""
-    problem = find_problem(place.schedule, _block(module, place.path), Types(), options)
+    problem = find_problem(place.schedule, block_at(module, place.path), Types(), options)
     if problem is None:
         return None, []
     most = _WORTHWHILE * max(place.schedule.alive)
     return problem, [plan for plan in find_plans(problem, options) if plan.segments and plan.peak <= most]
-
-
-def _block(module: ir.Module, path: Sequence[int]) -> ir.Block:
-    block: ir.Block = main_function(module).regions[0].blocks[0]
-    for place in path:
-        block = operations_of(block)[place].regions[1].blocks[0]
-    return block
 
 
 def _remarks(built: Sequence[Segment], problem: Problem, types: Types) -> list[Remark]:

@@ -51,7 +51,8 @@ class Schedule:
 
     alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
     values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
-    captures of a body. producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
+    captures of a body. copied_for: the compiler's own copies, each with a result of the op that it is made for.
+    producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
     steps that depend on it. held: the tensors in memory of others, such as a function's results; not those lent such a
     buffer before the result is written: others can use it if these are recomputed. memory: of the function, whichever
     block of it this is.
@@ -64,6 +65,7 @@ class Schedule:
     values: dict[int, ir.Value]
     written: frozenset[ir.Value]
     arguments: dict[int, ir.Value]
+    copied_for: dict[int, ir.Value]
     producer: dict[int, int]
     readers: dict[int, list[int]]
     used: dict[int, list[int]]
@@ -144,20 +146,24 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
     written = frozenset(values.values())
     sizes = run.block.sizes
     given = {number[value]: value for value in _given_to(block) if value in number}
-    return Schedule(tuple(kernels), alive, sizes, number, values, written, given, producer, readers, used, held, memory)
+    copied = {value: run.block.values[value] for value in producer if value not in values and value in run.block.values}
+    return Schedule(
+        tuple(kernels), alive, sizes, number, values, written, given, copied, producer, readers, used, held, memory
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A schedule that names the tensors of the IR by their positions in the block, to apply it to copies.
 
-    number: of the tensor at each position, None if it has none. values, arguments: positions, by number.
+    number: of the tensor at each position, None if it has none. values, arguments, copied_for: positions, by number.
     """
 
     schedule: Schedule
     number: tuple[int | None, ...]
     values: dict[int, int]
     arguments: dict[int, int]
+    copied_for: dict[int, int]
 
     def of(self, block: ir.Block) -> Schedule:
         """The schedule of a block with the same ops."""
@@ -166,7 +172,8 @@ class Placed:
         values = {known: tensors[place] for known, place in self.values.items()}
         given = {known: tensors[place] for known, place in self.arguments.items()}
         written = frozenset(values.values())
-        return replace(self.schedule, number=number, values=values, arguments=given, written=written)
+        copied = {known: tensors[place] for known, place in self.copied_for.items()}
+        return replace(self.schedule, number=number, values=values, arguments=given, written=written, copied_for=copied)
 
 
 def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
@@ -175,7 +182,8 @@ def place_schedule(schedule: Schedule, block: ir.Block) -> Placed:
     places = {value: place for place, value in enumerate(tensors)}
     values = {known: places[value] for known, value in schedule.values.items()}
     given = {known: places[value] for known, value in schedule.arguments.items()}
-    return Placed(schedule, tuple(map(schedule.number.get, tensors)), values, given)
+    copied = {known: places[value] for known, value in schedule.copied_for.items() if value in places}
+    return Placed(schedule, tuple(map(schedule.number.get, tensors)), values, given, copied)
 
 
 def _tensors_of(block: ir.Block) -> list[ir.Value]:
