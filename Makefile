@@ -27,7 +27,7 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
 
 PART := 1/1
-test: lint ## Lint, types, unit tests, lit; PART=1/3: of tests with many cases a third
+test: lint ## Lint, types, unit tests, lit; PART=1/12: the first case of each test, and a twelfth of the others
 	$(BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
 	$(BIN)/lit -sv tests/lit
 

@@ -1,7 +1,8 @@
-"""Of tests with many cases a part: pytest -p tests.part --part=2/3.
+"""Of the tests a part: pytest -p tests.part --part=2/3.
 
-With --part=K/N each test function runs, with its first case and of the others every N-th, from the K-th on. So two
-environments that run different parts run every test function, and different cases of those with many. Of a test marked
+With --part=K/N every N-th case of each test function runs, and every N-th of those that have one case only; the first
+part has the first case of every function as well. So a run of the first part runs every test function, parts of the
+same N that run in different environments run different cases, and all parts together run everything. Of a test marked
 with `parts_at_most(2)` no fewer than every second case runs: the first two parts together are all of it.
 """
 
@@ -13,7 +14,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", default="1/1", metavar="K/N", help="first cases, and the K-th of N parts of the others")
+    parser.addoption("--part", default="1/1", metavar="K/N", help="the K-th of N parts; the first has all functions")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -21,13 +22,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not 1 <= int(part) <= int(parts):
         raise pytest.UsageError("--part=K/N: K is 1 to N")
     seen: Counter[str] = Counter()
+    started: dict[str, int] = {}
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
         test = item.nodeid.partition("[")[0]
         marker = item.get_closest_marker("parts_at_most")
         count = int(parts) if marker is None else min(int(parts), marker.args[0])
-        is_mine = seen[test] == 0 or seen[test] % count == (int(part) - 1) % count
+        # Functions begin with different parts, as many have one case only.
+        place = started.setdefault(test, len(started)) + seen[test]
+        is_mine = place % count == (int(part) - 1) % count or (int(part) == 1 and seen[test] == 0)
         (kept if is_mine else left).append(item)
         seen[test] += 1
     if left:

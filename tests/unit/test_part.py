@@ -1,4 +1,4 @@
-"""Parts of the tests: each runs every test function, and together they run every case."""
+"""Parts of the tests: the first runs every test function, and together they run every case."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ def test_many(case): pass
 def test_in_halves(case): pass
 
 def test_one(): pass
+
+def test_two(): pass
+
+def test_three(): pass
 """
 
 
@@ -27,11 +31,14 @@ def cases(pytester: pytest.Pytester, part: str) -> set[str]:
     return {report.nodeid.rpartition("::")[2] for report in passed}
 
 
-def test_parts_have_every_function_and_together_every_case(pytester: pytest.Pytester) -> None:
+def test_the_first_part_has_every_function_and_all_parts_have_every_case(pytester: pytest.Pytester) -> None:
     every = cases(pytester, "1/1")
     parts = [cases(pytester, f"{number}/3") for number in (1, 2, 3)]
-    assert len(every) == 17 and set().union(*parts) == every
-    assert all({"test_one", "test_many[0]", "test_in_halves[0]"} <= part and len(part) <= 10 for part in parts)
+    assert len(every) == 19 and set().union(*parts) == every
+    singles = {"test_one", "test_two", "test_three"}
+    assert {*singles, "test_many[0]", "test_in_halves[0]"} <= parts[0]
+    assert all(any(case.startswith("test_many") for case in part) and len(part) <= 12 for part in parts)
+    assert sorted(len(singles & part) for part in parts[1:]) == [1, 1]
     halves = {case for part in parts[:2] for case in part if "halves" in case}
     assert halves == {f"test_in_halves[{case}]" for case in range(6)}
 
