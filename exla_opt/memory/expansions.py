@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -18,6 +17,7 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
+from .convolutions import convolve, convolve_as_it_is
 from .dots import copied_order, merged_sides
 from .machine import Machine
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
@@ -73,7 +73,7 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return update_window
     # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
-        return _convolve if is_function or not is_cpu else partial(_convolve_as_it_is, machine)
+        return convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)
     if made.name == "reduce_window" and is_long_scan(op, types):
         return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):
@@ -221,77 +221,6 @@ def _copy_overwritten(builder: Builder, op: ir.Operation, made: Operation) -> No
     builder.add(Operation("copy", Trait(0), (operands[side],), (copied,)))
     operands[side] = copied
     builder.add(replace(made, operands=tuple(operands)))
-
-
-def _convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A convolution in its own dimension order, for which XLA has a fast kernel in one order only."""
-    if machine.is_written and is_slow_inside(op, builder.types):
-        made = replace(made, seconds=_operations(op, builder.types) / machine.flops_of_slow_convolutions)
-    add_wide(builder, made, op.results[0])
-
-
-def is_slow_inside(op: ir.Operation, types: Types) -> bool:
-    """Whether XLA:CPU runs a convolution on its slow kernel in a loop: in any order but one, unless it is a product."""
-    orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
-    return not all(is_in_order(order, types.of(value).shape) for order, value in orders) and not is_dot(op, types)
-
-
-def _operations(op: ir.Operation, types: Types) -> float:
-    """Twice the multiplications of a convolution: a result's terms are one output feature's part of the kernel."""
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    kernel = types.of(op.operands[1]).shape
-    terms = prod(kernel) // max(kernel[numbers.kernel_output_feature_dimension], 1)
-    return 2.0 * prod(types.of(op.results[0]).shape) * terms
-
-
-def _orders(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    """The dimensions of image, kernel and result in the order in which XLA convolves."""
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    image = [numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension]
-    kernel = [
-        *numbers.kernel_spatial_dimensions,
-        numbers.kernel_input_feature_dimension,
-        numbers.kernel_output_feature_dimension,
-    ]
-    result = [numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension]
-    return image, kernel, result
-
-
-def _convolve(builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """XLA convolves in one dimension order only, and copies operands in other orders."""
-    lhs, rhs, out = _orders(op)
-    operands = tuple(
-        number if is_in_order(order, builder.types.of(value).shape) else builder.transposed(op.results[0], value, order)
-        for number, value, order in zip(made.operands, op.operands, (lhs, rhs), strict=True)
-    )
-    narrow = {new for old, new in zip(made.operands, operands, strict=True) if old in made.narrow}
-    [result] = made.results
-    if is_dot(op, builder.types):
-        builder.block.merged.add(result)
-    if is_in_order(out, builder.types.of(op.results[0]).shape):
-        add_wide(builder, replace(made, operands=operands, narrow=made.narrow | narrow), op.results[0])
-        return
-    shape = tuple(builder.types.of(op.results[0]).shape[dim] for dim in out)
-    own = builder.fresh(op.results[0], shape, result)
-    narrow |= {own} if result in made.narrow else set()
-    ordered = replace(made, operands=operands, results=(own,), shared=(len(out) - 1,), narrow=frozenset(narrow))
-    add_wide(builder, ordered, op.results[0])
-    builder.add_plain("transpose", (own,), (result,))
-
-
-def is_in_order(order: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether dimensions are in this order, not counting those of one element."""
-    longer = [dim for dim in order if shape[dim] != 1]
-    return longer == sorted(longer)
-
-
-def is_dot(op: ir.Operation, types: Types) -> bool:
-    """Whether a convolution reads one position at a time: XLA turns it into a product of matrices."""
-    numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    kernel = types.of(op.operands[1]).shape
-    spans = prod(kernel[dim] for dim in numbers.kernel_spatial_dimensions)
-    same = all(set(integers(op, name, [1])) == {1} for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
-    return spans == 1 and same and integer(op, "feature_group_count", 1) == integer(op, "batch_group_count", 1) == 1
 
 
 def make_dot(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -32,14 +32,16 @@ from exla_opt.ir.opaque import always, bits_of
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import operations_of, terminator
-from exla_opt.memory.expansions import is_slow_inside
+from exla_opt.ir.walk import terminator
+from exla_opt.memory.convolutions import is_slow_inside
 from exla_opt.memory.machine import Machine
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait
 
 from .choose import Plan
-from .kernels import Schedule, may_repeat, read_by, sides
+from .kernels import Schedule
+from .readers import read_by, sides
+from .repeat import Ops, chain_of, clone_ops, read_ops, redirect
 from .segments import Problem, Segment
 
 Copies = dict[ir.Value, ir.Value]
@@ -50,25 +52,23 @@ def build_plan(block: ir.Block, plan: Plan, problem: Problem, types: Types, mach
 
     A segment that has nothing to wait for is skipped. Raises CannotOrder when the block cannot be put in order.
     """
-    ops = operations_of(block)
-    early, late = sides(ops, problem.schedule, problem.peak, types)
+    ops = read_ops(block, problem.schedule)
+    early, late = sides(ops.all, problem.schedule, problem.peak, types)
     copies: Copies = {}
     built = []
     for segment in plan.segments:
         if found := _recompute(block, ops, segment, problem, types, machine):
             copies.update(found)
             built.append(segment)
-    _rewire(ops, early, late, copies, problem, types)
+    _rewire(ops.all, early, late, copies, problem, types)
     restore_order(block, has_order)
     return built
 
 
-def _recompute(
-    block: ir.Block, ops: Sequence[ir.Operation], segment: Segment, problem: Problem, types: Types, machine: Machine
-) -> Copies:
+def _recompute(block: ir.Block, ops: Ops, segment: Segment, problem: Problem, types: Types, machine: Machine) -> Copies:
     """Write a segment before the end of the block; return the copies by their originals, or none."""
     schedule = problem.schedule
-    chain, inputs = _chain(ops, segment, schedule, types)
+    chain, inputs = chain_of(ops, segment, schedule, types)
     made = [schedule.value_of(value) for value in segment.made]
     trigger = last_written(schedule, segment.before)
     if trigger is None:  # the copy has nothing to wait for: the originals stay
@@ -78,7 +78,7 @@ def _recompute(
     with ir.InsertionPoint(terminator(block)), origin.location:
         if machine.kind != "cpu":
             held = _barrier([*inputs, trigger])
-            copies = _clone(chain, dict(zip(inputs, held, strict=False)))
+            copies = clone_ops(chain, dict(zip(inputs, held, strict=False)))
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
             return _held_back(made, always(trigger))
@@ -89,7 +89,7 @@ def _recompute(
 
 def move_behind(
     block: ir.Block,
-    ops: Sequence[ir.Operation],
+    ops: Ops,
     steps: Sequence[int],
     made: Sequence[int],
     trigger: ir.Value,
@@ -102,7 +102,7 @@ def move_behind(
     """
     stored = tuple(schedule.values.keys() - set(made))
     segment = Segment(tuple(steps), frozenset(made), tuple(made), stored, 0, 0.0, 0)
-    chain, inputs = _chain(ops, segment, schedule, types)
+    chain, inputs = chain_of(ops, segment, schedule, types)
     values = [schedule.value_of(value) for value in made]
     origin = defining_op(values[0])
     assert origin is not None
@@ -114,7 +114,7 @@ def move_behind(
 
 def compute_late(
     block: ir.Block,
-    ops: Sequence[ir.Operation],
+    ops: Ops,
     made: int,
     read: Sequence[int],
     trigger: ir.Value,
@@ -123,10 +123,11 @@ def compute_late(
 ) -> None:
     """Compute a tensor from others, `read`, once a tensor is there that does not depend on it.
 
-    Not in a loop, in which some convolutions and products are slow. It goes to the end of the block.
+    Not in a loop, in which some convolutions are slow. It goes to the end of the block. Of what is read, tensors of
+    complex numbers, booleans and other rare types do not wait: what reads only those may run early.
     """
     value = schedule.value_of(made)
-    chain, inputs = _chain(ops, Segment((), frozenset(), (made,), tuple(read), 0, 0.0, 0), schedule, types)
+    chain, inputs = chain_of(ops, Segment((), frozenset(), (made,), tuple(read), 0, 0.0, 0), schedule, types)
     origin = defining_op(value)
     assert origin is not None
     with ir.InsertionPoint(terminator(block)), origin.location:
@@ -161,7 +162,7 @@ def _once(chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.V
         stablehlo.return_([build.less_than(condition.arguments[0], trips)])
     with ir.InsertionPoint(body):
         held = _barrier([*inputs, body.arguments[0]])
-        copies = _clone(chain, dict(zip(inputs, held, strict=False)))
+        copies = clone_ops(chain, dict(zip(inputs, held, strict=False)))
         following = stablehlo.add(body.arguments[0], build.scalar_i32(1))
         stablehlo.return_([following, *(copies[value] for value in made)])
     return dict(zip(made, list(loop.results)[1:], strict=True))
@@ -171,7 +172,7 @@ def _once_held_back(
     chain: Sequence[ir.Operation], inputs: list[ir.Value], made: list[ir.Value], always: ir.Value
 ) -> Copies:
     """The chain, from inputs that depend on the boolean: not in a loop, where some ops are slow; see Forms."""
-    copies = _clone(chain, _held_back([value for value in inputs if bits_of(value)], always))
+    copies = clone_ops(chain, _held_back([value for value in inputs if bits_of(value)], always))
     return {value: copies[value] for value in made if value in copies}
 
 
@@ -181,57 +182,8 @@ def start_of(kind: ir.Type, always: ir.Value) -> ir.Value:
     return build.broadcast(build.convert(always, tensor.element_type), list(tensor.shape))
 
 
-def _chain(
-    ops: Sequence[ir.Operation], segment: Segment, schedule: Schedule, types: Types
-) -> tuple[list[ir.Operation], list[ir.Value]]:
-    """The ops to repeat for a segment, in order, and the values of other ops that they read."""
-    stored = set(segment.inputs)
-    given = set(schedule.arguments.values())
-    wanted = {schedule.value_of(value) for value in segment.made if value not in stored}
-    inputs = {schedule.value_of(value): None for value in segment.made if value in stored}
-    chain = []
-    for op in reversed(ops):
-        if wanted.isdisjoint(op.results):
-            continue
-        chain.append(op)
-        for operand in read_by(op, types):
-            definer = defining_op(operand)
-            is_there = operand in given or schedule.number.get(operand) in stored
-            if definer is not None and definer.name == "stablehlo.constant" and is_there:
-                continue  # read directly: the body of a sort may name constants only, and none after a barrier
-            if definer is None or is_there or not may_repeat(definer):
-                inputs[operand] = None
-            else:
-                wanted.add(operand)
-    return chain[::-1], list(inputs)
-
-
 def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
     return list(stablehlo.OptimizationBarrierOp(list(values)).results)
-
-
-def _clone(chain: Sequence[ir.Operation], copies: Copies) -> Copies:
-    """Clone ops at the insertion point. copies: of their outer operands, unless those are read directly."""
-    for op in chain:
-        clone = op.clone(ip=ir.InsertionPoint.current).operation
-        redirect(clone, copies)
-        copies.update(zip(op.results, clone.results, strict=True))
-    return copies
-
-
-def redirect(op: ir.Operation, copies: Copies) -> None:
-    """Let an op, and everything in its regions, read copies."""
-
-    def visit(inner: ir.Operation) -> ir.WalkResult:
-        for index, operand in enumerate(inner.operands):
-            if operand in copies:
-                inner.operands[index] = copies[operand]
-        return ir.WalkResult.ADVANCE
-
-    if len(op.regions):
-        op.walk(visit)
-    else:
-        visit(op)
 
 
 def _rewire(

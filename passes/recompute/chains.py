@@ -28,7 +28,9 @@ from exla_opt.ops.effects import has_order
 from exla_opt.remarks import Kind, Remark
 
 from .build import is_computed, move_behind
-from .kernels import Schedule, asked_about, read_by
+from .kernels import Schedule
+from .readers import asked_about, read_by
+from .repeat import read_ops
 
 # Smaller tensors, as a fraction of what is alive at the peak, connect no kernels and begin no chain.
 _SMALL = 1 / 256
@@ -86,7 +88,7 @@ def wait_for_others(block: ir.Block, chains: Sequence[Chain], schedule: Schedule
 
     Raises CannotOrder when the block cannot be put in order.
     """
-    ops = operations_of(block)
+    ops = read_ops(block, schedule)
     remarks = []
     for chain in chains:
         values = [schedule.values[value] for value in chain.made]

@@ -16,7 +16,8 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import operations_of
 from exla_opt.options import Options
 
-from .kernels import Schedule, asked_about, first_late_steps
+from .kernels import Schedule
+from .readers import asked_about, first_late_steps
 from .segments import Problem, Segment, held_back, places, segments
 
 # Tensors below this fraction of the bytes alive at the peak are stored.

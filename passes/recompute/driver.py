@@ -16,6 +16,7 @@ from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import main_function
+from exla_opt.memory.peak import Memory
 from exla_opt.options import Options
 from exla_opt.remarks import Kind, Remark
 from exla_opt.sizes import format_size
@@ -96,6 +97,8 @@ def _rounds(module: ir.Module, places: list[Place], options: Options, limit: int
             delays = delays or is_kept
         places, found, _ = _with_late_results(module, places, options)
         remarks += found
+        if places[0].schedule.memory.temp <= _aim(places[0].schedule.memory, limit):
+            break
         for number in sorted(range(len(places)), key=lambda number: -places[number].own):
             places, found = _round(module, places, number, options, limit)
             # Segments that only delay arguments make no remark.
@@ -105,6 +108,12 @@ def _rounds(module: ir.Module, places: list[Place], options: Options, limit: int
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
     return Tried(places, remarks, delays)
+
+
+def _aim(memory: Memory, limit: int) -> int:
+    """The temporary bytes with which a program is a margin below the limit."""
+    room = limit - (memory.peak - memory.temp)
+    return room - int(_MARGIN * max(room, 0))
 
 
 def _without_late_copies(
@@ -193,8 +202,7 @@ def _round(
     takes no slower plan.
     """
     before = places[0].schedule.memory
-    room = limit - (before.peak - before.temp)
-    aim = room - int(_MARGIN * max(room, 0))
+    room, aim = limit - (before.peak - before.temp), _aim(before, limit)
     around = before.temp - max(places[number].schedule.alive, default=0)  # of others, for a loop's body
     problem, plans = _plans(module, places[number], options)
     least, best, said, off = int(_WORTHWHILE * before.temp), None, [], 1.0

@@ -5,12 +5,11 @@ The block of a function, or of a loop's body, whose captures then count as argum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.opaque import is_part_of_always
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import captured_values
@@ -20,7 +19,6 @@ from exla_opt.memory.peak import Memory, memory_of
 from exla_opt.memory.reading import read_numbered
 from exla_opt.memory.schedule import run_block
 from exla_opt.memory.seconds import seconds_of_kernels
-from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import CUSTOM_CALL
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -51,7 +49,8 @@ class Schedule:
 
     alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
     values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
-    captures of a body. copied_for: the compiler's own copies, each with a result of the op that it is made for.
+    captures of a body. copied_for: tensors of the compiler's own, such as copies, each with one of the IR: normally a
+    result of the op for which it is made.
     producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
     steps that depend on it. held: the tensors in memory of others, such as a function's results; not those lent such a
     buffer before the result is written: others can use it if these are recomputed. memory: of the function, whichever
@@ -216,92 +215,3 @@ def may_repeat(op: ir.Operation) -> bool:
 def _runs_once(op: ir.Operation) -> bool:
     name: str = op.name
     return name == CUSTOM_CALL or bool(traits_of(name) & (Trait.ORDERED | Trait.COLLECTIVE))
-
-
-def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
-    """The tensors that an op tests for equality, as their exact bits matter, and the results of kernels that do so."""
-    found: set[int] = set()
-    for view in block.operations:
-        op = view.operation
-        if not asks_inside(op) or is_part_of_always(op):
-            continue
-        for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
-            found.update(schedule.written_behind(value, types))
-        found.update(_written_from(op, schedule))
-    return found
-
-
-def _written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
-    """The written tensors of the kernels that an op is a part of."""
-    block = op.block
-    seen: set[ir.Value] = set()
-    stack = list(op.results)
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if schedule.is_written(value):
-            yield schedule.number[value]
-            continue
-        for use in value.uses:
-            reader: ir.Operation | None = use.owner.operation
-            while reader is not None and reader.block != block:
-                reader = reader.parent
-            stack += reader.results if reader is not None else ()
-
-
-def read_by(op: ir.Operation, types: Types) -> list[ir.Value]:
-    """The operands of an op, and the captures of its regions."""
-    return [*op.operands, *(types.captured(op) if len(op.regions) else ())]
-
-
-def sides(ops: Sequence[ir.Operation], schedule: Schedule, peak: int, types: Types) -> tuple[list[bool], list[bool]]:
-    """For each op of a block, by position, whether it is a part of kernels up to the peak, and of kernels after it.
-
-    The block's results are read directly.
-    """
-    place: dict[ir.Value, int] = {result: index for index, op in enumerate(ops) for result in op.results}
-    early, late = [False] * len(ops), [False] * len(ops)
-    early[-1] = True
-    for index in range(len(ops) - 1, -1, -1):
-        op = ops[index]
-        steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
-        is_early, is_late = early[index], late[index]
-        if steps:
-            is_late = max(steps) > peak
-            is_early = not is_late
-            early[index] = is_early
-            late[index] |= is_late
-        for operand in read_by(op, types):
-            if operand in place:
-                early[place[operand]] |= is_early
-                late[place[operand]] |= is_late
-    return early, late
-
-
-def first_late_steps(
-    ops: Sequence[ir.Operation], schedule: Schedule, peak: int, stays: Collection[int], types: Types
-) -> dict[int, int]:
-    """The written tensors and the arguments that ops after the peak read, with their first step.
-
-    stays: the tensors read after the peak from memory. An op that is written before the peak, but whose result is not
-    among those, is recomputed after it by the kernels that read it there.
-    """
-    never = len(schedule.kernels)
-    first: dict[ir.Value, int] = {}
-    found: dict[int, int] = {}
-    given = set(schedule.arguments.values())
-    for op in reversed(ops[:-1]):
-        steps = [schedule.producer[schedule.number[value]] for value in op.results if schedule.is_written(value)]
-        if steps and max(steps) <= peak and not any(schedule.number.get(value) in stays for value in op.results):
-            steps = []
-        step = max(steps) if steps else min((first.get(value, never) for value in op.results), default=never)
-        if step == never or step <= peak:
-            continue
-        for operand in read_by(op, types):
-            first[operand] = min(first.get(operand, never), step)
-            if schedule.is_written(operand) or operand in given:
-                number = schedule.number[operand]
-                found[number] = min(found.get(number, never), step)
-    return found

@@ -22,13 +22,15 @@ from exla_opt.ir.locations import describe
 from exla_opt.ir.order import restore_order
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import operations_of, terminator
+from exla_opt.ir.walk import terminator
 from exla_opt.memory.machine import Machine
 from exla_opt.ops.effects import has_order
 from exla_opt.remarks import Kind, Remark
 
 from .build import compute_late, last_written
-from .kernels import Schedule, asked_about
+from .kernels import Schedule
+from .readers import asked_about, is_read_after
+from .repeat import read_ops
 
 # Smaller results, as a fraction of the bytes alive at the peak, stay where they are.
 _SMALL = 1 / 64
@@ -55,13 +57,13 @@ def find_late_results(block: ir.Block, schedule: Schedule, types: Types, machine
     returned = {schedule.number[value] for value in terminator(block).operands if value in schedule.number}
     asked = asked_about(block, schedule, types)
     found = []
-    for result in sorted(returned & schedule.held & schedule.values.keys() - asked):
-        if schedule.sizes[result] <= small or schedule.producer[result] > peak or schedule.used.get(result):
+    for result in sorted(returned & schedule.held & schedule.values.keys()):
+        if schedule.sizes[result] <= small or schedule.producer[result] > peak:
             continue
-        steps = _own_steps(schedule, result, returned)
-        if not all(schedule.kernels[step].repeats for step in steps):
-            continue
+        steps = _own_steps(schedule, result)
         made = {value for step in steps for value in schedule.kernels[step].made}
+        if not steps or made & asked or not all(schedule.kernels[step].repeats for step in steps):
+            continue
         sources = {value for step in steps for value in schedule.kernels[step].sources} - made
         inputs = sorted(value for value in sources if value in schedule.producer)
         kept = sum(schedule.sizes[value] for value in inputs if value not in schedule.held)
@@ -70,21 +72,28 @@ def find_late_results(block: ir.Block, schedule: Schedule, types: Types, machine
     return found
 
 
-def _own_steps(schedule: Schedule, result: int, returned: set[int]) -> set[int]:
-    """The steps whose tensors only this result needs, its own among them."""
-    steps = {schedule.producer[result]}
+def _own_steps(schedule: Schedule, result: int) -> set[int]:
+    """The steps whose tensors only this result needs, its own among them; none if another op reads it."""
+    value = schedule.values[result]
+    steps: set[int] = set()
+    if _is_read(value, steps, schedule, [value]):
+        return steps
+    steps.add(schedule.producer[result])
     stack = list(schedule.kernels[schedule.producer[result]].sources)
     while stack:
-        value = stack.pop()
-        step = schedule.producer.get(value)
-        if step is None or step in steps or value not in schedule.values:
+        number = stack.pop()
+        step = schedule.producer.get(number)
+        if step is None or step in steps or number not in schedule.values:
             continue
-        made = schedule.kernels[step].made
-        if any(other in returned or not steps.issuperset(schedule.used.get(other, ())) for other in made):
-            continue
-        steps.add(step)
-        stack += schedule.kernels[step].sources
+        if not _is_read(schedule.values[number], steps, schedule, ()):
+            steps.add(step)
+            stack += schedule.kernels[step].sources
     return steps
+
+
+def _is_read(value: ir.Value, steps: set[int], schedule: Schedule, returned: Sequence[ir.Value]) -> bool:
+    op = defining_op(value)
+    return op is None or is_read_after(op, steps, schedule, returned)
 
 
 def delay_results(block: ir.Block, results: Sequence[LateResult], schedule: Schedule, types: Types) -> list[Remark]:
@@ -96,7 +105,7 @@ def delay_results(block: ir.Block, results: Sequence[LateResult], schedule: Sche
     after = last_written(schedule, len(schedule.kernels), moved)
     if after is None:
         return []
-    ops = operations_of(block)
+    ops = read_ops(block, schedule)
     remarks = []
     for late in results:
         value = schedule.values[late.result]

@@ -20,9 +20,10 @@ from exla_opt.memory.machine import CPU, GPU, Machine
 from exla_opt.memory.peak import predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.passes.recompute import driver
+from exla_opt.passes.recompute import driver, places
 from exla_opt.passes.recompute.choose import find_problem
-from exla_opt.passes.recompute.kernels import asked_about, read_schedule
+from exla_opt.passes.recompute.kernels import read_schedule
+from exla_opt.passes.recompute.readers import asked_about
 from exla_opt.pipeline import run_pipeline
 from exla_opt.remarks import Remark
 from exla_opt.runtime.memory import measure_memory
@@ -174,12 +175,12 @@ def test_a_second_run_changes_nothing() -> None:
 def test_the_model_is_asked_once_about_each_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     # What does not reach the limit is taken back: what was known of the module before is still true.
     calls: Counter[str] = Counter()
-    for name in ("read_schedule", "build_plan"):
-        monkeypatch.setattr(driver, name, counted(calls, name, getattr(driver, name)))
-    before, module, remarks = rewritten(layers(), 0.1)
+    for module, name in ((driver, "read_schedule"), (places, "read_schedule"), (driver, "build_plan")):
+        monkeypatch.setattr(module, name, counted(calls, name, getattr(module, name)))
+    before, rebuilt, remarks = rewritten(layers(), 0.1)
     assert remarks and calls["build_plan"] > 1
     assert calls["read_schedule"] == 1 + calls["build_plan"]
-    assert_equal_results(before, module)
+    assert_equal_results(before, rebuilt)
 
 
 def counted(calls: Counter[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import is_in_loop
 from exla_opt.ir.write import serialise
-from exla_opt.memory.expansions import is_slow_inside
+from exla_opt.memory.convolutions import is_slow_inside
 from exla_opt.memory.machine import GPU
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
@@ -171,6 +171,34 @@ def test_copies_wait_only_if_this_saves_memory(monkeypatch: pytest.MonkeyPatch) 
 def test_results_are_said_to_be_computed_at_the_end() -> None:
     assert LATE in rewritten(exported(with_head, [*BLOCKS, *HEAD]), 0.1)[1]
     assert LATE not in rewritten(exported(clipped), 0.1)[1]
+
+
+def test_an_op_with_another_result_that_is_read_runs_once() -> None:
+    def program(a: Any, b: Any, x: Any) -> Any:
+        def step(_: Any, carry: Any) -> Any:
+            return jnp.tanh(carry[0]) + b[:1], carry[1] + carry[0].sum()
+
+        big, total = lax.fori_loop(0, 5, step, (a @ b, jnp.float32(0)))
+        y = x @ x + total
+        z = jnp.tanh(y) @ x
+        return big, ((jnp.tanh(z) @ y) @ z + z).sum(0)
+
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((256, 8), (8, 256), (256, 256))]
+    before = str(jax.jit(program).lower(*shapes).compiler_ir("stablehlo"))
+    after, codes = rewritten(before, 0.7)
+    assert LATE not in codes
+    assert after.count("stablehlo.while") == before.count("stablehlo.while") == 1
+
+
+def test_nothing_is_recomputed_once_late_results_are_enough() -> None:
+    def program(a: Any, b: Any, x: Any) -> Any:
+        y = x @ x
+        z = jnp.tanh(y) @ x
+        return a @ b, ((jnp.tanh(z) @ y) @ z + z).sum(0)
+
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((256, 8), (8, 256), (256, 256))]
+    text = str(jax.jit(program).lower(*shapes).compiler_ir("stablehlo"))
+    assert rewritten(text, 0.85)[1] == [LATE]
 
 
 def test_other_machines_order_results_themselves() -> None:

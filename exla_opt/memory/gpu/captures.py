@@ -16,8 +16,8 @@ from exla_opt.ir.values import defining_op
 from exla_opt.ops.traits import Trait, traits_of
 
 from ..builder import Builder
+from ..convolutions import is_in_order
 from ..dots import copied_order, dot_dims, is_read_in
-from ..expansions import is_in_order
 from ..machine import Machine
 from .convolutions import convolution_orders
 from .dots import is_vector_product

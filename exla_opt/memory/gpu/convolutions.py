@@ -21,7 +21,7 @@ from exla_opt.ops.window_geometry import Window, windows_of
 
 from ..block import Operation, Shape
 from ..builder import Builder
-from ..expansions import is_in_order
+from ..convolutions import is_in_order
 from .layouts import without_ones
 
 # Convolutions of up to this many spatial dimensions, with floats of fewer bits than this, run with channels last.
