@@ -21,6 +21,7 @@
 // CHECK-NEXT: %)  blocked-solve
 // CHECK-NEXT: %)  convolution-layout
 // CHECK-NEXT: %)  pooling-gradients
+// CHECK-NEXT: %)  rce
 // CHECK-NEXT: %)  recompute
 // CHECK-NEXT: %)  blocked-top-k
 // CHECK-NEXT: %)  dot-order
