@@ -26,7 +26,12 @@ def convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made
 
 
 def is_slow_inside(op: ir.Operation, types: Types) -> bool:
-    """Whether XLA:CPU runs a convolution on its slow kernel in a loop: in any order but one, unless it is a product."""
+    """Whether an op is a convolution that XLA:CPU runs on its slow kernel in a loop.
+
+    It does so in any dimension order but one, unless the convolution is a product of matrices.
+    """
+    if op.name != "stablehlo.convolution":
+        return False
     orders = zip(_orders(op), (*op.operands, op.results[0]), strict=True)
     return not all(is_in_order(order, types.of(value).shape) for order, value in orders) and not is_dot(op, types)
 

@@ -41,10 +41,8 @@ from exla_opt.ops.traits import Trait, has_trait
 from .choose import Plan
 from .kernels import Schedule
 from .readers import read_by, sides
-from .repeat import Ops, chain_of, clone_ops, read_ops, redirect
+from .repeat import Copies, Ops, chain_of, clone_ops, read_ops, redirect
 from .segments import Problem, Segment
-
-Copies = dict[ir.Value, ir.Value]
 
 
 def build_plan(block: ir.Block, plan: Plan, problem: Problem, types: Types, machine: Machine) -> list[Segment]:
@@ -82,7 +80,7 @@ def _recompute(block: ir.Block, ops: Ops, segment: Segment, problem: Problem, ty
             return {value: copies[value] for value in made}
         if not chain and all(defining_op(value) is None for value in made):
             return _held_back(made, always(trigger))
-        if any(op.name == "stablehlo.convolution" and is_slow_inside(op, types) for op in chain):
+        if any(is_slow_inside(op, types) for op in chain):
             return _once_held_back(chain, inputs, made, always(trigger))
         return _once(chain, inputs, made, _ready(block, trigger, inputs))
 

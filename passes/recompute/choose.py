@@ -43,9 +43,9 @@ class Plan:
 
 def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Options) -> Problem | None:
     """The tensors that could be recomputed to lower the peak of a block; None if there are none."""
-    if not schedule.alive:
+    peak = schedule.peak
+    if peak is None:
         return None
-    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     first, copies = _first_late_readers(schedule, peak)
     named = first_late_steps(operations_of(block), schedule, peak, first.keys(), types)
     first = {value: min(step, named.get(value, step)) for value, step in first.items()}

@@ -84,8 +84,10 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     return [*remarks, *chained, *found]
 
 
-def _rounds(module: ir.Module, places: list[Place], options: Options, limit: int, *, delays_copies: bool) -> Tried:
-    """Lower one peak after the other; `is_kept` says whether copies were delayed."""
+def _rounds(
+    module: ir.Module, places: list[Place], options: Options, limit: int, *, delays_copies: bool
+) -> tuple[list[Place], list[Remark], bool]:
+    """Lower one peak after the other; return the module's places then, the remarks, and whether copies were delayed."""
     remarks: list[Remark] = []
     delays = False
     for _ in range(_MOST_ROUNDS):
@@ -107,7 +109,7 @@ def _rounds(module: ir.Module, places: list[Place], options: Options, limit: int
         remarks += found
         if places[0].schedule.memory.temp > _NEXT_ROUND * memory.temp:
             break
-    return Tried(places, remarks, delays)
+    return places, remarks, delays
 
 
 def _aim(memory: Memory, limit: int) -> int:

@@ -50,11 +50,10 @@ class Schedule:
     alive: the bytes in use at each step. sizes: bytes, of every tensor, by number. number: of every tensor of the IR.
     values, written: the tensors of the IR that kernels write, by number and as a set. arguments: the block's, and the
     captures of a body. copied_for: tensors of the compiler's own, such as copies, each with one of the IR: normally a
-    result of the op for which it is made.
-    producer: the step that writes a tensor. readers: the steps that read it, in order. used: the
-    steps that depend on it. held: the tensors in memory of others, such as a function's results; not those lent such a
-    buffer before the result is written: others can use it if these are recomputed. memory: of the function, whichever
-    block of it this is.
+    result of the op for which it is made. producer: the step that writes a tensor. readers: the steps that read it, in
+    order. used: the steps that depend on it. held: the tensors in memory of others, such as a function's results; not
+    those lent such a buffer before the result is written: others can use it if these are recomputed. memory: of the
+    function, whichever block of it this is.
     """
 
     kernels: tuple[Kernel, ...]
@@ -70,6 +69,11 @@ class Schedule:
     used: dict[int, list[int]]
     held: frozenset[int]
     memory: Memory
+
+    @property
+    def peak(self) -> int | None:
+        """The first step with the most bytes in use; None without steps."""
+        return max(range(len(self.alive)), key=self.alive.__getitem__, default=None)
 
     def is_written(self, value: ir.Value) -> bool:
         """Whether a kernel writes the value itself: not a view of another, nor a value fused into other kernels."""

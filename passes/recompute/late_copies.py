@@ -47,9 +47,9 @@ class LateCopy:
 
 def find_late_copies(block: ir.Block, schedule: Schedule, types: Types, machine: Machine) -> list[LateCopy]:
     """The copies that are in memory at the peak, as are their originals, and are read after it only."""
-    if not machine.breadth_first or not schedule.alive:
+    peak = schedule.peak
+    if not machine.breadth_first or peak is None:
         return []
-    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     small = _SMALL * schedule.alive[peak]
     found = []
     for copy, result in schedule.copied_for.items():

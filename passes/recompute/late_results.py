@@ -50,9 +50,9 @@ class LateResult:
 
 def find_late_results(block: ir.Block, schedule: Schedule, types: Types, machine: Machine) -> list[LateResult]:
     """The results of a function that should wait for its end."""
-    if not machine.breadth_first or not schedule.alive:
+    peak = schedule.peak
+    if not machine.breadth_first or peak is None:
         return []
-    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     small = _SMALL * schedule.alive[peak]
     returned = {schedule.number[value] for value in terminator(block).operands if value in schedule.number}
     asked = asked_about(block, schedule, types)

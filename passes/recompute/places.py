@@ -80,9 +80,9 @@ def block_at(module: ir.Module, path: Sequence[int]) -> ir.Block:
 
 def _loop_at_peak(schedule: Schedule) -> tuple[int | None, ir.Operation | None]:
     """The step of the peak, and the loop that runs then, if there is one with a body."""
-    if not schedule.alive:
+    peak = schedule.peak
+    if peak is None:
         return None, None
-    peak = max(range(len(schedule.alive)), key=lambda step: schedule.alive[step])
     values = [schedule.values[value] for value in schedule.kernels[peak].made if value in schedule.values]
     op = defining_op(values[0]) if values else None
     return peak, op if op is not None and op.name == "stablehlo.while" else None
