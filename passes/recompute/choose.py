@@ -6,7 +6,7 @@ reader and is born again with its segment; a segment's inputs live until it runs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from exla_opt.ir.walk import operations_of
 from exla_opt.options import Options
 
 from .kernels import Schedule
+from .maxima import depending, find_maxima
 from .readers import asked_about, first_late_steps
 from .segments import Problem, Segment, held_back, places, segments
 
@@ -58,22 +59,35 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
             stored.add(value)
         else:
             wanted[value] = step
-    graph: set[int] = set()
+    maxima = find_maxima(block, schedule, peak)
+    stored.update(value for maximum in asked & maxima.keys() for value in maxima.pop(maximum))
+    wanted = {value: step for value, step in wanted.items() if value not in stored}
+    if not wanted:
+        return None
+    graph = _graph(schedule, wanted)
+    maxima = depending(maxima, {value for step in graph for value in schedule.kernels[step].made} - stored)
+    late = {value: first[value] for value in maxima if value in first}
+    graph |= _graph(schedule, maxima)
+    turned = _turned(schedule, peak, copies, named, small)
+    stays = frozenset(first) | asked
+    return Problem(
+        schedule, peak, wanted, frozenset(graph), frozenset(stored), stays, copies, turned, maxima, wanted | late
+    )
+
+
+def _graph(schedule: Schedule, wanted: Iterable[int]) -> set[int]:
+    """The steps from which tensors are recomputed."""
+    found: set[int] = set()
     stack = [schedule.producer[value] for value in wanted]
     while stack:
         step = stack.pop()
-        if step in graph:
+        if step in found:
             continue
-        graph.add(step)
+        found.add(step)
         if schedule.kernels[step].repeats:
             sources = schedule.kernels[step].sources
             stack += [schedule.producer[value] for value in sources if value in schedule.producer]
-    if not wanted:
-        return None
-    turned = _turned(schedule, peak, copies, named, small)
-    return Problem(
-        schedule, peak, wanted, frozenset(graph), frozenset(stored), frozenset(first) | asked, copies, turned
-    )
+    return found
 
 
 def _turned(

@@ -23,11 +23,11 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
             continue
         for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
             found.update(schedule.written_behind(value, types))
-        found.update(_written_from(op, schedule))
+        found.update(written_from(op, schedule))
     return found
 
 
-def _written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
+def written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
     """The written tensors of the kernels that an op is a part of."""
     seen: set[ir.Value] = set()
     stack = list(op.results)

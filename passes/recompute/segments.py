@@ -18,12 +18,13 @@ everything between two cuts.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exla_opt.passes.loop_residuals.cut import Network
 
 from .kernels import Schedule
+from .maxima import depending
 
 _UNLIMITED = 2**62
 # The maximum number of candidate positions for cuts.
@@ -39,7 +40,8 @@ class Problem:
     tensors that stay in any case: they are too small, or must not or need not be recomputed. stays: the early tensors
     that are read after the peak from memory, or whose exact bits matter. copies: the compiler's own copies of a tensor
     or an argument before the peak, for readers after it. turned: the arguments with such copies, with the first step
-    after the peak that reads either.
+    after the peak that reads either. maxima: the tensors to recompute with any of those that they were taken of, in
+    the order of their steps. first: of wanted tensors and such maxima, the first step after the peak that reads them.
     """
 
     schedule: Schedule
@@ -50,6 +52,8 @@ class Problem:
     stays: frozenset[int]
     copies: dict[int, tuple[int, ...]]
     turned: dict[int, int]
+    maxima: Mapping[int, frozenset[int]]
+    first: dict[int, int]
 
     def bytes_of(self, value: int) -> int:
         """The bytes of a stored tensor and of all copies that the compiler keeps of it."""
@@ -196,17 +200,20 @@ def _segments(
                 network.connect(leaves[value], enters[step], _UNLIMITED)
     for value in wanted:
         network.connect(leaves[value], sink, _UNLIMITED)
+    for value in made:  # a maximum is recomputed if what it was taken of is
+        for other in problem.maxima.get(value, ()):
+            if other in leaves and other not in crosses and other not in problem.stored:
+                network.connect(enters[schedule.producer[value]], enters[schedule.producer[other]], _UNLIMITED)
     side = network.cut(source, sink)
     steps = [step for step in group if enters[step] in side]
     kept = {value for step in steps for value in schedule.kernels[step].made if value in crosses}
     produced = [value for step in steps for value in schedule.kernels[step].made]
     results = [value for value in produced if value in problem.wanted and value not in kept]
     results += [value for value in wanted if value not in results and problem.copies.get(value)]
-    stored = kept | problem.stored
-    steps = _needed(schedule, steps, results, stored)
+    steps, results, stored = _with_maxima(problem, steps, results, kept | problem.stored)
     at_once: dict[int, tuple[list[int], list[int]]] = {}
     for part_steps, part_results in _parts(schedule, steps, results, stored):
-        before = min(problem.wanted[value] for value in part_results)
+        before = min(problem.first[value] for value in part_results)
         together = at_once.setdefault(before, ([], []))
         together[0].extend(part_steps)
         together[1].extend(part_results)
@@ -240,6 +247,28 @@ def _parts(
         else:
             alone.append(([], [value]))
     return [*parts.values(), *alone]
+
+
+def _with_maxima(
+    problem: Problem, steps: Sequence[int], results: Sequence[int], stored: set[int]
+) -> tuple[list[int], list[int], set[int]]:
+    """The steps that the results depend on, with the maxima of what they recompute; the results and the stored then."""
+    schedule = problem.schedule
+    maxima = {
+        value: problem.maxima[value]
+        for step in steps
+        for value in schedule.kernels[step].made
+        if value in problem.maxima
+    }
+    found = list(results)
+    while True:
+        needed = _needed(schedule, steps, found, stored)
+        own = {value for step in needed for value in schedule.kernels[step].made} - stored
+        more = depending(maxima, own).keys()
+        if not more & stored and not (more & problem.first.keys()) - set(found):
+            return needed, found, stored
+        stored = stored - more
+        found += [value for value in more if value in problem.first and value not in found]
 
 
 def _needed(schedule: Schedule, steps: Sequence[int], results: Sequence[int], stored: set[int]) -> list[int]:
@@ -276,7 +305,7 @@ def _described(problem: Problem, steps: Sequence[int], results: Sequence[int], s
             dying[last.get(value, step)] = dying.get(last.get(value, step), 0) + schedule.sizes[value]
         most = max(most, alive + kernel.scratch)
         alive -= dying.get(step, 0)
-    before = min(problem.wanted[value] for value in results)
+    before = min(problem.first[value] for value in results)
     seconds = sum(schedule.kernels[step].seconds for step in steps)
     return Segment(tuple(steps), own, tuple(results), tuple(sorted(inputs)), before, seconds, most)
 
