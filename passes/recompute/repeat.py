@@ -50,7 +50,8 @@ def chain_of(ops: Ops, segment: Segment, schedule: Schedule, types: Types) -> tu
             is_there = operand in ops.given or schedule.number.get(operand) in stored
             if definer is not None and definer.name == "stablehlo.constant" and is_there:
                 continue  # read directly: the body of a sort may name constants only, and none after a barrier
-            if definer is None or is_there or not may_repeat(definer):
+            is_copy = operand not in ops.place  # written since `ops` were read
+            if definer is None or is_there or is_copy or not may_repeat(definer):
                 read[place].append(operand)
             else:
                 stack.append(operand)

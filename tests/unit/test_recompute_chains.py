@@ -10,12 +10,17 @@ import jax.numpy as jnp
 import pytest
 
 from exla_opt.budget.fit import fit
+from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.types import Types
+from exla_opt.ir.walk import main_function, operations_of
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import GPU
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
+from exla_opt.passes.recompute.chains import Chain, wait_for_others
+from exla_opt.passes.recompute.kernels import read_schedule
 from exla_opt.pipeline import run_pipeline
 from exla_opt.runtime.memory import measure_memory
 from tests.execute import assert_equal_results
@@ -137,3 +142,27 @@ def test_as_many_ops_as_before_do_not_hide_what_was_moved(monkeypatch: pytest.Mo
         limit = memory.peak - memory.temp // 2
         found = fit(module, ("normalise", "recompute", "normalise"), Options(), limit)
     assert found.fits and found.peak <= limit
+
+
+def test_a_chain_may_read_what_begins_another() -> None:
+    kind = "tensor<32x32xf32>"
+    products = {"z": "%x, %x", "a": "%x, %w", "b": "%a, %w", "c": "%a, %x", "d": "%c, %b"}
+    dots = "\n".join(
+        f"%{name} = stablehlo.dot_general {read}, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}"
+        for name, read in products.items()
+    )
+    results = f"return %z, %d : {kind}, {kind}"
+    text = f"func.func @main(%x: {kind}, %w: {kind}) -> ({kind}, {kind}) {{\n{dots}\n{results}\n}}"
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        before, function, types = serialise(module, "text").decode(), main_function(module), Types()
+        block = function.regions[0].blocks[0]
+        schedule, _ = read_schedule(function, types, Options().machine)
+        made = {name: schedule.number[op.results[0]] for name, op in zip(products, operations_of(block), strict=False)}
+        steps = {name: schedule.producer[number] for name, number in made.items()}
+        chains = [Chain((steps[one],), (made[one],), made[after], 2) for one, after in (("a", "z"), ("c", "b"))]
+        assert len(wait_for_others(block, chains, schedule, types)) == 2
+        clean_up(module)
+        after = serialise(module, "text").decode()
+    assert after.count("stablehlo.while") == 2 and after.count("stablehlo.dot_general") == len(products)
+    assert_equal_results(before, after)
