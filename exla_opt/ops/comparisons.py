@@ -48,6 +48,14 @@ def asks_inside(op: ir.Operation) -> bool:
     return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
+def takes_maximum(op: ir.Operation) -> bool:
+    """Whether the op, or one in the blocks of control flow, takes the maximum or minimum along dimensions."""
+    if not has_trait(op, Trait.CONTROL_FLOW):
+        return op.name == "stablehlo.reduce" and selects(op)
+    inside = (inner for region in op.regions for block in region.blocks for inner in walk(block))
+    return any(inner.name == "stablehlo.reduce" and selects(inner) for inner in inside)
+
+
 def asks_about(value: ir.Value, block: ir.Block) -> bool:
     """Whether anything in a block tests, as above, a value computed from this one, also in later steps of its loops."""
     queue = [value]

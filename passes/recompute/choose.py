@@ -53,26 +53,21 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
     asked = asked_about(block, schedule, types)
     small = schedule.alive[peak] // _SMALL
     stored = set(asked | schedule.held)
-    wanted: dict[int, int] = {}
-    for value, step in first.items():
-        if value in stored or schedule.sizes[value] <= small or not schedule.kernels[schedule.producer[value]].repeats:
+    for value in first:
+        if schedule.sizes[value] <= small or not schedule.kernels[schedule.producer[value]].repeats:
             stored.add(value)
-        else:
-            wanted[value] = step
     maxima = find_maxima(block, schedule, peak)
     stored.update(value for maximum in asked & maxima.keys() for value in maxima.pop(maximum))
-    wanted = {value: step for value, step in wanted.items() if value not in stored}
+    wanted = frozenset(first.keys() - stored)
     if not wanted:
         return None
     graph = _graph(schedule, wanted)
     maxima = depending(maxima, {value for step in graph for value in schedule.kernels[step].made} - stored)
-    late = {value: first[value] for value in maxima if value in first}
     graph |= _graph(schedule, maxima)
-    turned = _turned(schedule, peak, copies, named, small)
     stays = frozenset(first) | asked
-    return Problem(
-        schedule, peak, wanted, frozenset(graph), frozenset(stored), stays, copies, turned, maxima, wanted | late
-    )
+    again = {value: step for value, step in first.items() if value in wanted or value in maxima}
+    turned = _turned(schedule, peak, copies, named, small)
+    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), stays, copies, turned, maxima, again)
 
 
 def _graph(schedule: Schedule, wanted: Iterable[int]) -> set[int]:

@@ -16,9 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.walk import operations_of, walk
-from exla_opt.ops.reducers import selects
-from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.ir.walk import operations_of
+from exla_opt.ops.comparisons import takes_maximum
 
 from .kernels import Schedule
 from .readers import written_from
@@ -33,7 +32,7 @@ def find_maxima(block: ir.Block, schedule: Schedule, peak: int) -> dict[int, fro
     And tensors that depend on nothing but a maximum and what is behind it, and are not larger than it, such as a sum of
     exponentials and its logarithm. In the order of their steps. peak: the step; tensors computed up to it are early.
     """
-    roots = {value for op in operations_of(block) if _takes_maximum(op) for value in written_from(op, schedule)}
+    roots = {value for op in operations_of(block) if takes_maximum(op) for value in written_from(op, schedule)}
     # Of maxima, and of tensors that are computed from these and what is behind them alone: all that is behind them, and
     # the bytes of the largest maximum.
     tied: dict[int, tuple[frozenset[int], int]] = {}
@@ -50,7 +49,7 @@ def find_maxima(block: ir.Block, schedule: Schedule, peak: int) -> dict[int, fro
             if value in schedule.values and ((value in roots and size < largest) or (is_tied and size <= most)):
                 maxima[value] = None
                 tied[value] = _behind(value, schedule), max(most, size)
-            elif is_tied and not sources.isdisjoint(maxima.keys()):
+            elif is_tied and any(source in maxima for source in sources):
                 tied[value] = behind, most
     return _read_together(list(maxima), tied, schedule)
 
@@ -94,11 +93,3 @@ def depending(maxima: Mapping[int, frozenset[int]], values: Collection[int]) -> 
         if any(other in found or other in values for other in others):
             found[value] = others
     return found
-
-
-def _takes_maximum(op: ir.Operation) -> bool:
-    """Whether the op, or one in its blocks of control flow, takes the maximum or minimum along dimensions."""
-    if not has_trait(op, Trait.CONTROL_FLOW):
-        return op.name == "stablehlo.reduce" and selects(op)
-    inner = (each for region in op.regions for inside in region.blocks for each in walk(inside))
-    return any(each.name == "stablehlo.reduce" and selects(each) for each in inner)

@@ -36,17 +36,17 @@ class Problem:
     """The tensors of a schedule that could be recomputed.
 
     peak: the step; tensors computed up to it are early. wanted: early tensors that are alive at the peak and read after
-    it, with the first step that reads them there. graph: the early steps from which they are recomputed. stored:
-    tensors that stay in any case: they are too small, or must not or need not be recomputed. stays: the early tensors
-    that are read after the peak from memory, or whose exact bits matter. copies: the compiler's own copies of a tensor
-    or an argument before the peak, for readers after it. turned: the arguments with such copies, with the first step
-    after the peak that reads either. maxima: the tensors to recompute with any of those that they were taken of, in
-    the order of their steps. first: of wanted tensors and such maxima, the first step after the peak that reads them.
+    it. graph: the early steps from which they are recomputed. stored: tensors that stay in any case: they are too
+    small, or must not or need not be recomputed. stays: the early tensors that are read after the peak from memory, or
+    whose exact bits matter. copies: the compiler's own copies of a tensor or an argument before the peak, for readers
+    after it. turned: the arguments with such copies, with the first step after the peak that reads either. maxima: the
+    tensors to recompute with any of those that they were taken of, in the order of their steps. first: of wanted
+    tensors and such maxima, the first step after the peak that reads them.
     """
 
     schedule: Schedule
     peak: int
-    wanted: dict[int, int]
+    wanted: frozenset[int]
     graph: frozenset[int]
     stored: frozenset[int]
     stays: frozenset[int]
