@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from jaxlib.mlir import ir
 
@@ -124,12 +125,15 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
             values[known] = value
     definers = {value: defining_op(origin) for value, origin in run.block.values.items()}
     kernels: list[Kernel] = []
+    may_run_again: dict[ir.Operation | None, bool] = {}  # many kernels may belong to one loop
     readers: dict[int, list[int]] = {}
     used: dict[int, list[int]] = {}
     for step, kernel in enumerate(run.order):
         op = run.block.ops[kernel]
         origins = {definers.get(value) for value in op.results}  # a loop has many results
-        repeats = all(origin is not None and may_repeat(origin) for origin in origins)
+        for origin in origins - may_run_again.keys():
+            may_run_again[origin] = origin is not None and may_repeat(origin)
+        repeats = all(may_run_again[origin] for origin in origins)
         inputs = tuple(run.inputs[kernel])
         sources: dict[int, None] = {}
         scratch, time = run.scratches[step], seconds[kernel]
@@ -204,18 +208,19 @@ def may_repeat(op: ir.Operation) -> bool:
     if op.name in _BRANCHES:
         return False
     if not len(op.regions):
-        return not _runs_once(op)
+        return not _runs_once(op.name)
     runs_once = False
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         nonlocal runs_once
-        runs_once = runs_once or _runs_once(inner)
+        runs_once = runs_once or _runs_once(inner.name)
         return ir.WalkResult.INTERRUPT if runs_once else ir.WalkResult.ADVANCE
 
     op.walk(visit)
     return not runs_once
 
 
-def _runs_once(op: ir.Operation) -> bool:
-    name: str = op.name
+@cache
+def _runs_once(name: str) -> bool:
+    """Whether an op of this name may not run again. Cached, as flags are slow to combine."""
     return name == CUSTOM_CALL or bool(traits_of(name) & (Trait.ORDERED | Trait.COLLECTIVE))
