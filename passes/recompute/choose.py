@@ -212,6 +212,13 @@ class _Memory:
         self.schedule = problem.schedule
         self.alive = np.array(problem.schedule.alive, dtype=np.int64)
         self.before = int(self.alive.max())
+        # The last step that reads a tensor up to the peak, and the last of all.
+        self.last_early: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for value, step in self.schedule.producer.items():
+            readers = self.schedule.readers.get(value, [])
+            self.last[value] = max(readers, default=step)
+            self.last_early[value] = max((each for each in readers if each <= problem.peak), default=step)
 
     def peak(self, chosen: Sequence[Segment]) -> int:
         """The approximate peak in bytes."""
@@ -228,8 +235,7 @@ class _Memory:
                 copied[copy] = max(copied.get(copy, 0), segment.before)
             if value in self.problem.turned:
                 continue
-            last = max((step for step in schedule.readers[value] if step <= self.problem.peak), default=-1)
-            last = max(last, schedule.producer[value], until.get(value, -1))
+            last = max(self.last_early[value], until.get(value, -1))
             if last + 1 < segment.before:
                 change[last + 1] -= schedule.sizes[value]
                 change[segment.before] += schedule.sizes[value]
@@ -243,7 +249,7 @@ class _Memory:
         for value, step in until.items():
             if value in schedule.held or value in again:
                 continue
-            last = max(schedule.readers.get(value, [schedule.producer[value]]))
+            last = self.last[value]
             if last < step:
                 change[last + 1] += schedule.sizes[value]
                 change[step + 1] -= schedule.sizes[value]

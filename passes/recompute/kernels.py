@@ -131,8 +131,9 @@ def _schedule(block: ir.Block, run: Run, number: dict[ir.Value, int], memory: Me
     for step, kernel in enumerate(run.order):
         op = run.block.ops[kernel]
         origins = {definers.get(value) for value in op.results}  # a loop has many results
-        for origin in origins - may_run_again.keys():
-            may_run_again[origin] = origin is not None and may_repeat(origin)
+        for origin in origins:
+            if origin not in may_run_again:
+                may_run_again[origin] = origin is not None and may_repeat(origin)
         repeats = all(may_run_again[origin] for origin in origins)
         inputs = tuple(run.inputs[kernel])
         sources: dict[int, None] = {}
