@@ -27,14 +27,15 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 	$(BIN)/exla-run $(DEMO_OUTPUT) --compare $(SAMPLE)
 
 PART := 1/1
+LIT_OPTIONS :=
 test: lint ## Lint, types, unit tests, lit; PART=1/12: the first case of each test, and a twelfth of the others
 	$(BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
-	$(BIN)/lit -sv tests/lit
+	$(BIN)/lit -sv $(LIT_OPTIONS) tests/lit
 
 test-newest: $(NEWEST_INSTALLED) ## The same without lint and types, on the newest Python and jax
 	$(NEWEST_BIN)/python -c 'import sys, jaxlib; print("Python", sys.version.split()[0], "and jaxlib", jaxlib.__version__)'
 	$(NEWEST_BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
-	$(NEWEST_BIN)/lit -sv tests/lit
+	$(NEWEST_BIN)/lit -sv $(LIT_OPTIONS) tests/lit
 
 test-tensorflow: $(TENSORFLOW_INSTALLED) ## The tests of exla_opt.tensorflow, with TensorFlow, Keras and GPflow (2.5 GB)
 	$(TENSORFLOW_VENV)/bin/python -m pytest -q tests/tensorflow
