@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 from exla_opt.remarks import Reason
 
 from ..graph import OUTSIDE, TILE_MARK, Graph, updates_carry
 from ..regions.growth import grow
-from ..regions.loops import Refusal, find_loops
+from ..regions.loops import Loops, Refusal, find_loops
 from ..regions.region import Region
 from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
@@ -74,12 +75,14 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
-        self.work = WorkOf(graph, options.machine)
+        self.work = WorkOf(graph, options.machine) if before is None else before.work
         known = None if before is None else before.plans
         self.plans: Plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors, known)
         self.runs: dict[tuple[int, ...], tuple[Sequence[Plan], BlockRun]] = {}
+        self.wide: dict[tuple[int, DimMapping], tuple[Region, Plan | None]] = {}
         if before is not None:
             self.overlapping, self.gaining, self.runs = before.overlapping, before.gaining, before.runs
+            self.wide = before.wide
 
     @cached_property
     def overlapping(self) -> OverlappingPlans:
@@ -281,22 +284,13 @@ class _Chooser:
         tried: list[Region] = []
         seeds = [plan.seed for plan in choice.plans[:_WIDE_SEEDS]]
 
-        def is_tensor(value: int) -> bool:
-            return graph.tensors[value].type.shape != ()
-
         for value in seeds:
             for mapping in candidate_mappings(graph, value):
                 if any(region.mappings.get(value) == mapping for region in tried):
                     continue
-                region = grow(
-                    graph, value, mapping, lambda other: graph.tensors[other].type.shape != (), self.plans.allowed
-                )
+                region, plan = self.wide_plan(value, mapping)
                 tried.append(region)
-                loops = find_loops(graph, region, self.is_big, self.work)
-                if isinstance(loops, Refusal) or value not in loops.vanished:
-                    continue
-                plan = self.plans.make_plan(region, loops)
-                if isinstance(plan, Refusal) or not self.allowance.allows(graph.block, plan.added):
+                if plan is None or not self.allowance.allows(graph.block, plan.added):
                     continue
                 wide_peak = self.run([plan]).peak
                 # Of those that take no more than the goal, the fastest is best.
@@ -305,6 +299,27 @@ class _Chooser:
                     best = (*rank, plan)
         if best is not None:
             choice.plans = [best[2]]
+
+    def wide_plan(self, value: int, mapping: DimMapping) -> tuple[Region, Plan | None]:
+        """The region of tensors of all sizes that `mapping` cuts, and its plan, if the tensor then vanishes.
+
+        Cached: of a network, each takes seconds, and anchors change nothing.
+        """
+        key = (value, mapping)
+        if key in self.wide:
+            return self.wide[key]
+        graph = self.graph
+
+        def is_tensor(other: int) -> bool:
+            return graph.tensors[other].type.shape != ()
+
+        region = grow(graph, value, mapping, is_tensor, self.plans.allowed)
+        loops = find_loops(graph, region, self.is_big, self.work)
+        plan: Plan | Refusal | None = None
+        if isinstance(loops, Loops) and value in loops.vanished:
+            plan = self.plans.make_plan(region, loops)
+        self.wide[key] = region, plan if isinstance(plan, Plan) else None
+        return self.wide[key]
 
     def is_worth_reporting(self, value: int, written: set[int]) -> bool:
         """In a body of ours, only tensors that are still over the user's own threshold."""
