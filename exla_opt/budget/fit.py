@@ -25,13 +25,13 @@ from exla_opt.budget.choose import (
     steps,
 )
 from exla_opt.budget.holder import holder_of
-from exla_opt.budget.hopeless import gains_by_calls, is_hopeless, with_the_smallest_first
+from exla_opt.budget.hopeless import gains_by_calls, is_hopeless, is_small, with_the_smallest_first
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless
 from exla_opt.budget.nested import try_nested
 from exla_opt.budget.progress import log_attempts
-from exla_opt.budget.refine import try_refined
+from exla_opt.budget.refine import try_near_misses, try_refined
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
 from exla_opt.ir.walk import number_of_ops
@@ -231,6 +231,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
+    Before slices of a large module below a CPU's cache, those at the peaks of near misses are made smaller.
     Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
     before smaller slices of a large module are planned.
     """
@@ -254,13 +255,15 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         sizes = coarse_first(sizes, search.room, most - 1)
     elif leaves_out:
         sizes = sorted(step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room), key=is_over)
-    small = next((way for way in sizes if way.slice_bytes < start), None)
     later: list[Options] = []
+    is_refined = False
     # Not for a small module: there, what is tried must not depend on the limit.
     may_be_hopeless = leaves_out and ops > _SMALL
     for way in with_the_smallest_first(search, sizes[:most], start) if may_be_hopeless else sizes[:most]:
-        if leaves_out and ops > _SMALL and way is small:
-            fastest_that_fits(search)  # asks the compiler, before the slices that take longest to plan
+        if may_be_hopeless and not is_refined and is_small(way, start):
+            is_refined = True
+            if fastest_that_fits(search) is None:  # asks the compiler, before the slices that take longest to plan
+                yield from try_near_misses(search)
         if leaves_out and is_needless(search, way, start, is_small=ops <= _SMALL):
             later.append(way)
             continue

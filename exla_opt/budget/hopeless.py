@@ -76,4 +76,5 @@ def _is_better(found: Attempt, other: Attempt) -> bool:
 
 def _splits_all(found: Attempt) -> bool:
     options = found.options
-    return options.split_size is not None and not options.nested_tiles and not is_coarse(options)
+    has_one_size = not options.nested_tiles and not options.slices_at
+    return options.split_size is not None and has_one_size and not is_coarse(options)

@@ -40,12 +40,7 @@ def is_too_large(search: Search, way: Options) -> bool:
         return False
     smaller = [found for found in search.attempts if _splits_all(found)]
     smaller = [found for found in smaller if found.options.slice_bytes < way.slice_bytes]
-    return any(_expected(search, found) > _FAR_ABOVE * search.limit >= found.split.large for found in smaller)
-
-
-def _expected(search: Search, found: Attempt) -> int:
-    """The peak, compiled or predicted with the errors of predictions so far."""
-    return found.predicted_with(search.ratio_of(found)) if found.measured is None else found.measured
+    return any(search.expected_peak(found) > _FAR_ABOVE * search.limit >= found.split.large for found in smaller)
 
 
 def is_between(search: Search, way: Options) -> bool:
@@ -123,7 +118,7 @@ def _is_plain(found: Attempt) -> bool:
 
 
 def _splits_all(found: Attempt) -> bool:
-    return _is_plain(found) and not is_coarse(found.options)
+    return _is_plain(found) and not is_coarse(found.options) and not found.options.slices_at
 
 
 def _is_past(tried: Sequence[Attempt], first: int) -> bool:

@@ -1,4 +1,4 @@
-"""Smaller slices only where the peak is: tried after the attempts with one slice size for the entire module.
+"""Smaller slices only where the peak is: tried after attempts with one slice size for the entire module.
 
 Normally one region causes the peak. With smaller slices everywhere, the others take more trips and save nothing.
 """
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from exla_opt.budget.attempt import Attempt
-from exla_opt.budget.choose import front, steps
+from exla_opt.budget.choose import fastest, front, steps
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import SMALLEST_SLICE
 
 # How many of the fastest attempts over the limit are refined; if nothing fits, the smallest as well.
 _FASTEST = 2
+# A near miss is predicted, or compiled, at no more than this many times the limit.
+_NEAR = 1.25
 # How often the slices at the peak shrink, and the factor of each step.
 _MOST_STEPS, _STEP = 5, 4
 # A peak that falls by less does not count as falling.
@@ -48,6 +50,22 @@ def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
             if fits_in is not None and steps(found.seconds) >= fits_in:
                 break
             last = found
+
+
+def try_near_misses(search: Search) -> Iterator[Attempt]:
+    """Try smaller slices at the peaks of the fastest attempts just above the limit, until one fits.
+
+    They are planned sooner, and run faster, than smaller slices of all tensors.
+    """
+    split = [found for found in search.attempts if found.options.split_size is not None]
+    near = [found for found in fastest(split) if search.expected_peak(found) <= _NEAR * search.limit]
+    for start in near[:_FASTEST]:
+        if start.split.large > search.limit:
+            continue  # smaller slices cannot save these bytes
+        for found in _refined(search, start):
+            yield found
+            if search.fits(found):
+                return
 
 
 def _refined(search: Search, start: Attempt) -> Iterator[Attempt]:

@@ -192,6 +192,10 @@ class Search:
         """Compiled over predicted temporary memory of the last program of this kind."""
         return next(reversed(self.ratios[found.kind]), 1.0)
 
+    def expected_peak(self, found: Attempt) -> int:
+        """The bytes that a compiler planned, or the predicted ones with the error of predictions so far."""
+        return found.predicted_with(self.ratio_of(found)) if found.measured is None else found.measured
+
     def seems_to_fit(self, found: Attempt) -> bool:
         """Whether it is probably within the limit, judged without another compile."""
         if found.measured is None and self.measure is not None:

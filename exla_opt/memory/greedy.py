@@ -25,8 +25,9 @@ from .readers import drop_dead, drop_reads, reads_of
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
-# A kernel of this many ops absorbs nothing that others also read, which keeps the total time linear.
-_LARGE_KERNEL = 64
+# A kernel of this many ops absorbs nothing that others also read, which keeps the total time linear. XLA has no such
+# limit, and the kernels of programs are smaller.
+_LARGE_KERNEL = 512
 # Paths from an op to its readers with more ops than this are taken to contain an op that is not fused.
 _LONGEST_WAY = 300
 # A concatenation with longer rows, or more tensors, is a separate kernel.

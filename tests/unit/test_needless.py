@@ -43,8 +43,8 @@ class Tried:
     def seems_to_fit(self, found: Attempt) -> bool:
         return found.predicted.peak <= self.limit
 
-    def ratio_of(self, found: Attempt) -> float:
-        return 1.0
+    def expected_peak(self, found: Attempt) -> int:
+        return found.predicted.peak if found.measured is None else found.measured
 
 
 def searched(seconds: Sequence[float], limit: int) -> list[float]:

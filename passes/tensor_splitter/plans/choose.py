@@ -75,7 +75,7 @@ class _Chooser:
         self.twins = find_twins(graph, self.is_over)
         self.selected = Selection(graph)
         self.gaining: dict[int, bool] = {}
-        self.work = WorkOf(graph, options.machine) if before is None else before.work
+        self.work: WorkOf = WorkOf(graph, options.machine) if before is None else before.work
         known = None if before is None else before.plans
         self.plans: Plans = Plans(graph, options, self.slice_bytes, self.is_big, self.work, anchors, known)
         self.runs: dict[tuple[int, ...], tuple[Sequence[Plan], BlockRun]] = {}
