@@ -11,7 +11,7 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op, splat_value
 from exla_opt.ir.walk import walk
 
-from .reducers import selects
+from .reducers import body_of, componentwise, selects
 from .traits import Trait, has_trait, traits_of
 
 EQUALITY = ("EQ", "NE")
@@ -49,11 +49,20 @@ def asks_inside(op: ir.Operation) -> bool:
 
 
 def takes_maximum(op: ir.Operation) -> bool:
-    """Whether the op, or one in the blocks of control flow, takes the maximum or minimum along dimensions."""
+    """Whether the op, or one in the blocks of control flow, selects among floats, as a maximum or a sort does."""
     if not has_trait(op, Trait.CONTROL_FLOW):
-        return op.name == "stablehlo.reduce" and selects(op)
-    inside = (inner for region in op.regions for block in region.blocks for inner in walk(block))
-    return any(inner.name == "stablehlo.reduce" and selects(inner) for inner in inside)
+        return _selects_floats(op)
+    return any(_selects_floats(inner) for region in op.regions for block in region.blocks for inner in walk(block))
+
+
+def _selects_floats(op: ir.Operation) -> bool:
+    if op.name in ("stablehlo.maximum", "stablehlo.minimum"):
+        chosen = all(splat_value(operand) is None for operand in op.operands)
+    elif op.name == "stablehlo.scatter":
+        chosen = not {"maximum", "minimum"}.isdisjoint(componentwise(body_of(op)) or ())
+    else:
+        chosen = selects(op)
+    return chosen and any(map(_is_float, op.operands))
 
 
 def asks_about(value: ir.Value, block: ir.Block) -> bool:

@@ -17,7 +17,7 @@ from exla_opt.ir.walk import operations_of
 from exla_opt.options import Options
 
 from .kernels import Schedule
-from .maxima import depending, find_maxima
+from .maxima import depending, find_maxima, last_steps
 from .readers import asked_about, first_late_steps
 from .segments import Problem, Segment, held_back, places, segments
 
@@ -67,7 +67,10 @@ def find_problem(schedule: Schedule, block: ir.Block, types: Types, options: Opt
     stays = frozenset(first) | asked
     again = {value: step for value, step in first.items() if value in wanted or value in maxima}
     turned = _turned(schedule, peak, copies, named, small)
-    return Problem(schedule, peak, wanted, frozenset(graph), frozenset(stored), stays, copies, turned, maxima, again)
+    until = last_steps(maxima, schedule)
+    return Problem(
+        schedule, peak, wanted, frozenset(graph), frozenset(stored), stays, copies, turned, maxima, until, again
+    )
 
 
 def _graph(schedule: Schedule, wanted: Iterable[int]) -> set[int]:

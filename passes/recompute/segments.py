@@ -40,8 +40,9 @@ class Problem:
     small, or must not or need not be recomputed. stays: the early tensors that are read after the peak from memory, or
     whose exact bits matter. copies: the compiler's own copies of a tensor or an argument before the peak, for readers
     after it. turned: the arguments with such copies, with the first step after the peak that reads either. maxima: the
-    tensors to recompute with any of those that they were taken of, in the order of their steps. first: of wanted
-    tensors and such maxima, the first step after the peak that reads them.
+    tensors to recompute with any of those that they were taken of, in the order of their steps. until: of the latter,
+    the last step of such a maximum, or of one to recompute with that. first: of wanted tensors and such maxima, the
+    first step after the peak that reads them.
     """
 
     schedule: Schedule
@@ -53,6 +54,7 @@ class Problem:
     copies: dict[int, tuple[int, ...]]
     turned: dict[int, int]
     maxima: Mapping[int, frozenset[int]]
+    until: Mapping[int, int]
     first: dict[int, int]
 
     def bytes_of(self, value: int) -> int:
@@ -70,6 +72,7 @@ class Problem:
         for step in self.graph:
             for value in schedule.kernels[step].made:
                 last = max((reader for reader in schedule.used.get(value, ()) if reader in self.graph), default=step)
+                last = max(last, self.until.get(value, step))
                 if last > step and value not in self.stored:
                     size = schedule.sizes[value] if value in schedule.values else _UNLIMITED
                     change[step] += size
@@ -159,6 +162,7 @@ def segments(problem: Problem, cuts: Sequence[int], prices: Sequence[float]) -> 
             for step in group
             for value in schedule.kernels[step].made
             if any(reader in problem.graph and reader not in inside for reader in schedule.used.get(value, ()))
+            or problem.until.get(value, step) > group[-1]
         }
         found: list[tuple[Segment, ...]] = []
         for price in prices:
