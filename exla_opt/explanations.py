@@ -122,6 +122,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "last weights are written first, while the activations of all other layers still wait. With a memory limit, "
         "results that need only small tensors are computed once everything else is.",
     ),
+    "EX019": Explanation(
+        "overwritten once all others have read it: it is not copied",
+        "A loop updates a tensor in place, such as donated weights, and other ops read the old values: a loss that "
+        "adds up their squares, for example. XLA:CPU copies the tensor if nothing makes these run before the loop. "
+        "With a memory limit the loop now waits for them.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",

@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
+from exla_opt.ir.opaque import known_later
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import behind_constants, defining_op, splat_value
 from exla_opt.ir.walk import captured_values, terminator, walk_regions
@@ -48,7 +49,7 @@ def counting(loop: ir.Operation) -> Counting | None:
     if counter.owner != condition or not isinstance(bound, int):
         return None
     place = ir.BlockArgument(counter).arg_number
-    start = splat_value(loop.operands[place])
+    start = splat_value(known_later(loop.operands[place]))
     step = step_of(body.arguments[place], terminator(body).operands[place])
     if not isinstance(start, int) or not isinstance(step, int) or step < 1 or not _holds(counter, bound + step - 1):
         return None

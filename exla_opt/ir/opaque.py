@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.values import behind_constants, splat_value
+from exla_opt.ir.values import behind_constants, defining_op, splat_value
 
 
 def bits_of(value: ir.Value) -> int:
@@ -29,10 +32,15 @@ def is_part_of_always(op: ir.Operation) -> bool:
     if op.name != "stablehlo.bitcast_convert" or some is None or some.name != "stablehlo.or":
         return False
     compare = _only_user(some)
-    if compare is None or compare.name != "stablehlo.compare":
+    return compare is not None and _is_answer(compare)
+
+
+def _is_answer(compare: ir.Operation) -> bool:
+    """Whether an op is the last one of `always`."""
+    if compare.name != "stablehlo.compare" or "NE" not in str(compare.attributes["comparison_direction"]):
         return False
-    is_some = splat_value(some.operands[1]) == 1 and splat_value(compare.operands[1]) == 0
-    return is_some and "NE" in str(compare.attributes["comparison_direction"])
+    some = defining_op(compare.operands[0], "stablehlo.or")
+    return some is not None and splat_value(some.operands[1]) == 1 and splat_value(compare.operands[1]) == 0
 
 
 def _only_user(op: ir.Operation) -> ir.Operation | None:
@@ -54,3 +62,22 @@ def always(value: ir.Value) -> ir.Value:
         number = stablehlo.bitcast_convert(ir.RankedTensorType.get([], bits), number)
     some = stablehlo.or_(number, build.splat(number.type, 1))
     return build.compare(some, build.splat(number.type, 0), "NE", "SIGNED")
+
+
+def once_known(number: ir.Value, after: Sequence[ir.Value]) -> ir.Value:
+    """A constant 0-d integer that is there only once some tensors of numbers are; see `bits_of`, `known_later`."""
+    ready = reduce(stablehlo.and_, map(always, after))
+    other = build.splat(number.type, 0 if splat_value(number) else 1)
+    return stablehlo.select(ready, number, other)
+
+
+def known_later(value: ir.Value) -> ir.Value:
+    """The constant of which `once_known` made a value; any other value itself."""
+    select = defining_op(value, "stablehlo.select")
+    if select is None:
+        return value
+    answers = [select.operands[0]]
+    while (both := defining_op(answers[-1], "stablehlo.and")) is not None:
+        answers[-1:] = [both.operands[1], both.operands[0]]
+    known = [defining_op(answer) for answer in answers]
+    return select.operands[1] if all(op is not None and _is_answer(op) for op in known) else value

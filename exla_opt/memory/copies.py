@@ -6,7 +6,7 @@ readers of the argument; if the order of the ops does not ensure that, the argum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from exla_opt.ops.traits import Trait, traits_of
@@ -36,7 +36,7 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
     loops = [place for place, op in enumerate(block.ops) if op.name == "while" and op.bodies]
     if not loops:
         return block
-    producer = {value: op for op in block.ops for value in op.results}
+    producers = {value: place for place, op in enumerate(block.ops) for value in op.results}
     readers: dict[int, list[int]] = {}
     for place, op in enumerate(block.ops):
         for value in (*op.operands, *op.captures):
@@ -54,7 +54,7 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
         return made.add_tensor(block.shapes[result], block.sizes[result], block.dtypes[result])
 
     def start(position: int, loop: Operation, place: int, value: int) -> int:
-        origin = producer.get(value)
+        origin = block.ops[producers[value]] if value in producers else None
         source = value
         if origin is not None and origin.name == "splat":
             if value not in filled:
@@ -68,6 +68,7 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
             again
             or value in loop.captures
             or any(other > position or value in starts.get(other, ()) for other in others)
+            or not _run_before(block, producers, others, position)
         )
         if not shared and (origin is not None or value in owned):
             return source
@@ -84,6 +85,23 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
             operands[place] = start(position, op, place, operands[place])
         made.ops.append(replace(op, operands=tuple(operands)))
     return made
+
+
+def _run_before(block: Block, producers: Mapping[int, int], others: Sequence[int], last: int) -> bool:
+    """Whether an op depends on all of these others: XLA looks for copies before it orders the ops."""
+    missing = set(others)
+    first = min(missing, default=last)
+    seen = {last}
+    stack = [last]
+    while stack and missing:
+        op = block.ops[stack.pop()]
+        for value in (*op.operands, *op.captures):
+            place = producers.get(value, -1)
+            if place >= first and place not in seen:
+                seen.add(place)
+                missing.discard(place)
+                stack.append(place)
+    return not missing
 
 
 def _carried_anew(loop: Operation) -> set[int]:

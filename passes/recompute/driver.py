@@ -27,6 +27,7 @@ from .choose import Plan, find_plans, find_problem
 from .kernels import read_schedule
 from .late_copies import delay_copies, find_late_copies
 from .late_results import delay_results, find_late_results
+from .overwritten import find_overwriting, let_wait
 from .places import Place, Snapshot, block_at, places_of, read_places
 from .segments import Problem, Segment
 from .sums import add_early, find_sums, largest_sum
@@ -72,6 +73,7 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     places = places_of(function, schedule, types, machine)
     original = copy_of(module)
     places, remarks, _ = _with_early_sums(module, places, options)
+    places, waiting, _ = _with_waiting_loops(module, places, options)
     places, chained, _ = _with_chains(module, places, options)
     start = Snapshot(module, places)
     places, found, delays = _rounds(module, places, options, limit, delays_copies=True)
@@ -81,7 +83,7 @@ def recompute(module: ir.Module, options: Options) -> list[Remark]:
     if after.peak >= peak or (after.peak > limit and after.temp > _WORTHWHILE * schedule.memory.temp):
         restore(module, original)
         return []
-    return [*remarks, *chained, *found]
+    return [*remarks, *waiting, *chained, *found]
 
 
 def _rounds(
@@ -144,6 +146,16 @@ def _with_early_sums(module: ir.Module, places: list[Place], options: Options) -
         return Tried(places, [], False)
     most = places[0].schedule.memory.temp + largest_sum(sums) + _COUNTERS * len(sums)
     return _tried(module, places, options, most, lambda: [add_early(found, types) for found in sums][::-1])
+
+
+def _with_waiting_loops(module: ir.Module, places: list[Place], options: Options) -> Tried:
+    """Let loops wait for others that read what they overwrite, if this needs less memory."""
+    block, schedule = block_at(module, ()), places[0].schedule
+    found = find_overwriting(block, schedule, options.machine)
+    if not found:
+        return Tried(places, [], False)
+    most = int(_WORTHWHILE * schedule.memory.temp)
+    return _tried(module, places, options, most, lambda: let_wait(block, found, Types()))
 
 
 def _with_chains(module: ir.Module, places: list[Place], options: Options) -> Tried:

@@ -1,0 +1,131 @@
+"""Loops that overwrite a tensor wait for others that read it, and the compiler then makes no copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jaxlib.mlir import ir
+
+from exla_opt.ir.context import new_context
+from exla_opt.ir.loops import Counting, counting
+from exla_opt.ir.opaque import known_later, once_known
+from exla_opt.ir.read import parse_module
+from exla_opt.ir.values import splat_value
+from exla_opt.ir.walk import inside_out, main_function, terminator
+from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import GPU
+from exla_opt.memory.peak import predict
+from exla_opt.options import Options
+from exla_opt.pipeline import run_pipeline
+from exla_opt.runtime.memory import measure_memory
+from tests.execute import assert_equal_results
+
+ROWS, TILE = 1000, 100
+WAITS = "EX019"
+
+
+def updated(weights: Any, turn: Callable[[Any], Any] = jnp.sin) -> Any:
+    """The weights, tile by tile, in place."""
+
+    def step(number: Any, current: Any) -> Any:
+        tile = lax.dynamic_slice(current, (number * TILE, 0), (TILE, ROWS))
+        return lax.dynamic_update_slice(current, turn(tile), (number * TILE, 0))
+
+    return lax.fori_loop(0, ROWS // TILE, step, weights)
+
+
+def summed(weights: Any) -> Any:
+    """The sum of squares, tile by tile."""
+
+    def step(number: Any, total: Any) -> Any:
+        tile = lax.dynamic_slice(weights, (number * TILE, 0), (TILE, ROWS))
+        return total + (tile * tile).sum()
+
+    return lax.fori_loop(0, ROWS // TILE, step, jnp.zeros((), weights.dtype))
+
+
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "a loop reads it": lambda w: (updated(w), summed(w)),
+    "a reduction reads it": lambda w: (updated(w), w.sum()),
+    "two read it": lambda w: (updated(w), w.sum(0), w.max()),
+    "an earlier op reads it, too": lambda w: (lambda s: (updated(w, lambda tile: tile * s), w.max()))(w.sum()),
+    "another tensor than an argument": lambda w: (lambda v: (updated(v), v.sum()))(w @ w),
+    "numbers of other types": lambda w: (updated(w), w.sum(0).astype("int8")),
+}
+KEPT = "another tensor than an argument"
+LEFT: dict[str, Callable[[Any], Any]] = {
+    "a reader needs the loop": lambda w: (lambda new: (new, (new * w).sum()))(updated(w)),
+    "a reader needs another that does": lambda w: (lambda new: (new, (new[0] @ w).sum()))(updated(w)),
+    "only a boolean is read": lambda w: (updated(w), (w > 0.5).all()),
+    "all readers come first": lambda w: (lambda s: updated(w, lambda tile: tile * s))(w.sum()),
+    "the loop reads the old values": lambda w: (updated(w, lambda tile: tile * w.sum()), w.max()),
+    "elements are read one by one": lambda w: (updated(w), w + 1),
+    "two loops overwrite it": lambda w: (updated(w), updated(w, jnp.cos)),
+}
+
+
+def module_of(program: Callable[[Any], Any]) -> ir.Module:
+    weights = jax.ShapeDtypeStruct((ROWS, ROWS), jnp.float32)
+    lowered = jax.jit(program, donate_argnums=() if program is WAITING[KEPT] else 0).lower(weights)
+    return parse_module("program", str(lowered.compiler_ir("stablehlo")).encode(), new_context()).module
+
+
+def rewritten(program: Callable[[Any], Any], **options: Any) -> tuple[ir.Module, ir.Module, list[str]]:
+    """The module, and what recompute makes of it for a limit that leaves no room for a copy; its remarks' codes."""
+    before, after = module_of(program), module_of(program)
+    for module in (before, after):
+        run_pipeline(module, ("normalise",), Options())
+    memory = predict(before)
+    limit = memory.peak - memory.temp + memory.temp // 4
+    remarks = run_pipeline(after, ("recompute", "normalise"), Options(memory_limit=limit, **options)).remarks
+    return before, after, [remark.code for remark in remarks]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_the_loop_waits_and_overwrites_without_a_copy(name: str) -> None:
+    before, after, codes = rewritten(WAITING[name])
+    assert WAITS in codes
+    true = [measure_memory(serialise(module, "text")) for module in (before, after)]
+    assert true[1].temp <= true[0].temp - 0.95 * 4 * ROWS * ROWS
+    for module, memory in zip((before, after), true, strict=True):
+        assert abs(predict(module).temp - memory.temp) <= 0.02 * memory.peak + 4096
+    assert_equal_results(before, after)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_loops_are_left(name: str) -> None:
+    before, after, codes = rewritten(LEFT[name])
+    assert WAITS not in codes
+    assert_equal_results(before, after)
+
+
+def test_a_gpu_orders_the_ops_before_it_looks_for_copies() -> None:
+    _, _, codes = rewritten(WAITING["a loop reads it"], machine=GPU)
+    assert WAITS not in codes
+
+
+def test_the_loop_still_counts() -> None:
+    before, after, _ = rewritten(WAITING["a reduction reads it"])
+    counts = [[counting(loop) for loop in inside_out(module, "stablehlo.while")] for module in (before, after)]
+    assert counts[0] == counts[1] == [Counting(0, 0, 1, ROWS // TILE)]
+
+
+@pytest.mark.parametrize("number", [0, 1, -3])
+def test_a_number_that_is_known_later_is_the_same_number(number: int) -> None:
+    text = f"""func.func @main(%a: tensor<4xf32>, %b: tensor<i8>) -> tensor<i32> {{
+      %c = stablehlo.constant dense<{number}> : tensor<i32>
+      return %c : tensor<i32> }}"""
+    before, after = (parse_module("program", text.encode(), new_context()).module for _ in range(2))
+    block = main_function(after).regions[0].blocks[0]
+    last = terminator(block)
+    constant = last.operands[0]
+    with ir.InsertionPoint(last), last.location:
+        later = once_known(constant, list(block.arguments))
+    assert splat_value(later) is None and known_later(later) == constant and known_later(constant) == constant
+    last.operands[0] = later
+    assert_equal_results(before, after)
