@@ -17,8 +17,8 @@ from exla_opt.budget.ways import SMALLEST_SLICE
 _FASTEST = 2
 # A near miss is predicted, or compiled, at no more than this many times the limit.
 _NEAR = 1.25
-# How often the slices at the peak shrink, and the factor of each step.
-_MOST_STEPS, _STEP = 5, 4
+# How often the slices at the peak shrink, and the factor of each step: those of near misses need not shrink much.
+_MOST_STEPS, _STEP, _SMALL_STEP = 5, 4, 2
 # A peak that falls by less does not count as falling.
 _GAIN = 1.02
 
@@ -62,21 +62,21 @@ def try_near_misses(search: Search) -> Iterator[Attempt]:
     for start in near[:_FASTEST]:
         if start.split.large > search.limit:
             continue  # smaller slices cannot save these bytes
-        for found in _refined(search, start):
+        for found in _refined(search, start, _SMALL_STEP):
             yield found
             if search.fits(found):
                 return
 
 
-def _refined(search: Search, start: Attempt) -> Iterator[Attempt]:
-    """Shrink the slices in the loops at the peak step by step, as long as the peak falls."""
+def _refined(search: Search, start: Attempt, step: int = _STEP) -> Iterator[Attempt]:
+    """Shrink the slices in the loops at the peak step by step, as long as the peak falls. step: the factor."""
     current = start
     for _ in range(_MOST_STEPS):
         options = current.options
         own = dict(options.slices_at)
         least = min(SMALLEST_SLICE, options.slice_bytes)
         now = {place: own.get(place, options.slice_bytes) for place in current.split.places}
-        smaller = {place: max(size // _STEP, least) for place, size in now.items() if size > least}
+        smaller = {place: max(size // step, least) for place, size in now.items() if size > least}
         if not smaller:
             return
         sizes = own | smaller

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +12,17 @@ import pytest
 from jaxlib.mlir import ir
 
 from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.refine import try_near_misses
 from exla_opt.budget.search import Search
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.memory.peak import Memory
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
-from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
+from exla_opt.pipeline import DEFAULT_PASSES, Outcome, run_pipeline
 from exla_opt.remarks import Kind
 from tests.execute import assert_equal_results
 
@@ -89,6 +93,20 @@ def test_the_region_at_the_peak_gets_smaller_slices_where_that_is_faster(monkeyp
     assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
 
 
+def test_a_large_module_has_its_near_misses_refined_before_smaller_slices_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fit_of_budget, "_SMALL", 0)
+    for name in ("try_refined", "try_nested"):
+        monkeypatch.setattr(fit_of_budget, name, lambda search, *_, **__: iter(()))
+    found, limit = within(32)
+    assert found.peak <= limit and found.options.slices_at
+    monkeypatch.setattr(fit_of_budget, "try_near_misses", lambda search: iter(()))
+    plain, _ = within(32)
+    assert not plain.options.slices_at
+    assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
+
+
 def test_no_sizes_for_each_of_two_regions_are_clearly_better() -> None:
     """Brute force: all pairs of sizes for two regions."""
     name, sizes = "two_large_kernels", (4_000_000, 1_000_000, 250_000, 62_500)
@@ -105,3 +123,61 @@ def test_no_sizes_for_each_of_two_regions_are_clearly_better() -> None:
         within = [other for other in others if other.peak <= limit]
         assert within and found.fits
         assert all(found.seconds <= 1.25 * other.seconds for other in within)
+
+
+@dataclass
+class Steps:
+    """A search with given outcomes of smaller slices at the peak: the peaks, in steps, of each start."""
+
+    limit: int
+    attempts: list[Attempt]
+    steps: dict[int, list[int]]
+
+    def expected_peak(self, found: Attempt) -> int:
+        return found.predicted.peak
+
+    def fits(self, found: Attempt) -> bool:
+        return found.predicted.peak <= self.limit
+
+    def attempt(self, options: Options) -> Attempt:
+        peak = self.steps[options.slice_bytes].pop(0)
+        return near_attempt(options, 1.0, peak)
+
+
+def near_attempt(options: Options, seconds: float, peak: int, large: int = 0) -> Attempt:
+    split = Split(peak, large, ("model.py:1:1",))
+    return Attempt(cast(ir.Module, None), Outcome((), ()), options, Memory(0, 0, 0, peak), 0, split, seconds)
+
+
+def sliced(size: int) -> Options:
+    return Options(size, size)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "seconds", "steps", "tried"),
+    [
+        # The fastest near miss first, until one fits.
+        ((110, 120), (2.0, 1.0), {4: [90], 8: [115, 95]}, [(8, 115), (8, 95)]),
+        # Its peak stops to fall: the next one.
+        ((110, 120), (2.0, 1.0), {4: [90], 8: [119]}, [(8, 119), (4, 90)]),
+        # What is far above the limit is left.
+        ((130, 120), (1.0, 2.0), {4: [90], 8: [90]}, [(8, 90)]),
+        ((130, 140), (1.0, 2.0), {}, []),
+    ],
+)
+def test_the_fastest_near_misses_get_smaller_slices_at_their_peaks(
+    peaks: tuple[int, ...], seconds: tuple[float, ...], steps: dict[int, list[int]], tried: list[tuple[int, int]]
+) -> None:
+    sizes = (4, 8)
+    attempts = [
+        near_attempt(sliced(size * 10**6), time, peak) for size, time, peak in zip(sizes, seconds, peaks, strict=True)
+    ]
+    search = Steps(100, attempts, {size * 10**6: falling for size, falling in steps.items()})
+    found = list(try_near_misses(cast(Search, search)))
+    assert [(each.options.slice_bytes // 10**6, each.predicted.peak) for each in found] == tried
+    assert all(each.options.slices_at for each in found)
+
+
+def test_a_near_miss_of_tensors_that_no_slices_save_is_left() -> None:
+    search = Steps(100, [near_attempt(sliced(4 * 10**6), 1.0, 110, large=105)], {})
+    assert not list(try_near_misses(cast(Search, search)))
