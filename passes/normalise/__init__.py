@@ -4,10 +4,10 @@ before:  %1 = call @f(%0)   private @f   a while that carries a value it never c
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
 Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
-select, turns iota components of indices into batching dimensions and windows at known positions into slices, drops dead
-private functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries, and merges equal ops. Refuses recursion
-(InputError). Leaves chlo ops, locations, signatures, argument, result and module attributes and symbol names alone. It
-is idempotent.
+select, turns iota components of indices into batching dimensions and windows at known positions into slices, splits the
+indices of a gather instead of its batch, drops dead private functions, dead ops, copies (`mhlo.copy`) and
+loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations, signatures,
+argument, result and module attributes and symbol names alone. It is idempotent.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .branches import take_known_branches
 from .composites import restore_chlo_ops
 from .constant_windows import read_constant_windows
 from .counting_indices import count_batches
+from .index_batches import split_batches
 from .inline import inline_calls
 from .short_loops import inline_short_loops
 
@@ -40,7 +41,7 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     while _capture_invariants(module) or inline_short_loops(module):
         clean_up(module)
     # Windows at known positions first: those are iotas as well.
-    if read_constant_windows(module) + count_batches(module):
+    if read_constant_windows(module) + count_batches(module) + split_batches(module):
         clean_up(module)
     return []
 
