@@ -2,7 +2,7 @@
 
 Slices below a CPU's cache take longest to plan, and most of all where nothing fits, so that no size ends the search.
 If none of the larger ones seems to fit, the smallest are tried next. They need the least, or nearly so: where they do
-not seem to fit either, every second size shows well enough what memory costs.
+not seem to fit either, every second size shows well enough what memory costs; where they are far above the limit, one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from exla_opt.options import Options
 
 # Slices of about this fraction of the next larger ones that were tried are tried where nothing fits.
 _STEP = 4
+# The smallest slices are far above a limit if they need more than this many times as much.
+_FAR = 1.5
 # Of so many sizes of slices, at most those of the cache, library calls in loops may gain nothing in memory or time
 # before smaller slices are not tried with them.
 _IN_VAIN = 2
@@ -46,12 +48,20 @@ def is_small(way: Options, first: int) -> bool:
 
 
 def is_hopeless(search: Search, way: Options, first: int) -> bool:
-    """Whether smaller slices were tried, nothing seems to fit, and slices not much larger than these were tried too."""
+    """Whether smaller slices were tried, nothing seems to fit, and slices not much larger than these were tried too.
+
+    Or any others below `first`, where the smaller ones are far above the limit.
+    """
     if not is_small(way, first) or any(map(search.seems_to_fit, search.attempts)):
         return False
-    tried = [found.options.slice_bytes for found in search.attempts if _splits_all(found)]
-    larger = [size for size in tried if size > way.slice_bytes]
-    return any(size < way.slice_bytes for size in tried) and bool(larger) and min(larger) < _STEP * way.slice_bytes
+    tried = [found for found in search.attempts if _splits_all(found)]
+    sizes = [found.options.slice_bytes for found in tried]
+    larger = [size for size in sizes if size > way.slice_bytes]
+    smaller = [found for found in tried if found.options.slice_bytes < way.slice_bytes]
+    is_far = any(search.expected_peak(found) > _FAR * search.limit for found in smaller)
+    if is_far and len({size for size in sizes if size < first}) > 1:
+        return True
+    return bool(smaller) and bool(larger) and min(larger) < _STEP * way.slice_bytes
 
 
 def gains_by_calls(search: Search, way: Options) -> bool:

@@ -98,10 +98,13 @@ def slices_below_the_cache(search: Given) -> list[tuple[int, bool]]:
     return [(way.slice_bytes, way.calls_in_loops) for way in tried]
 
 
-def test_of_a_large_module_fewer_sizes_are_tried_if_the_smallest_do_not_fit(search_for: Searched) -> None:
-    search, found = search_for(LARGE, 10 * MB, lambda way: (20 * MB + way.slice_bytes, 1.0, False))
+@pytest.mark.parametrize(("limit", "tried"), [(15, [62_500, 1_000_000, 250_000]), (10, [62_500, 1_000_000])])
+def test_of_a_large_module_fewer_sizes_are_tried_if_the_smallest_do_not_fit(
+    search_for: Searched, limit: int, tried: list[int]
+) -> None:
+    search, found = search_for(LARGE, limit * MB, lambda way: (20 * MB + way.slice_bytes, 1.0, False))
     sizes = [size for size, _ in slices_below_the_cache(search)]
-    assert found is None and sizes == [62_500, 1_000_000, 250_000]
+    assert found is None and sizes == tried
 
 
 def test_of_a_large_module_all_sizes_are_tried_until_one_fits_if_the_smallest_do(search_for: Searched) -> None:
@@ -119,7 +122,7 @@ def test_calls_stay_behind_the_loops_if_small_slices_gain_nothing_by_them(search
     def figures(way: Options) -> Figures:
         return 20 * MB + way.slice_bytes - gain * way.calls_in_loops, 1.0 + 0.5 * way.calls_in_loops, False
 
-    search, _ = search_for(LARGE, 10 * MB, figures, has_calls=True)
+    search, _ = search_for(LARGE, 15 * MB, figures, has_calls=True)
     within = [size for size, in_loops in slices_below_the_cache(search) if in_loops]
     assert within == ([62_500, 1_000_000, 250_000] if gain else [62_500])
 
