@@ -143,7 +143,7 @@ def test_small_slices_wait_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> N
             Options(machine=CPU),
             limit,
             Spy(CPU, (ratio,)),
-            tried=lambda sizes, _: tried.append(sizes.slice_bytes) if sizes.split_size else None,
+            tried=lambda sizes, _: tried.append(sizes.least_slice_bytes) if sizes.split_size else None,
         )
         assert tried
         return min(tried)
