@@ -67,12 +67,12 @@ def always(value: ir.Value) -> ir.Value:
 def once_known(number: ir.Value, after: Sequence[ir.Value]) -> ir.Value:
     """A constant 0-d integer that is there only once some tensors of numbers are; see `bits_of`, `known_later`."""
     ready = reduce(stablehlo.and_, map(always, after))
-    other = build.splat(number.type, 0 if splat_value(number) else 1)
+    other = build.splat(number.type, 0 if splat_value(known_later(number)) else 1)
     return stablehlo.select(ready, number, other)
 
 
 def known_later(value: ir.Value) -> ir.Value:
-    """The constant of which `once_known` made a value; any other value itself."""
+    """The constant of which `once_known` made a value, perhaps several times; any other value itself."""
     select = defining_op(value, "stablehlo.select")
     if select is None:
         return value
@@ -80,4 +80,5 @@ def known_later(value: ir.Value) -> ir.Value:
     while (both := defining_op(answers[-1], "stablehlo.and")) is not None:
         answers[-1:] = [both.operands[1], both.operands[0]]
     known = [defining_op(answer) for answer in answers]
-    return select.operands[1] if all(op is not None and _is_answer(op) for op in known) else value
+    is_late = all(op is not None and _is_answer(op) for op in known)
+    return known_later(select.operands[1]) if is_late else value

@@ -10,6 +10,8 @@ Legal: an index selects the same window wherever it stands, and both reshapes ke
 
 from __future__ import annotations
 
+from math import prod
+
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -51,7 +53,8 @@ def _split_batch(gather: ir.Operation, reshape: ir.Operation) -> list[int] | Non
     is_read_once = len(list(gather.results[0].uses)) == 1
     if not is_read_once or not batch or len(after) <= len(before) or after[len(after) - inner :] != before[batch:]:
         return None
-    return after[: len(after) - inner]
+    longer = after[: len(after) - inner]
+    return longer if prod(longer) == prod(before[:batch]) else None  # without elements any shape may become any other
 
 
 def _with_batch(gather: ir.Operation, batch: list[int]) -> ir.Operation:

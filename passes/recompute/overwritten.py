@@ -14,7 +14,7 @@ predicted memory falls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from jaxlib.mlir import ir
@@ -42,11 +42,11 @@ _WAITS = "overwritten once all others have read it: it is not copied"
 
 @dataclass(frozen=True, slots=True)
 class Overwriting:
-    """A loop that should wait. place: of its counter. value: the tensor that it overwrites. after: what to wait for."""
+    """A loop that should wait. place: of its counter. values: what it overwrites. after: what to wait for."""
 
     loop: ir.Operation
     place: int
-    value: ir.Value
+    values: tuple[ir.Value, ...]
     after: tuple[ir.Value, ...]
 
 
@@ -57,31 +57,38 @@ def find_overwriting(block: ir.Block, schedule: Schedule, machine: Machine) -> l
         return []
     small = _SMALL * schedule.alive[peak]
     found = []
+    waits: dict[int, list[int]] = {}
     for op in operations_of(block):
         count = counting(op) if op.name == "stablehlo.while" else None
         own = next((schedule.producer.get(schedule.number.get(result, -1)) for result in op.results), None)
         if count is None or own is None:
             continue
-        after: dict[ir.Value, None] = {}
-        values = [value for value in _overwritten(op) if schedule.sizes[schedule.number.get(value, 0)] > small]
-        for value in values:
-            after.update(dict.fromkeys(_others(schedule.number.get(value, -1), own, schedule) or ()))
-        if after:
-            found.append(Overwriting(op, count.place, values[0], tuple(after)))
+        others: dict[ir.Value, list[ir.Value]] = {}
+        for value in _overwritten(op):
+            number = schedule.number.get(value)
+            if number is None or schedule.sizes[number] <= small:
+                continue
+            if after := _others(number, own, schedule, waits):
+                others[value] = after
+        if others:
+            ends = dict.fromkeys(each for after in others.values() for each in after)
+            waits[own] = [schedule.producer[schedule.number[each]] for each in ends]
+            found.append(Overwriting(op, count.place, tuple(others), tuple(ends)))
     return found
 
 
 def let_wait(block: ir.Block, found: Sequence[Overwriting], types: Types) -> list[Remark]:
-    """Let the loops wait, in place; return a remark for each.
+    """Let the loops wait, in place; return a remark for each tensor.
 
     Raises CannotOrder when the block cannot be put in order.
     """
     remarks = []
     for each in found:
-        loop, kind = each.loop, types.of(each.value)
+        loop, place = each.loop, describe(each.loop)
         with ir.InsertionPoint(loop), loop.location:
             loop.operands[each.place] = once_known(loop.operands[each.place], each.after)
-        remarks.append(Remark(Kind.PASSED, "EX019", "recompute", str(kind), kind.bytes, describe(loop), _WAITS))
+        kinds = map(types.of, each.values)
+        remarks += [Remark(Kind.PASSED, "EX019", "recompute", str(kind), kind.bytes, place, _WAITS) for kind in kinds]
     restore_order(block, has_order)
     return remarks
 
@@ -93,23 +100,37 @@ def _overwritten(loop: ir.Operation) -> list[ir.Value]:
     return [value for value, before, after in steps if before != after]
 
 
-def _others(number: int, own: int, schedule: Schedule) -> list[ir.Value] | None:
-    """For each kernel that reads a tensor and may run after the step `own`, a tensor to wait for.
+def _others(number: int, own: int, schedule: Schedule, waits: Mapping[int, Sequence[int]]) -> list[ir.Value] | None:
+    """What the step `own` must wait for, so that all other kernels that read a tensor have run.
 
-    None if one of these must run after it, or there is none to wait for.
+    None if one of these must run after it, or there is none to wait for. waits: what steps wait for already.
     """
     kernels = schedule.kernels
     steps = [step for step in schedule.used.get(number, ()) if step != own]
     steps = [step for step in steps if any(made in schedule.values for made in kernels[step].made)]
-    before = _behind(own, schedule, min(steps, default=own))
-    steps = [step for step in dict.fromkeys(steps) if step not in before]
+    first = _first(min((own, *steps)), waits)
+    before = _behind(own, schedule, waits, first)
+    seen = before - {own}
     found = []
-    for step in steps:
+    for step in sorted(set(steps) - before, reverse=True):
+        if step in seen:
+            continue  # a later one needs it
         end = _end(step, schedule)
-        if end is None or own in _behind(schedule.producer[schedule.number[end]], schedule, own):
+        if end is None:
             return None
+        behind = _behind(schedule.producer[schedule.number[end]], schedule, waits, first, seen)
+        if own in behind:
+            return None
+        seen |= behind
         found.append(end)
-    return found
+    return found[::-1]
+
+
+def _first(step: int, waits: Mapping[int, Sequence[int]]) -> int:
+    """The first step through which one from `step` on may depend on another such step."""
+    while (before := min((loop for loop, ends in waits.items() if max(ends) >= step), default=step)) < step:
+        step = before
+    return step
 
 
 def _end(step: int, schedule: Schedule) -> ir.Value | None:
@@ -140,13 +161,16 @@ def _is_unknown(value: ir.Value) -> bool:
     return before != after and step_of(before, after) is None
 
 
-def _behind(step: int, schedule: Schedule, first: int) -> set[int]:
-    """The steps from `first` on that a step depends on, and itself."""
+def _behind(
+    step: int, schedule: Schedule, waits: Mapping[int, Sequence[int]], first: int, known: Set[int] = frozenset()
+) -> set[int]:
+    """The steps from `first` on that a step depends on, and itself; not those behind known ones."""
     seen, stack = {step}, [step]
     while stack:
-        for value in schedule.kernels[stack.pop()].sources:
-            before = schedule.producer.get(value, -1)
-            if before >= first and before not in seen:
+        current = stack.pop()
+        read = [schedule.producer.get(value, -1) for value in schedule.kernels[current].sources]
+        for before in (*read, *waits.get(current, ())):
+            if before >= first and before not in seen and before not in known:
                 seen.add(before)
                 stack.append(before)
     return seen

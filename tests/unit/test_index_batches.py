@@ -85,6 +85,19 @@ def test_other_reshapes_stay(name: str) -> None:
     assert_equal_results(before, after)
 
 
+@pytest.mark.parametrize("parted", ["3x5x0", "3x4x0"])
+def test_windows_without_elements(parted: str) -> None:
+    text = f"""func.func @main(%x: tensor<30x8xf32>, %i: tensor<12x1xi32>) -> tensor<{parted}xf32> {{
+      %rows = "stablehlo.gather"(%x, %i) <{{dimension_numbers = #stablehlo.gather<
+        offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+        slice_sizes = array<i64: 1, 0>}}> : (tensor<30x8xf32>, tensor<12x1xi32>) -> tensor<12x0xf32>
+      %parted = stablehlo.reshape %rows : (tensor<12x0xf32>) -> tensor<{parted}xf32>
+      return %parted : tensor<{parted}xf32> }}"""
+    before, after = (parse_module("program", text.encode(), new_context()).module for _ in range(2))
+    run_pipeline(after, ("normalise",), Options())
+    assert_equal_results(before, after)
+
+
 def test_a_loop_over_shuffled_batches_reads_its_own_rows() -> None:
     shapes = (ROWS, FEATURES), (FEATURES, 1024)
     before, after = (module_of(scanned, *shapes) for _ in range(2))
