@@ -53,6 +53,11 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
         made.values[len(made.shapes)] = block.values.get(result, block.values.get(like))  # type: ignore[assignment]
         return made.add_tensor(block.shapes[result], block.sizes[result], block.dtypes[result])
 
+    def takes_over(position: int, value: int) -> bool:
+        """Whether an op reads a copy element by element, and writes a result as large into its buffer."""
+        op = block.ops[position]
+        return Trait.POINTWISE in op.traits and block.sizes[op.results[0]] == block.sizes[value]
+
     def start(position: int, loop: Operation, place: int, value: int) -> int:
         origin = block.ops[producers[value]] if value in producers else None
         source = value
@@ -68,7 +73,9 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
             again
             or value in loop.captures
             or any(other > position or value in starts.get(other, ()) for other in others)
-            or not _run_before(block, producers, others, position)
+            or not (
+                any(takes_over(other, value) for other in others) or _run_before(block, producers, others, position)
+            )
         )
         if not shared and (origin is not None or value in owned):
             return source

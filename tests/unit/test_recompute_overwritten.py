@@ -151,6 +151,16 @@ def test_other_loops_are_left(name: str) -> None:
     assert_equal_results(before, after)
 
 
+@pytest.mark.parametrize(
+    "program", [lambda w: (lambda o: (updated(w), o))(w + 1), lambda w: (lambda o: (updated(w), o))(w.var(0))]
+)
+def test_a_copy_in_the_memory_of_what_is_computed_from_it_costs_nothing(program: Callable[[Any], Any]) -> None:
+    before, after, codes = rewritten(program)
+    true = measure_memory(serialise(before, "text"))
+    assert WAITS not in codes and abs(predict(before).temp - true.temp) <= 0.02 * true.peak + 4096
+    assert_equal_results(before, after)
+
+
 def test_a_gpu_orders_the_ops_before_it_looks_for_copies() -> None:
     _, _, codes = rewritten(WAITING["a loop reads it"], machine=GPU)
     assert WAITS not in codes
