@@ -6,7 +6,7 @@ readers of the argument; if the order of the ops does not ensure that, the argum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exla_opt.ops.traits import Trait, traits_of
@@ -96,19 +96,14 @@ def with_copies(block: Block, owned: frozenset[int]) -> Block:
 
 def _run_before(block: Block, producers: Mapping[int, int], others: Sequence[int], last: int) -> bool:
     """Whether an op depends on all of these others: XLA looks for copies before it orders the ops."""
-    missing = set(others)
-    first = min(missing, default=last)
-    seen = {last}
-    stack = [last]
-    while stack and missing:
-        op = block.ops[stack.pop()]
-        for value in (*op.operands, *op.captures):
-            place = producers.get(value, -1)
-            if place >= first and place not in seen:
-                seen.add(place)
-                missing.discard(place)
-                stack.append(place)
-    return not missing
+    first = min(others, default=last)
+
+    def behind(position: int) -> Iterator[int]:
+        op = block.ops[position]
+        found = (producers.get(value, -1) for value in (*op.operands, *op.captures))
+        return (place for place in found if place >= first)
+
+    return _depends_on_all(last, others, behind)
 
 
 def _carried_anew(loop: Operation) -> set[int]:
@@ -173,18 +168,26 @@ def _begins_beside(fusion: Fusion, kernel: int, old: int, new: int) -> bool:
     return False
 
 
-def _all_before(fusion: Fusion, kernels: list[int], last: int) -> bool:
+def _all_before(fusion: Fusion, kernels: Sequence[int], last: int) -> bool:
     """Whether all of these kernels must run before `last` because of their data flow."""
-    missing = set(kernels)
+
+    def behind(kernel: int) -> Iterator[int]:
+        return (fusion.producer[value] for value in fusion.inputs[kernel] if value in fusion.producer)
+
+    return _depends_on_all(last, kernels, behind)
+
+
+def _depends_on_all(last: int, others: Sequence[int], behind: Callable[[int], Iterable[int]]) -> bool:
+    """Whether one op or kernel depends on all of these others. behind: what each reads from."""
+    missing = set(others)
     seen = {last}
     stack = [last]
     while stack and missing:
-        for value in fusion.inputs[stack.pop()]:
-            position = fusion.producer.get(value)
-            if position is not None and position not in seen:
-                seen.add(position)
-                missing.discard(position)
-                stack.append(position)
+        for place in behind(stack.pop()):
+            if place not in seen:
+                seen.add(place)
+                missing.discard(place)
+                stack.append(place)
     return not missing
 
 

@@ -15,7 +15,7 @@ with its maximum.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxlib.mlir import ir
 
@@ -37,7 +37,7 @@ def find_maxima(block: ir.Block, schedule: Schedule, peak: int) -> dict[int, fro
     And tensors that depend on nothing but a maximum and what is behind it, and are not larger than it, such as a sum of
     exponentials and its logarithm. In the order of their steps. peak: the step; tensors computed up to it are early.
     """
-    roots, beside = _roots(block, schedule)
+    roots, fused = _roots(block, schedule)
     products = _products(block, schedule)
     # Of maxima, and of tensors that are computed from these and what is behind them alone: all that is behind them, and
     # the bytes of the largest maximum.
@@ -57,8 +57,8 @@ def find_maxima(block: ir.Block, schedule: Schedule, peak: int) -> dict[int, fro
                 tied[value] = _behind(value, schedule), max(most, roots.get(value, 0))
             elif is_tied and any(source in maxima for source in sources):
                 tied[value] = behind, most
-            elif value in beside:
-                tied[value] = _behind(value, schedule), beside[value]
+            elif value in fused:
+                tied[value] = _behind(value, schedule), fused[value]
     return _read_together(list(maxima), tied, schedule)
 
 
@@ -68,12 +68,12 @@ def _roots(block: ir.Block, schedule: Schedule) -> tuple[dict[int, int], dict[in
     Each with the most bytes of others that may count as computed from the maximum.
     """
     found: dict[int, int] = {}
-    beside: dict[int, int] = {}
+    fused: dict[int, int] = {}
     for op in operations_of(block):
         if not takes_maximum(op):
             continue
         is_whole = not traits_of(op.name) & (Trait.CONTROL_FLOW | Trait.POINTWISE)
-        alone = set(_alone(op, schedule)) if is_whole else set()
+        alone = set(written_from(op, schedule, _reads_alone)) if is_whole else set()
         taken, read = (
             max(schedule.sizes[schedule.number[value]] for value in values) for values in (op.results, op.operands)
         )
@@ -85,27 +85,14 @@ def _roots(block: ir.Block, schedule: Schedule) -> tuple[dict[int, int], dict[in
             elif size < max(schedule.sizes[each] for each in (*kernel.sources, *kernel.made)):
                 found[value] = max(found.get(value, 0), size)
             elif is_whole:
-                beside[value] = max(beside.get(value, 0), most)
-    return found, beside
+                fused[value] = max(fused.get(value, 0), most)
+    return found, fused
 
 
-def _alone(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
-    """The written tensors that are computed from the results of an op and from constants alone."""
-    seen: set[ir.Value] = set()
-    stack = list(op.results)
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if schedule.is_written(value):
-            yield schedule.number[value]
-            continue
-        for use in value.uses:
-            reader = use.owner.operation
-            others = (other for other in reader.operands if other != value)
-            if reader.block == op.block and all(splat_value(other) is not None for other in others):
-                stack += reader.results
+def _reads_alone(reader: ir.Operation, value: ir.Value) -> bool:
+    """Whether an op computes its results from a tensor and from constants alone."""
+    others = (other for other in reader.operands if other != value)
+    return value in list(reader.operands) and all(splat_value(other) is not None for other in others)
 
 
 def _products(block: ir.Block, schedule: Schedule) -> set[int]:

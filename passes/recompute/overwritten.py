@@ -60,8 +60,10 @@ def find_overwriting(block: ir.Block, schedule: Schedule, machine: Machine) -> l
     waits: dict[int, list[int]] = {}
     for op in operations_of(block):
         count = counting(op) if op.name == "stablehlo.while" else None
-        own = next((schedule.producer.get(schedule.number.get(result, -1)) for result in op.results), None)
-        if count is None or own is None:
+        if count is None:
+            continue
+        own = schedule.producer.get(schedule.number.get(op.results[0], -1))
+        if own is None:
             continue
         others: dict[ir.Value, list[ir.Value]] = {}
         for value in _overwritten(op):

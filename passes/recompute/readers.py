@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from jaxlib.mlir import ir
 
@@ -27,8 +27,15 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
     return found
 
 
-def written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
-    """The written tensors of the kernels that an op is a part of."""
+def written_from(
+    op: ir.Operation,
+    schedule: Schedule,
+    follows: Callable[[ir.Operation, ir.Value], bool] = lambda reader, value: True,
+) -> Iterator[int]:
+    """The written tensors of the kernels that an op is a part of.
+
+    follows: whether an op that reads a tensor counts as a part of the kernels too.
+    """
     seen: set[ir.Value] = set()
     stack = list(op.results)
     while stack:
@@ -40,7 +47,8 @@ def written_from(op: ir.Operation, schedule: Schedule) -> Iterator[int]:
             yield schedule.number[value]
             continue
         for reader in _readers(value, op.block):
-            stack += reader.results
+            if follows(reader, value):
+                stack += reader.results
 
 
 def _readers(value: ir.Value, block: ir.Block) -> Iterator[ir.Operation]:
