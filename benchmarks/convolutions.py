@@ -2,8 +2,10 @@
 
     python benchmarks/convolutions.py --times 5
     python benchmarks/convolutions.py --times 3 --random 12 --seed 1
+    python benchmarks/convolutions.py --times 5 --priced 70 --seed 1
 
-The second line draws so many convolutions of each kind and type, and prints of each kind what the pass gains.
+The second line draws so many convolutions of each kind and type, and prints of each kind what the pass gains; the third
+compares measured times of random loops that convolve with those that the model predicts.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from jax import export, lax
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.write import serialise
+from exla_opt.memory.machine import CPU, as_written
+from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import run_pipeline
 from exla_opt.runtime.compile import compile_program, run_program, time_programs
@@ -182,14 +186,67 @@ def random_rows(count: int, seed: str, times: int, types: Sequence[str]) -> Iter
             yield f"| {kind} | {dtype} | {gain:.1f} | {min(gains):.2f} | {cost:.2f} | {max(costs):.2f} |"
 
 
+def wide_form(generator: random.Random) -> Form:
+    """A random convolution with features last, of 1 to 300 million products."""
+    one = generator.choice
+    while True:
+        batch, size, stride = one([1, 2, 4, 8, 16]), one([8, 14, 16, 28, 32, 56, 64, 112, 128]), one([1, 1, 1, 2])
+        ins, window = one([1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256]), one([3, 3, 3, 5, 7, 2])
+        outs = one([1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256])
+        packed = batch * (-(-size // stride)) ** 2 * window * window * ins
+        if 1e6 < packed * outs < 3e8 and batch * size * size * max(ins, outs) < 2e6:
+            rest = {"window_strides": (stride, stride)}
+            return Form("", (batch, size, size, ins), (window, window, ins, outs), NHWC, rest)
+
+
+def maxima_of(form: Form) -> str:
+    """The module of a loop that convolves images and returns only the largest element of each feature."""
+
+    def convolve(images: Any, weights: Any) -> Any:
+        def largest(x: Any) -> Any:
+            y = lax.conv_general_dilated(x, weights, dimension_numbers=form.orders, padding="SAME", **form.rest)
+            return y.max((0, 1, 2))
+
+        return lax.map(largest, images)
+
+    specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((TRIPS, *form.image), form.kernel)]
+    return str(export.export(jax.jit(convolve))(*specs).mlir_module())
+
+
+def price_row(count: int, seed: str, times: int) -> str:
+    """How the predicted seconds of `count` random convolutions in loops compare with the measured ones."""
+    generator, predicted, measured = random.Random(seed), [], []
+    for _ in range(count):
+        form = wide_form(generator)
+        text = maxima_of(form)
+        with new_context() as context:
+            module = parse_module("<program>", text.encode(), context).module
+            run_pipeline(module, ("normalise",), Options())  # inlines the body of the loop
+            predicted.append(read_timeline(module, as_written(CPU)).seconds)
+        values = np.random.default_rng(0)
+        arrays = [values.standard_normal(shape).astype("f") for shape in ((TRIPS, *form.image), form.kernel)]
+        program = compile_program(text)
+        run_program(program, arrays)
+        [seconds] = time_programs([program], arrays, times)
+        measured.append(seconds)
+    off = np.log(np.array(predicted) / np.array(measured))
+    ranks = np.corrcoef(*(np.argsort(np.argsort(figures)) for figures in (predicted, measured)))[0, 1]
+    spread, center = np.exp([np.std(off), np.mean(off)])
+    return f"{count} loops: rank correlation {ranks:.3f}, ratios {center:.2f} in the mean, off by {spread:.2f} x (sd)"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=5, help="timed runs, by turns")
     parser.add_argument("--types", default=",".join(TYPES), help="element types")
     parser.add_argument("--random", type=int, default=0, help="so many random convolutions of each kind and type")
+    parser.add_argument("--priced", type=int, default=0, help="compare so many random ones with their predicted times")
     parser.add_argument("--seed", default="1", help="of the random ones")
     arguments = parser.parse_args()
+    if arguments.priced:
+        print(price_row(arguments.priced, arguments.seed, arguments.times))
+        return
     jax.config.update("jax_enable_x64", True)
     types = arguments.types.split(",")
     if arguments.random:

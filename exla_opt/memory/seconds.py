@@ -24,9 +24,10 @@ SLOW, QUICK = 10.0, 0.5
 _SORTS = Trait.SELECTS | Trait.LIBRARY
 # The time in which a CPU dismisses an element that is not among the largest, over that of a comparison in a sort.
 _DISMISSED = 0.1
-# A CPU convolves to fewer features than this part of the rows of a fast product in the time of that many: measured on
-# images of 32 x 32 x 64 with 3 x 3, to 1 feature 7 times slower a feature than to 64, to 2 3.6, to 4 1.5, to 8 1.4.
-_ROWS_OF_FEATURES = 16
+# Before a CPU convolves, it copies the elements that each position of the result reads, for all features together, in
+# runs of one element's features: chosen on images of 3 to 128 features in loops (benchmarks/convolutions.py --priced).
+_SECONDS_TO_PACK, _SECONDS_TO_START = 1e-10, 2.4e-9
+_USUAL_RUN = 16
 # Products of few elements wait for their operands: they are not slowed further.
 _MOST_SLOWED = 2.0
 # One part in `_NEAREST` of the cache is read at its speed, the rest `_FARTHER` times slower: on a CPU, products with a
@@ -191,9 +192,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 0.0
     speed = machine.flops_of(block.dtypes[op.operands[0]])
     if op.name == "convolution":
-        counts = machine.is_written and not machine.any_shape
-        slower = max(machine.full_speed_rows / _ROWS_OF_FEATURES / shared, 1.0) if counts else 1.0
-        return 2.0 * out * (right // shared) * slower / speed
+        return 2.0 * out * (right // shared) / speed + _seconds_to_pack(block, op, machine)
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     if machine.any_shape:
         return 2.0 * out * terms / speed
@@ -201,6 +200,18 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
     slower += min(machine.half_speed_result * shared / out, _MOST_SLOWED)
     return 2.0 * out * terms * (1.0 + slower) / speed
+
+
+def _seconds_to_pack(block: Block, op: Operation, machine: Machine) -> float:
+    """The seconds in which a CPU packs what a convolution reads for each position, for all of its features together."""
+    if not machine.full_speed_rows or machine.any_shape or not machine.is_written:
+        return 0.0
+    kernel, result = block.shapes[op.operands[1]], block.shapes[op.results[0]]
+    features = prod(result[dim] for dim in op.shared)
+    is_in_order = op.shared == (len(result) - 1,) and len(kernel) == len(result)
+    run = kernel[-2] if is_in_order else _USUAL_RUN
+    packed = prod(result) // features * (prod(kernel) // features)
+    return packed * (_SECONDS_TO_PACK + _SECONDS_TO_START / max(run, 1))
 
 
 def _seconds_to_read(block: Block, op: Operation, machine: Machine) -> float:

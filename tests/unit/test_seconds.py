@@ -10,7 +10,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
-from exla_opt.memory.machine import CPU, GPU, Machine, machine_of
+from exla_opt.memory.machine import CPU, GPU, Machine, as_written, machine_of
 from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
 from exla_opt.memory.seconds import seconds_of, seconds_of_ops, seconds_of_sum, seconds_to_take
@@ -50,6 +50,20 @@ def product(dtype: str, rows: int = 4096) -> str:
         f"%r = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : ({left}, {kind}) -> {left}\n"
         f"return %r : {left}\n}}"
     )
+
+
+def convolution(ins: int, outs: int, is_flat: bool = False) -> str:
+    """A 3 x 3 convolution to 64 x 64 positions. is_flat: whether its weights come in one dimension."""
+    image, result = f"tensor<1x64x64x{ins}xf32>", f"tensor<1x64x64x{outs}xf32>"
+    weights = f"tensor<3x3x{ins}x{outs}xf32>"
+    given = f"tensor<{9 * ins * outs}xf32>" if is_flat else weights
+    return f"""func.func @main(%x: {image}, %v: {given}) -> {result} {{
+  %w = stablehlo.reshape %v : ({given}) -> {weights}
+  %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
+    : ({image}, {weights}) -> {result}
+  return %r : {result}
+}}"""
 
 
 def loop(trips: int, part: int = 2**12) -> str:
@@ -270,3 +284,22 @@ def test_which_products_have_a_vector(left: str, right: str, numbers: str, by_ve
         module = parse_module("<product>", text.encode(), context).module
         block = read_block(main_function(module).regions[0].blocks[0], Types(), CPU)
     assert block.ops[0].by_vector == by_vector
+
+
+@pytest.mark.parametrize(("ins", "outs"), [(64, 1), (64, 64), (3, 8)])
+def test_a_cpu_copies_what_a_convolution_reads_once_for_all_features(ins: int, outs: int) -> None:
+    elements = 64 * 64 * 9 * ins
+    arithmetic, copies = 2 * elements * outs / 1.5e11, elements * (1e-10 + 2.4e-9 / ins)
+    found = seconds(convolution(ins, outs), as_written(CPU))
+    assert isclose(found, arithmetic + copies, rel_tol=0.01)
+    assert copies < arithmetic / 4 if outs == 64 else copies > 4 * arithmetic
+
+
+def test_where_the_features_of_a_kernel_are_not_known_a_usual_number_counts() -> None:
+    kernels = [seconds(convolution(16, 8, is_flat), as_written(CPU)) for is_flat in (False, True)]
+    assert isclose(*kernels)
+
+
+def test_a_plan_prices_convolutions_by_their_products_alone() -> None:
+    few, many = (seconds(convolution(64, outs), CPU) for outs in (8, 64))
+    assert isclose(8 * few, many, rel_tol=0.02)
