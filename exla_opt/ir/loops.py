@@ -188,6 +188,12 @@ def starts_with_zeros(initial: ir.Value) -> bool:
     return chosen is not None and splat_value(chosen.operands[2]) == 0 and _is_never(chosen.operands[0])
 
 
+def is_part_of_never(op: ir.Operation) -> bool:
+    """Whether an op is one of the comparisons by which `after_input` waits: what it compares does not matter."""
+    users = [use.owner.operation for result in op.results for use in result.uses]
+    return len(users) == 1 and users[0].name == "stablehlo.and" and _is_never(users[0].results[0])
+
+
 def _is_never(value: ir.Value) -> bool:
     """Whether `_never` computes the value."""
     both = defining_op(value, "stablehlo.and")

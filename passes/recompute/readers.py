@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.loops import is_part_of_never
 from exla_opt.ir.opaque import is_part_of_always
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import terminator
@@ -19,7 +20,7 @@ def asked_about(block: ir.Block, schedule: Schedule, types: Types) -> set[int]:
     found: set[int] = set()
     for view in block.operations:
         op = view.operation
-        if not asks_inside(op) or is_part_of_always(op):
+        if not asks_inside(op) or is_part_of_always(op) or is_part_of_never(op):
             continue
         for value in (*op.operands, *(types.captured(op) if len(op.regions) else ())):
             found.update(schedule.written_behind(value, types))
