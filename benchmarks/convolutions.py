@@ -230,7 +230,7 @@ def price_row(count: int, seed: str, times: int) -> str:
         [seconds] = time_programs([program], arrays, times)
         measured.append(seconds)
     off = np.log(np.array(predicted) / np.array(measured))
-    ranks = np.corrcoef(*(np.argsort(np.argsort(figures)) for figures in (predicted, measured)))[0, 1]
+    ranks = np.corrcoef(np.argsort(np.argsort(predicted)), np.argsort(np.argsort(measured)))[0, 1]
     spread, center = np.exp([np.std(off), np.mean(off)])
     return f"{count} loops: rank correlation {ranks:.3f}, ratios {center:.2f} in the mean, off by {spread:.2f} x (sd)"
 

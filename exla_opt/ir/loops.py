@@ -191,7 +191,8 @@ def starts_with_zeros(initial: ir.Value) -> bool:
 def is_part_of_never(op: ir.Operation) -> bool:
     """Whether an op is one of the comparisons by which `after_input` waits: what it compares does not matter."""
     users = [use.owner.operation for result in op.results for use in result.uses]
-    return len(users) == 1 and users[0].name == "stablehlo.and" and _is_never(users[0].results[0])
+    is_joined = len(users) == 1 and users[0].name == "stablehlo.and" and users[0].block == op.block
+    return is_joined and not build.shape_of(op.results[0]) and _is_never(users[0].results[0])
 
 
 def _is_never(value: ir.Value) -> bool:
@@ -200,6 +201,8 @@ def _is_never(value: ir.Value) -> bool:
     tests = [] if both is None else [defining_op(operand, "stablehlo.compare") for operand in both.operands]
     known = [test for test in tests if test is not None]
     if len(known) != 2 or list(known[0].operands) != list(known[1].operands):
+        return False
+    if splat_value(known[0].operands[1]) != 0:
         return False
     directions = {str(stablehlo.ComparisonDirectionAttr(test.attributes["comparison_direction"])) for test in known}
     return all(any(name in direction for direction in directions) for name in ("LT", "GT"))

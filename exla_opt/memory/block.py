@@ -37,7 +37,8 @@ class Operation:
     is_library: whether a custom call needs no memory but its operands and results, or XLA:CPU's library of kernels
     computes a reduce or a product of matrices.
     shared: the dimensions of a product's result that both operands have: the batch of a dot, or the result features of
-    a convolution. trips: the trip count of a loop; 1 if unknown.
+    a convolution. features: of a convolution, the input features of one group, and the number of groups. trips: the
+    trip count of a loop; 1 if unknown.
     order: the dimensions of a convolution's result as its library writes them, outermost first, counted from 0 without
     those of one element.
     is_bare: whether a convolution's library neither scales its result nor adds to it.
@@ -63,6 +64,7 @@ class Operation:
     is_bare: bool = False
     seconds: float = 0.0
     by_vector: bool = False
+    features: Shape = ()
 
     def renumbered(
         self,
@@ -93,6 +95,7 @@ class Operation:
             self.is_bare,
             self.seconds,
             self.by_vector,
+            self.features,
         )
 
 

@@ -97,7 +97,9 @@ def read_operation(
     if name == "convolution":
         numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
         wide = _narrow(op, made) if machine.widens else frozenset()
-        return replace(made, shared=(numbers.output_feature_dimension,), narrow=wide)
+        ins = types.of(op.operands[1]).shape[numbers.kernel_input_feature_dimension]
+        groups = integer(op, "feature_group_count", 1) * integer(op, "batch_group_count", 1)
+        return replace(made, shared=(numbers.output_feature_dimension,), features=(ins, groups), narrow=wide)
     if machine.widens and Trait.POINTWISE in traits:
         return Operation(name, _pointwise_traits(op, traits), operands, results)
     return made

@@ -24,10 +24,9 @@ SLOW, QUICK = 10.0, 0.5
 _SORTS = Trait.SELECTS | Trait.LIBRARY
 # The time in which a CPU dismisses an element that is not among the largest, over that of a comparison in a sort.
 _DISMISSED = 0.1
-# Before a CPU convolves, it copies the elements that each position of the result reads, for all features together, in
-# runs of one element's features: chosen on images of 3 to 128 features in loops (benchmarks/convolutions.py --priced).
+# Before a CPU convolves, it copies the elements that each position of the result reads, for all features of a group
+# together, in runs of one element's features: chosen on images of 3 to 128 features in loops.
 _SECONDS_TO_PACK, _SECONDS_TO_START = 1e-10, 2.4e-9
-_USUAL_RUN = 16
 # Products of few elements wait for their operands: they are not slowed further.
 _MOST_SLOWED = 2.0
 # One part in `_NEAREST` of the cache is read at its speed, the rest `_FARTHER` times slower: on a CPU, products with a
@@ -203,15 +202,14 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
 
 
 def _seconds_to_pack(block: Block, op: Operation, machine: Machine) -> float:
-    """The seconds in which a CPU packs what a convolution reads for each position, for all of its features together."""
+    """The seconds in which a CPU copies what a convolution reads for each position, for a group's features together."""
     if not machine.full_speed_rows or machine.any_shape or not machine.is_written:
         return 0.0
-    kernel, result = block.shapes[op.operands[1]], block.shapes[op.results[0]]
-    features = prod(result[dim] for dim in op.shared)
-    is_in_order = op.shared == (len(result) - 1,) and len(kernel) == len(result)
-    run = kernel[-2] if is_in_order else _USUAL_RUN
-    packed = prod(result) // features * (prod(kernel) // features)
-    return packed * (_SECONDS_TO_PACK + _SECONDS_TO_START / max(run, 1))
+    kernel, result = (prod(block.shapes[value]) for value in (op.operands[1], op.results[0]))
+    made = prod(block.shapes[op.results[0]][dim] for dim in op.shared)
+    ins, groups = op.features
+    copied = result // made * (kernel // made) * groups
+    return copied * (_SECONDS_TO_PACK + _SECONDS_TO_START / max(ins, 1))
 
 
 def _seconds_to_read(block: Block, op: Operation, machine: Machine) -> float:
