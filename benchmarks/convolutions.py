@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
+from ranks import rank_correlation
 
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
@@ -193,8 +194,8 @@ def wide_form(generator: random.Random) -> Form:
         batch, size, stride = one([1, 2, 4, 8, 16]), one([8, 14, 16, 28, 32, 56, 64, 112, 128]), one([1, 1, 1, 2])
         ins, window = one([1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256]), one([3, 3, 3, 5, 7, 2])
         outs = one([1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256])
-        packed = batch * (-(-size // stride)) ** 2 * window * window * ins
-        if 1e6 < packed * outs < 3e8 and batch * size * size * max(ins, outs) < 2e6:
+        read = batch * (-(-size // stride)) ** 2 * window * window * ins
+        if 1e6 < read * outs < 3e8 and batch * size * size * max(ins, outs) < 2e6:
             rest = {"window_strides": (stride, stride)}
             return Form("", (batch, size, size, ins), (window, window, ins, outs), NHWC, rest)
 
@@ -230,7 +231,7 @@ def price_row(count: int, seed: str, times: int) -> str:
         [seconds] = time_programs([program], arrays, times)
         measured.append(seconds)
     off = np.log(np.array(predicted) / np.array(measured))
-    ranks = np.corrcoef(np.argsort(np.argsort(predicted)), np.argsort(np.argsort(measured)))[0, 1]
+    ranks = rank_correlation(list(zip(predicted, measured, strict=True)))
     spread, center = np.exp([np.std(off), np.mean(off)])
     return f"{count} loops: rank correlation {ranks:.3f}, ratios {center:.2f} in the mean, off by {spread:.2f} x (sd)"
 

@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.opaque import known_later
+from exla_opt.ir.opaque import known_later, only_user
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import behind_constants, defining_op, splat_value
 from exla_opt.ir.walk import captured_values, terminator, walk_regions
@@ -190,9 +190,10 @@ def starts_with_zeros(initial: ir.Value) -> bool:
 
 def is_part_of_never(op: ir.Operation) -> bool:
     """Whether an op is one of the comparisons by which `after_input` waits: what it compares does not matter."""
-    users = [use.owner.operation for result in op.results for use in result.uses]
-    is_joined = len(users) == 1 and users[0].name == "stablehlo.and" and users[0].block == op.block
-    return is_joined and not build.shape_of(op.results[0]) and _is_never(users[0].results[0])
+    both = only_user(op)
+    if both is None or both.name != "stablehlo.and" or both.block != op.block:
+        return False
+    return not build.shape_of(both.results[0]) and _is_never(both.results[0])
 
 
 def _is_never(value: ir.Value) -> bool:

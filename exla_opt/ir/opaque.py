@@ -28,10 +28,10 @@ def bits_of(value: ir.Value) -> int:
 
 def is_part_of_always(op: ir.Operation) -> bool:
     """Whether an op only reads the bits of a number for `always`, whose answer does not depend on them."""
-    some = _only_user(op)
+    some = only_user(op)
     if op.name != "stablehlo.bitcast_convert" or some is None or some.name != "stablehlo.or":
         return False
-    compare = _only_user(some)
+    compare = only_user(some)
     return compare is not None and _is_answer(compare)
 
 
@@ -43,7 +43,7 @@ def _is_answer(compare: ir.Operation) -> bool:
     return some is not None and splat_value(some.operands[1]) == 1 and splat_value(compare.operands[1]) == 0
 
 
-def _only_user(op: ir.Operation) -> ir.Operation | None:
+def only_user(op: ir.Operation) -> ir.Operation | None:
     """The op that reads the results of another one, if exactly one does, once."""
     users = [use.owner.operation for result in op.results for use in result.uses]
     return users[0] if len(users) == 1 else None

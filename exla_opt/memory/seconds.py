@@ -203,7 +203,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
 
 def _seconds_to_pack(block: Block, op: Operation, machine: Machine) -> float:
     """The seconds in which a CPU copies what a convolution reads for each position, for a group's features together."""
-    if not machine.full_speed_rows or machine.any_shape or not machine.is_written:
+    if machine.kind != "cpu" or machine.any_shape or not machine.is_written:
         return 0.0
     kernel, result = (prod(block.shapes[value]) for value in (op.operands[1], op.results[0]))
     made = prod(block.shapes[op.results[0]][dim] for dim in op.shared)
