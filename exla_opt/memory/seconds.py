@@ -25,8 +25,10 @@ _SORTS = Trait.SELECTS | Trait.LIBRARY
 # The time in which a CPU dismisses an element that is not among the largest, over that of a comparison in a sort.
 _DISMISSED = 0.1
 # Before a CPU convolves, it copies the elements that each position of the result reads, for all features of a group
-# together, in runs of one element's features: chosen on images of 3 to 128 features in loops.
+# together, in runs of one element's features: chosen on images of 3 to 128 features in loops. Where a program in slices
+# leaves one feature, but not as the last dimension, another kernel runs, about as fast as with longer runs.
 _SECONDS_TO_PACK, _SECONDS_TO_START = 1e-10, 2.4e-9
+_OTHER_RUN = 16
 # Products of few elements wait for their operands: they are not slowed further.
 _MOST_SLOWED = 2.0
 # One part in `_NEAREST` of the cache is read at its speed, the rest `_FARTHER` times slower: on a CPU, products with a
@@ -191,7 +193,8 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
         return 0.0
     speed = machine.flops_of(block.dtypes[op.operands[0]])
     if op.name == "convolution":
-        return 2.0 * out * (right // shared) / speed + _seconds_to_pack(block, op, machine)
+        read = out // shared * (right // shared)
+        return 2.0 * read * shared / speed + _seconds_to_pack(op, read, len(shape), machine)
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     if machine.any_shape:
         return 2.0 * out * terms / speed
@@ -201,15 +204,16 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     return 2.0 * out * terms * (1.0 + slower) / speed
 
 
-def _seconds_to_pack(block: Block, op: Operation, machine: Machine) -> float:
-    """The seconds in which a CPU copies what a convolution reads for each position, for a group's features together."""
+def _seconds_to_pack(op: Operation, read: int, rank: int, machine: Machine) -> float:
+    """The seconds in which a CPU copies what a convolution reads for each position, for a group's features together.
+
+    read: the elements that all positions read for one feature of the result. rank: of the result.
+    """
     if machine.kind != "cpu" or machine.any_shape or not machine.is_written:
         return 0.0
-    kernel, result = (prod(block.shapes[value]) for value in (op.operands[1], op.results[0]))
-    made = prod(block.shapes[op.results[0]][dim] for dim in op.shared)
     ins, groups = op.features
-    copied = result // made * (kernel // made) * groups
-    return copied * (_SECONDS_TO_PACK + _SECONDS_TO_START / max(ins, 1))
+    run = max(ins, 1) if op.shared == (rank - 1,) else _OTHER_RUN
+    return read * groups * (_SECONDS_TO_PACK + _SECONDS_TO_START / run)
 
 
 def _seconds_to_read(block: Block, op: Operation, machine: Machine) -> float:
