@@ -1,6 +1,6 @@
 """Machines: how each compiles ops, as data. The rest of `memory` queries a machine and knows none by name.
 
-The rules are facts of XLA's compilers in jaxlib 0.10, except one that later releases have changed; the speeds are those
+The rules are facts of XLA's compilers in jaxlib 0.10, except two that later releases have changed; the speeds are those
 that the vendors publish, and the fractions of them that programs reach.
 """
 
@@ -38,6 +38,7 @@ class Machine:
     Speeds:
     flops: operations per second in products of matrices, by element type; the first is for all types not listed.
     flops_of_slow_convolutions: the same in loops for convolutions in an order for which there is no fast kernel.
+    odd_features: the first jaxlib in which convolutions of an odd number of input features are as fast as others.
     is_written: whether programs are priced as they are written (`as_written`); plans price all convolutions alike.
     any_shape: whether products of few rows or elements, as in slices, count as if at full speed.
     flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
@@ -68,6 +69,7 @@ class Machine:
     unknown: frozenset[str]
     flops: tuple[tuple[str, float], ...]
     flops_of_slow_convolutions: float
+    odd_features: tuple[int, int]
     flops_elementwise: float
     bytes_per_second: float
     cache_bytes: int
@@ -104,6 +106,7 @@ CPU = Machine(
     unknown=frozenset("rng rng_bit_generator custom_call".split()),
     flops=(("f32", 1.5e11), ("f64", 7.5e10)),
     flops_of_slow_convolutions=4e9,
+    odd_features=(0, 12),
     flops_elementwise=4e10,
     bytes_per_second=8e9,
     cache_bytes=16 * _MIB,
@@ -152,6 +155,7 @@ _H200 = Machine(
         ("f8E5M2", 0.65 * 1979e12),
     ),
     flops_of_slow_convolutions=0.65 * 494e12,
+    odd_features=(0, 0),
     flops_elementwise=0.65 * 67e12,
     bytes_per_second=0.85 * 4.8e12,
     cache_bytes=30 * 10**6,
@@ -191,6 +195,7 @@ def _tpu(name: str, generation: str) -> Machine:
         seconds_per_trip=2e-6,
         flops=(("bf16", 0.65 * flops), ("f32", 0.65 * flops / 3)),
         flops_of_slow_convolutions=0.65 * flops / 3,
+        odd_features=(0, 0),
         flops_elementwise=0.65 * flops / 50,
         bytes_per_second=0.85 * bandwidth,
         cache_bytes=0,

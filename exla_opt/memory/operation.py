@@ -21,7 +21,8 @@ from .block import Operation
 from .dots import copied_sides, dot_dims, has_kernel, is_by_vector, is_folded, is_outer_product
 from .machine import CPU, Machine
 
-_JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
+# The release of the installed jaxlib, as (0, 10).
+JAXLIB = tuple(int(part) for part in jaxlib_release.split(".")[:2])
 _MULTIPLY, _REPEATED = traits_of("stablehlo.multiply"), traits_of("stablehlo.broadcast_in_dim")
 # For real numbers only: complex ones are expensive.
 _CHEAP_IF_REAL = frozenset("cosine sine tan".split())
@@ -132,7 +133,7 @@ def widened_type(dtype: str) -> str:
 
 def moved_type(dtype: str, machine: Machine) -> str:
     """The element type in which a machine keeps floats that it only moves; "" for those that it moves unchanged."""
-    moved = any(dtype == narrow and since <= _JAXLIB for narrow, since in machine.moves)
+    moved = any(dtype == narrow and since <= JAXLIB for narrow, since in machine.moves)
     return "" if moved or not machine.widens else widened_type(dtype)
 
 

@@ -10,6 +10,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
+from exla_opt.memory import seconds as seconds_of_memory
 from exla_opt.memory.machine import CPU, GPU, Machine, as_written, machine_of
 from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
@@ -292,6 +293,35 @@ def test_a_cpu_copies_what_a_convolution_reads_once_for_all_features(ins: int, o
     arithmetic, copies = 2 * elements * outs / 1.5e11, elements * (1e-10 + 2.4e-9 / ins)
     found = seconds(convolution(ins, outs), as_written(CPU))
     assert isclose(found, arithmetic + copies, rel_tol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ins", "outs", "groups", "is_slow"),
+    [
+        (3, 32, 1, True),
+        (3, 80, 1, True),
+        (6, 64, 2, True),
+        (3, 64, 1, False),
+        (3, 40, 1, False),
+        (3, 16, 1, False),
+        (4, 32, 1, False),
+        (1, 32, 1, False),
+    ],
+)
+def test_convolutions_of_an_odd_number_of_features_are_slow_before_jaxlib_0_12(
+    monkeypatch: pytest.MonkeyPatch, ins: int, outs: int, groups: int, is_slow: bool
+) -> None:
+    times = []
+    for release in ((0, 11), (0, 12)):
+        monkeypatch.setattr(seconds_of_memory, "JAXLIB", release)
+        times.append(seconds(convolution(ins, outs, groups=groups), as_written(CPU)))
+    assert times[0] > 2 * times[1] if is_slow else times[0] == times[1]
+
+
+def test_of_many_features_an_odd_number_is_about_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seconds_of_memory, "JAXLIB", (0, 11))
+    odd, even = (seconds(convolution(ins, 32), as_written(CPU)) for ins in (65, 66))
+    assert odd < 1.5 * even
 
 
 def test_each_group_of_a_convolution_copies_its_own_features() -> None:
