@@ -32,7 +32,7 @@ Kind = Literal["original", "recomputed", "split", "calls in loops", "nested tile
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The outcome of the sizes alone, without recomputing: it guides the search, which so does not depend on the limit.
+    """What a smaller slice may save of a program.
 
     peak: bytes, predicted. large: the bytes that no smaller sizes save unless they split more tensors: arguments,
     results, and the tensors far larger than a slice that are alive at the peak. places: the locations of the largest
@@ -48,10 +48,11 @@ class Split:
 class Attempt:
     """The outcome of one pair of sizes.
 
-    largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone. seconds: of a run,
-    predicted. measured: the compiled peak, None until the compiler is asked; NEVER if it could not be written.
-    estimated: the seconds of a run, estimated from the compiled program; None if not known. note: what its compile had
-    to leave out. is_refused: whether the module of several devices would be written as it came instead.
+    largest: the bytes of the largest temporary tensor. split: the outcome of the sizes alone, without recomputing: it
+    guides the search, which so does not depend on the limit. final: the outcome of all passes, which only near misses
+    use. seconds: of a run, predicted. measured: the compiled peak, None until the compiler is asked; NEVER if it could
+    not be written. estimated: the seconds of a run, estimated from the compiled program; None if not known. note: what
+    its compile had to leave out. is_refused: whether the module of several devices would be written as it came instead.
     """
 
     module: ir.Module
@@ -60,6 +61,7 @@ class Attempt:
     predicted: Memory
     largest: int
     split: Split
+    final: Split
     seconds: float
     measured: int | None = None
     estimated: float | None = None
@@ -96,7 +98,7 @@ class Attempt:
 
 
 def split_of(timeline: Timeline, options: Options) -> Split:
-    """The outcome of the sizes alone, from the timeline of a program in which nothing is recomputed."""
+    """What smaller slices may save of the program of a timeline."""
     held = timeline.memory.peak - timeline.memory.temp
     alive = [] if timeline.peak is None else timeline.alive_at(timeline.peak)
     least = max(options.size_threshold, _MANY_SLICES * options.slice_bytes)

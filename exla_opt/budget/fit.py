@@ -27,6 +27,7 @@ from exla_opt.budget.choose import (
 from exla_opt.budget.holder import holder_of
 from exla_opt.budget.hopeless import gains_by_calls, is_hopeless, is_small, with_the_smallest_first
 from exla_opt.budget.joined import JOINS, with_joined_trips
+from exla_opt.budget.larger import try_larger
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.needless import is_needless
 from exla_opt.budget.nested import try_nested
@@ -136,8 +137,9 @@ def fit(
         search.compiles_left -= recomputes_last  # one is kept for that
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
+        is_fast_enough = not recomputes_last or fits_about_as_fast(search)
         search.compiles_left += recomputes_last
-        if recomputes_last and not fits_about_as_fast(search):
+        if not is_fast_enough:
             try_recomputing(search, tried)
             recomputes = False
         sizes = ways(unsplit.predicted, unsplit.largest, options)
@@ -230,7 +232,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
 
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
-    are tried starts with the coarse ones and stops at the first that fits: the other ways have seldom been faster.
+    are tried starts with the coarse ones and stops at the first that fits: of the other ways, only slices of several
+    caches have often been faster, and they are tried if it is slow.
     Before slices of a large module below a CPU's cache, those at the peaks of near misses are made smaller.
     Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
     before smaller slices of a large module are planned.
@@ -273,6 +276,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             yield found
             is_fast = takes_first or (ops > _SMALL and is_about_as_fast(found, first))
             if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
+                if is_large:
+                    yield from try_larger(search, start)
                 return
     for way in later:
         if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):

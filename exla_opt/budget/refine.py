@@ -60,28 +60,34 @@ def try_near_misses(search: Search) -> Iterator[Attempt]:
     split = [found for found in search.attempts if found.options.split_size is not None]
     near = [found for found in fastest(split) if search.expected_peak(found) <= _NEAR * search.limit]
     for start in near[:_FASTEST]:
-        if start.split.large > search.limit:
+        if start.final.large > search.limit:
             continue  # smaller slices cannot save these bytes
-        for found in _refined(search, start, _SMALL_STEP):
+        for found in _refined(search, start, is_near=True):
             yield found
             if search.fits(found):
                 return
 
 
-def _refined(search: Search, start: Attempt, step: int = _STEP) -> Iterator[Attempt]:
-    """Shrink the slices in the loops at the peak step by step, as long as the peak falls. step: the factor."""
+def _refined(search: Search, start: Attempt, *, is_near: bool = False) -> Iterator[Attempt]:
+    """Shrink the slices in the loops at the peak step by step, as long as the peak falls.
+
+    is_near: shrink them in small steps, and at the peak of the final program, recomputed tensors included.
+    """
+    step = _SMALL_STEP if is_near else _STEP
     current = start
     for _ in range(_MOST_STEPS):
-        options = current.options
+        options, split = current.options, current.final if is_near else current.split
         own = dict(options.slices_at)
         least = min(SMALLEST_SLICE, options.slice_bytes)
-        now = {place: own.get(place, options.slice_bytes) for place in current.split.places}
+        now = {place: own.get(place, options.slice_bytes) for place in split.places}
         smaller = {place: max(size // step, least) for place, size in now.items() if size > least}
         if not smaller:
             return
         sizes = own | smaller
         found = search.attempt(replace(options, slices_at=tuple(sorted(sizes.items()))))
         yield found
-        if found.split.peak * _GAIN >= current.split.peak:
+        # Once the sizes alone need less, less is recomputed: then the final peak may stay at the limit.
+        falls = found.split.peak * _GAIN < current.split.peak
+        if not falls and (not is_near or found.final.peak * _GAIN >= current.final.peak):
             return
         current = found

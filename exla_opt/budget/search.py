@@ -45,12 +45,13 @@ class CannotCompile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Finished:
-    """What the passes from `recompute` on make of a program. split: as in `Attempt`."""
+    """What the passes from `recompute` on make of a program. split, final: as in `Attempt`."""
 
     module: ir.Module
     outcomes: tuple[Outcome, ...]
     timeline: Timeline
     split: Split
+    final: Split
 
     @property
     def largest(self) -> int:
@@ -126,9 +127,8 @@ class Search:
         done = (before, split, *found.outcomes)
         remarks = tuple(remark for outcome in done for remark in outcome.remarks)
         outcome = Outcome(remarks, tuple(each for outcome in done for each in outcome.seconds))
-        return Attempt(
-            found.module, outcome, sizes, found.timeline.memory, found.largest, found.split, found.timeline.seconds
-        )
+        memory, seconds = found.timeline.memory, found.timeline.seconds
+        return Attempt(found.module, outcome, sizes, memory, found.largest, found.split, found.final, seconds)
 
     def _finish(self, module: ir.Module, names: Sequence[str], sizes: Options) -> _Finished:
         """Run the passes from `recompute` on; read the result."""
@@ -136,7 +136,7 @@ class Search:
         plain = copy_of(module) if names else None
         last = self._run(module, names[1:], sizes)
         timeline = read_timeline(module, machine)
-        split = split_of(timeline, sizes)
+        split = final = split_of(timeline, sizes)
         outcomes = [last]
         if plain is not None and limit is not None and timeline.memory.peak > limit:
             ops = number_of_ops(plain)
@@ -145,7 +145,8 @@ class Search:
             if recomputed.remarks or number_of_ops(plain) != ops:  # tensors that are only delayed make no remark
                 module, outcomes = plain, [recomputed, self._run(plain, names[1:], sizes)]
                 timeline = read_timeline(module, machine)
-        return _Finished(module, tuple(outcomes), timeline, split)
+                final = split_of(timeline, sizes)
+        return _Finished(module, tuple(outcomes), timeline, split, final)
 
     def _run(self, module: ir.Module, names: Sequence[str], sizes: Options) -> Outcome:
         return run_pipeline(module, names, sizes, verify_each=self.verify_each, after_pass=self.after_pass)

@@ -30,7 +30,7 @@ CACHE = SIZES[0].slice_bytes
 def attempted(way: Options, seconds: float, peak: int) -> Attempt:
     memory = Memory(0, 0, 0, peak)
     split = Split(peak, peak, ())
-    return Attempt(cast(ir.Module, None), Outcome((), ()), way, memory, 0, split, seconds)
+    return Attempt(cast(ir.Module, None), Outcome((), ()), way, memory, 0, split, split, seconds)
 
 
 class Tried:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from exla_opt.budget import fit as fit_of_budget
 from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import steps
-from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.fit import Fit, fit, unsplit_options
 from exla_opt.budget.refine import try_near_misses
 from exla_opt.budget.search import Search
 from exla_opt.ir.context import new_context
@@ -146,7 +146,7 @@ class Steps:
 
 def near_attempt(options: Options, seconds: float, peak: int, large: int = 0) -> Attempt:
     split = Split(peak, large, ("model.py:1:1",))
-    return Attempt(cast(ir.Module, None), Outcome((), ()), options, Memory(0, 0, 0, peak), 0, split, seconds)
+    return Attempt(cast(ir.Module, None), Outcome((), ()), options, Memory(0, 0, 0, peak), 0, split, split, seconds)
 
 
 def sliced(size: int) -> Options:
@@ -181,3 +181,49 @@ def test_the_fastest_near_misses_get_smaller_slices_at_their_peaks(
 def test_a_near_miss_of_tensors_that_no_slices_save_is_left() -> None:
     search = Steps(100, [near_attempt(sliced(4 * 10**6), 1.0, 110, large=105)], {})
     assert not list(try_near_misses(cast(Search, search)))
+
+
+def test_a_near_miss_that_recomputes_is_cut_finer_where_its_own_peak_is() -> None:
+    alone, final = Split(500, 400, ("early.py:1:1",)), Split(110, 0, ("late.py:2:2",))
+    start = replace(near_attempt(sliced(4 * 10**6), 1.0, 110), split=alone, final=final)
+    found = list(try_near_misses(cast(Search, Steps(100, [start], {4 * 10**6: [90]}))))
+    assert [[place for place, _ in each.options.slices_at] for each in found] == [["late.py:2:2"]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "tried"),
+    [
+        # Less is recomputed: the final peak stays.
+        ([(120, 110), (95, 90)], 2),
+        # What is recomputed leaves less, although the sizes alone leave as much.
+        ([(150, 104), (150, 90)], 2),
+        ([(150, 110)], 1),
+    ],
+)
+def test_a_near_miss_is_cut_finer_while_its_peak_falls_with_or_without_recomputing(
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[int, int]], tried: int
+) -> None:
+    def attempt(alone: int, final: int, options: Options) -> Attempt:
+        splits = [Split(peak, 0, ("model.py:1:1",)) for peak in (alone, final)]
+        return replace(near_attempt(options, 1.0, final), split=splits[0], final=splits[1])
+
+    search = Steps(100, [attempt(150, 110, sliced(4 * 10**6))], {})
+    monkeypatch.setattr(search, "attempt", lambda options: attempt(*steps.pop(0), options))
+    assert len(list(try_near_misses(cast(Search, search)))) == tried
+
+
+def test_an_attempt_knows_its_peak_before_and_after_recomputing() -> None:
+    """The tensors of a deep network wait for the gradient, and are recomputed within the limit."""
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        for _ in range(8):
+            x = jnp.tanh(x @ w)
+        return jnp.sum(x)
+
+    text = str(jax.jit(jax.grad(loss)).lower(f32(64, 64), f32(4096, 64)).compiler_ir("stablehlo"))
+    module = parse_module("deep", text.encode(), new_context()).module
+    search = Search(module, ("recompute",), Options(), 1, None, False, None)
+    unsplit = search.attempt(unsplit_options(Options()))
+    found = search.attempt(replace(unsplit.options, memory_limit=2 * unsplit.predicted.peak // 3))
+    assert found.split.peak == unsplit.predicted.peak
+    assert found.final.peak == found.predicted.peak < found.split.peak

@@ -36,7 +36,12 @@ def memory_of(peak: int) -> Memory:
 
 
 class Given(Search):
-    """A search in which each size has given figures. The unsplit program takes a second."""
+    """A search in which each size has given figures. The unsplit program takes a second.
+
+    largest: the bytes of the largest tensor.
+    """
+
+    largest = TEMP // 2
 
     def __init__(self, limit: int, figures: Callable[[Options], Figures], *, has_calls: bool):
         self.limit, self.figures, self.has_calls = limit, figures, has_calls
@@ -53,7 +58,7 @@ class Given(Search):
         remark = Remark(Kind.PASSED, "EX013", RECOMPUTE, "tensor<f32>", 4, "here", "recomputed")
         outcome = Outcome((remark,) if recomputes else (), ())
         split = Split(peak, 0, ())
-        found = Attempt(cast(ir.Module, None), outcome, sizes, memory_of(peak), 0, split, seconds)
+        found = Attempt(cast(ir.Module, None), outcome, sizes, memory_of(peak), self.largest, split, split, seconds)
         self.attempts.append(found)
         return found
 
@@ -182,3 +187,58 @@ def test_slices_larger_than_the_room_come_last(search_for: Searched, ops: int) -
     search, _ = search_for(ops, 3 * MB, lambda way: (TEMP, 1.0 + way.slice_bytes / TEMP, False))
     is_over = [found.options.slice_bytes > 3 * MB for found in search.attempts[1:]]
     assert is_over == sorted(is_over) and any(is_over) and not all(is_over)
+
+
+LARGER = 2_000  # ops: more than are tried in all ways
+
+
+@pytest.mark.parametrize(
+    ("limit", "largest", "peaks", "seconds", "tried", "taken"),
+    [
+        # As long as they get faster.
+        (500, TEMP, {}, {16: 1.6, 32: 1.3, 64: 1.3}, [16, 32, 64], 32),
+        # No faster at once.
+        (500, TEMP, {}, {16: 2.0}, [16], 4),
+        # They do not fit: half of that.
+        (500, TEMP, {16: 600}, {8: 1.3}, [16, 8], 8),
+        (500, TEMP, {16: 600, 8: 600}, {8: 1.3}, [16, 8], 4),
+        (500, TEMP, {32: 600}, {16: 1.6}, [16, 32], 16),
+        # The limit leaves no room for such a slice, or no tensor is as large.
+        (15, TEMP, {4: 9, 8: 9}, {8: 1.3}, [8], 8),
+        (500, 16 * MB, {}, {8: 1.3}, [8], 8),
+        (500, 8 * MB, {}, {8: 1.3}, [], 4),
+    ],
+)
+def test_larger_slices_of_a_large_module_are_tried_where_the_first_that_fit_are_slow(
+    search_for: Searched,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    largest: int,
+    peaks: dict[int, int],
+    seconds: dict[int, float],
+    tried: list[int],
+    taken: int,
+) -> None:
+    def figures(way: Options) -> Figures:
+        size = way.slice_bytes // MB
+        return peaks.get(size, 300) * MB, seconds.get(size, 2.0), False
+
+    monkeypatch.setattr(Given, "largest", largest)
+    search, found = search_for(LARGER, limit * MB, figures)
+    sizes = [each.options.slice_bytes // MB for each in search.attempts[1:]]
+    assert sizes == [4, *tried]
+    assert found is not None and found.options.slice_bytes == taken * MB
+
+
+def test_larger_slices_of_a_large_module_are_not_tried_where_the_first_that_fit_are_fast(search_for: Searched) -> None:
+    search, found = search_for(LARGER, 500 * MB, lambda way: (300 * MB, 1.2, False))
+    assert found is not None and len(search.attempts) == 2
+
+
+def test_larger_slices_are_not_planned_where_smaller_ones_need_far_too_much(search_for: Searched) -> None:
+    def figures(way: Options) -> Figures:
+        return (900 * MB if way.slice_bytes == CACHE else 300 * MB), 2.0, False
+
+    search, found = search_for(LARGER // 2, 500 * MB, figures)
+    assert found is not None and found.options.slice_bytes < CACHE
+    assert all(each.options.slice_bytes <= CACHE for each in search.attempts[1:])
