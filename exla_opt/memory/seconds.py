@@ -11,11 +11,12 @@ from math import isqrt, log, log2, prod, sqrt
 
 from exla_opt.ops.traits import Trait
 
-from .block import Block, Operation, Shape
+from .block import Block, Operation
 from .buffers import STORED
+from .convolution_seconds import seconds_to_pack
 from .fusion import Fusion, fuse
 from .machine import Machine
-from .operation import JAXLIB, moved_type
+from .operation import moved_type
 
 # An operand is in the cache if one of this many preceding kernels wrote it.
 LAST_KERNELS = 3
@@ -24,14 +25,6 @@ SLOW, QUICK = 10.0, 0.5
 _SORTS = Trait.SELECTS | Trait.LIBRARY
 # The time in which a CPU dismisses an element that is not among the largest, over that of a comparison in a sort.
 _DISMISSED = 0.1
-# Before a CPU convolves, it copies the elements that each position of the result reads, for all features of a group
-# together, in runs of one element's features: chosen on images of 3 to 128 features in loops. Where a program in slices
-# leaves one feature, but not as the last dimension, another kernel runs, about as fast as with longer runs.
-_SECONDS_TO_PACK, _SECONDS_TO_START = 1e-10, 2.4e-9
-_OTHER_RUN = 16
-# How much longer each run takes if its features are odd in number: before jaxlib 0.12, XLA:CPU's library convolves RGB
-# images five to twenty times slower to 17 to 32 features, for example, than to 16 or 64.
-_SECONDS_IF_ODD = 1.5e-8
 # Products of few elements wait for their operands: they are not slowed further.
 _MOST_SLOWED = 2.0
 # One part in `_NEAREST` of the cache is read at its speed, the rest `_FARTHER` times slower: on a CPU, products with a
@@ -197,7 +190,7 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     speed = machine.flops_of(block.dtypes[op.operands[0]])
     if op.name == "convolution":
         read = out // shared * (right // shared)
-        return 2.0 * read * shared / speed + _seconds_to_pack(op, read, shape, machine)
+        return 2.0 * read * shared / speed + seconds_to_pack(op, read, shape, machine)
     terms = isqrt(left * right // (out * shared)) or 1  # (bmk)(bkn) = bmn * b * k * k
     if machine.any_shape:
         return 2.0 * out * terms / speed
@@ -205,26 +198,6 @@ def _product(block: Block, op: Operation, machine: Machine) -> float:
     slower = sum(sqrt(machine.full_speed_rows / side) - 1 for side in sides if side < machine.full_speed_rows)
     slower += min(machine.half_speed_result * shared / out, _MOST_SLOWED)
     return 2.0 * out * terms * (1.0 + slower) / speed
-
-
-def _seconds_to_pack(op: Operation, read: int, shape: Shape, machine: Machine) -> float:
-    """The seconds in which a CPU copies what a convolution reads for each position, for a group's features together.
-
-    read: the elements that all positions read for one feature of the result. shape: of the result.
-    """
-    if machine.kind != "cpu" or machine.any_shape or not machine.is_written:
-        return 0.0
-    ins, groups = op.features
-    if op.shared != (len(shape) - 1,):
-        return read * groups * (_SECONDS_TO_PACK + _SECONDS_TO_START / _OTHER_RUN)
-    is_slow = machine.odd_features > JAXLIB and _is_slow_if_odd(ins, shape[-1] // groups)
-    run = _SECONDS_TO_START + (_SECONDS_IF_ODD if is_slow else 0.0)
-    return read * groups * (_SECONDS_TO_PACK + run / max(ins, 1))
-
-
-def _is_slow_if_odd(ins: int, outs: int) -> bool:
-    """Whether a convolution has an odd number of input features, and a number of others for which that is slow."""
-    return ins > 1 and ins % 2 == 1 and outs > 16 and 0 < outs % 64 <= 32
 
 
 def _seconds_to_read(block: Block, op: Operation, machine: Machine) -> float:

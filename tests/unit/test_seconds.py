@@ -10,7 +10,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
-from exla_opt.memory import seconds as seconds_of_memory
+from exla_opt.memory import convolution_seconds
 from exla_opt.memory.machine import CPU, GPU, Machine, as_written, machine_of
 from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
@@ -313,13 +313,13 @@ def test_convolutions_of_an_odd_number_of_features_are_slow_before_jaxlib_0_12(
 ) -> None:
     times = []
     for release in ((0, 11), (0, 12)):
-        monkeypatch.setattr(seconds_of_memory, "JAXLIB", release)
+        monkeypatch.setattr(convolution_seconds, "JAXLIB", release)
         times.append(seconds(convolution(ins, outs, groups=groups), as_written(CPU)))
     assert times[0] > 2 * times[1] if is_slow else times[0] == times[1]
 
 
 def test_of_many_features_an_odd_number_is_about_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seconds_of_memory, "JAXLIB", (0, 11))
+    monkeypatch.setattr(convolution_seconds, "JAXLIB", (0, 11))
     odd, even = (seconds(convolution(ins, 32), as_written(CPU)) for ins in (65, 66))
     assert odd < 1.5 * even
 
