@@ -28,7 +28,7 @@ demo: $(INSTALLED) ## Split a sample, run both modules, compare
 
 PART := 1/1
 LIT_OPTIONS :=
-test: lint ## Lint, types, unit tests, lit; PART=1/12: the first case of each test, and a twelfth of the others
+test: lint ## Lint, types, unit tests, lit; PART=1/16: the first case of each test, and a sixteenth of the others
 	$(BIN)/pytest -q -n 2 --dist=worksteal -p tests.part --part=$(PART)
 	$(BIN)/lit -sv $(LIT_OPTIONS) tests/lit
 
