@@ -46,6 +46,8 @@ _NOTHING_IS_BIG = 2**62
 _SMALL, _OPS_OF_ALL = 150, 6_000
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
+# Above this many ops, where each attempt takes tens of seconds, no larger slices follow a program that fits.
+_MUCH_TO_PLAN = 2_000
 # Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
 _OVER = 8
 # The minimum number of ways.
@@ -276,7 +278,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             yield found
             is_fast = takes_first or (ops > _SMALL and is_about_as_fast(found, first))
             if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
-                if is_large:
+                if is_large and ops <= _MUCH_TO_PLAN:
                     yield from try_larger(search, start)
                 return
     for way in later:

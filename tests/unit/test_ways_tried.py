@@ -235,6 +235,11 @@ def test_larger_slices_of_a_large_module_are_not_tried_where_the_first_that_fit_
     assert found is not None and len(search.attempts) == 2
 
 
+def test_larger_slices_of_a_very_large_module_take_too_long_to_plan(search_for: Searched) -> None:
+    search, found = search_for(LARGER + 1, 500 * MB, lambda way: (300 * MB, 2.0, False))
+    assert found is not None and len(search.attempts) == 2
+
+
 def test_larger_slices_are_not_planned_where_smaller_ones_need_far_too_much(search_for: Searched) -> None:
     def figures(way: Options) -> Figures:
         return (900 * MB if way.slice_bytes == CACHE else 300 * MB), 2.0, False
