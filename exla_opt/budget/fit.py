@@ -34,7 +34,7 @@ from exla_opt.budget.nested import try_nested
 from exla_opt.budget.progress import log_attempts
 from exla_opt.budget.refine import try_near_misses, try_refined
 from exla_opt.budget.search import Search
-from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways
+from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways, with_room
 from exla_opt.ir.walk import number_of_ops
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
@@ -46,7 +46,7 @@ _NOTHING_IS_BIG = 2**62
 _SMALL, _OPS_OF_ALL = 150, 6_000
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
-# Above this many ops, where each attempt takes tens of seconds, no larger slices follow a program that fits.
+# Above this many ops, where each attempt takes tens of seconds, larger slices come first, or not at all.
 _MUCH_TO_PLAN = 2_000
 # Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
 _OVER = 8
@@ -257,7 +257,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
         sizes = sorted(sizes, key=is_over)
     start = sizes[0].slice_bytes if sizes else 0
     if is_large:
-        sizes = coarse_first(sizes, search.room, most - 1)
+        several = with_room(sizes, search.room) if ops > _MUCH_TO_PLAN else []
+        sizes = [*several, *(way for way in coarse_first(sizes, search.room, most - 1) if way not in several)]
     elif leaves_out:
         sizes = sorted(step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room), key=is_over)
     later: list[Options] = []

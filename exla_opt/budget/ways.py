@@ -27,6 +27,8 @@ _PARTS = (16, 64, 1024, 256, 4096)
 _COARSE = 1.9
 # With a threshold of at most this fraction of the limit's room, the unsplit tensors normally fit.
 _OF_ROOM = 16
+# Slices of this many caches are tried first in a very large module.
+_SEVERAL = 4
 # How often the slices for a GPU are halved at most, unless they are still larger than the bytes below.
 _HALVINGS, _SMALL_ENOUGH = 12, 2**23
 
@@ -59,6 +61,15 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
     small = [way for way in coarse if way.size_threshold * _OF_ROOM <= room]
     first = [*small[::-1], *coarse[len(small) :]][:most]
     return first + [way for way in sizes if way not in first]
+
+
+def with_room(sizes: Sequence[Options], room: int) -> list[Options]:
+    """The way with slices of several caches for all tensors, if the limit leaves room for many of them.
+
+    They run fewer trips than slices of the cache's size. room: as in `coarse_first`.
+    """
+    size = _SEVERAL * sizes[0].slice_bytes if sizes else 0
+    return [way for way in sizes if not is_coarse(way) and way.slice_bytes == size and size * _OF_ROOM <= room]
 
 
 def step_by_step(sizes: Sequence[Options]) -> list[Options]:

@@ -236,8 +236,17 @@ def test_larger_slices_of_a_large_module_are_not_tried_where_the_first_that_fit_
 
 
 def test_larger_slices_of_a_very_large_module_take_too_long_to_plan(search_for: Searched) -> None:
-    search, found = search_for(LARGER + 1, 500 * MB, lambda way: (300 * MB, 2.0, False))
+    search, found = search_for(LARGER + 1, 200 * MB, lambda way: (100 * MB, 2.0, False))
     assert found is not None and len(search.attempts) == 2
+
+
+@pytest.mark.parametrize(("room", "tried"), [(256, [16]), (255, [4])])
+def test_in_a_very_large_module_larger_slices_come_first_if_there_is_room_for_many(
+    search_for: Searched, room: int, tried: list[int]
+) -> None:
+    search, found = search_for(LARGER + 1, room * MB, lambda way: (100 * MB, 2.0, False))
+    assert [each.options.slice_bytes // MB for each in search.attempts[1:]] == tried
+    assert found is search.attempts[1]
 
 
 def test_larger_slices_are_not_planned_where_smaller_ones_need_far_too_much(search_for: Searched) -> None:
