@@ -235,7 +235,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
     it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
     are tried starts with the coarse ones and stops at the first that fits: of the other ways, only slices of several
-    caches have often been faster, and they are tried if it is slow.
+    caches have often been faster. They are tried if it is slow; in a very large module first, or not at all.
     Before slices of a large module below a CPU's cache, those at the peaks of near misses are made smaller.
     Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
     before smaller slices of a large module are planned.

@@ -12,10 +12,11 @@ from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import fastest_that_fits, is_about_as_fast, steps
 from exla_opt.budget.needless import is_too_large
 from exla_opt.budget.search import Search
+from exla_opt.budget.ways import SEVERAL
 from exla_opt.options import Options
 
 # How many times larger they are than the slices of the cache's size.
-_TIMES = (4, 8, 16)
+_TIMES = (SEVERAL, 8, 16)
 # The same, where the first of these do not fit.
 _LESS = 2
 

@@ -18,6 +18,8 @@ from exla_opt.options import Options
 
 # Slices below this, the smallest for a CPU, are not worth a loop's trip.
 SMALLEST_SLICE = 62_500
+# Slices of several caches are this many times larger than those of the cache's size, or more.
+SEVERAL = 4
 # Slices for a CPU, as fractions of its cache: in steps of four, then the sizes between. Those of several caches are for
 # products of matrices with long rows, which are slow with few rows: 20 rows of 50,257 logits are 4 MB.
 _OF_CACHE = (1.0, 1 / 4, 1 / 16, 1 / 64, 4.0, 8.0, 16.0, 1 / 2, 1 / 8, 1 / 32)
@@ -27,8 +29,6 @@ _PARTS = (16, 64, 1024, 256, 4096)
 _COARSE = 1.9
 # With a threshold of at most this fraction of the limit's room, the unsplit tensors normally fit.
 _OF_ROOM = 16
-# Slices of this many caches are tried first in a very large module.
-_SEVERAL = 4
 # How often the slices for a GPU are halved at most, unless they are still larger than the bytes below.
 _HALVINGS, _SMALL_ENOUGH = 12, 2**23
 
@@ -68,7 +68,7 @@ def with_room(sizes: Sequence[Options], room: int) -> list[Options]:
 
     They run fewer trips than slices of the cache's size. room: as in `coarse_first`.
     """
-    size = _SEVERAL * sizes[0].slice_bytes if sizes else 0
+    size = SEVERAL * sizes[0].slice_bytes if sizes else 0
     return [way for way in sizes if not is_coarse(way) and way.slice_bytes == size and size * _OF_ROOM <= room]
 
 
