@@ -25,9 +25,9 @@ from .readers import drop_dead, drop_reads, reads_of
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
-# A kernel of this many ops absorbs nothing that others also read, which keeps the total time linear. XLA has no such
-# limit, and the kernels of programs are smaller.
-_LARGE_KERNEL = 512
+# So many ops are absorbed in all kernels of a block, for each of its ops and once; from then on no op is absorbed that
+# others also read, which keeps the total time linear. XLA has no such limit; programs absorb at most 8 for each op.
+_MOST_ABSORBED, _ABSORBED_ANYWAY = 16, 10_000
 # Paths from an op to its readers with more ops than this are taken to contain an op that is not fused.
 _LONGEST_WAY = 300
 # A concatenation with longer rows, or more tensors, is a separate kernel.
@@ -63,6 +63,7 @@ class Greedy:
         self.readers, self.stays = reads_of(block, producer)
         self.written = [False] * len(self.ops)
         self.inputs: list[dict[int, bool]] = [{} for _ in self.ops]
+        self.absorbed = 0
         drop_dead(block, producer, self.readers, self.stays)
         self.library = LibraryKernels(block, producer, self.readers, self.stays) if machine.sums_apart else None
         for position in self.library.root if self.library else ():
@@ -88,6 +89,7 @@ class Greedy:
 
     def grow(self, root: int) -> None:
         """Absorb producers into the kernel of `root`, last in program order first."""
+        most_absorbed = _MOST_ABSORBED * len(self.ops) + _ABSORBED_ANYWAY
         ops, producer = self.ops, self.producer
         members = {root}
         last = root
@@ -129,7 +131,7 @@ class Greedy:
                 continue
             [value] = op.results
             others = len(self.readers[position]) > 1 or self.stays[position]
-            if others and (len(members) > _LARGE_KERNEL):
+            if others and self.absorbed > most_absorbed:
                 continue
             if self.expensive[position] and (others or kind[value] == _REUSED):
                 continue
@@ -141,6 +143,7 @@ class Greedy:
             if len(members) > 1 and self.is_too_much_code(op, number, copies):
                 continue
             members.add(position)
+            self.absorbed += 1
             last = max(last, position)
             copies[position] = number
             indexers[position] = indexed[value]

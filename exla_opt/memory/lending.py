@@ -6,17 +6,20 @@ else is alive there, whether it is in the function itself or in the body of one 
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
 
 from .buffers import STORED
 from .live_ranges import Run
 
-# This many results, the largest, lend their buffers to this many tensors.
-_MOST_BUFFERS, _MOST_LENT = 8, 2000
+# This many results, the largest, lend their buffers.
+_MOST_BUFFERS = 8
 
 
-@dataclass(slots=True)
+@dataclass
 class _Tenant:
     """Tensors that share a buffer. first, last: the points between which they use it, including those of inner runs.
 
@@ -30,11 +33,35 @@ class _Tenant:
     tensors: list[int]
     kernel: int
 
+    @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """The tensors whose buffers the first of its own may reuse."""
+        result = self.tensors[0]
+        if result not in self.run.block.ops[self.kernel].results:
+            return frozenset()
+        return frozenset(self.run.buffers.reusable(self.kernel, result, is_lent=True))
+
 
 @dataclass(slots=True)
 class _Buffer:
+    """A buffer of a result. tenants: by the points between which they use it."""
+
     size: int
     tenants: list[_Tenant] = field(default_factory=list)
+
+    def has_room_for(self, tenant: _Tenant) -> bool:
+        """Whether the tenant fits and nothing else uses the buffer at the same time."""
+        tenants, place = self.tenants, bisect(self.tenants, _points(tenant), key=_points)
+        before = (tenants[index] for index in range(place - 1, -1, -1))
+        after = (tenants[index] for index in range(place, len(tenants)))
+        near = [
+            *takewhile(lambda other: other.last >= tenant.first, before),
+            *takewhile(lambda other: other.first <= tenant.last, after),
+        ]
+        return tenant.size <= self.size and all(_are_apart(tenant, other) for other in near)
+
+    def add(self, tenant: _Tenant) -> None:
+        insort(self.tenants, tenant, key=_points)
 
 
 def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
@@ -44,10 +71,10 @@ def lend(run: Run, held: Collection[int]) -> dict[Run, set[int]]:
     if not buffers:
         return found
     tenants = [tenant for tenant in _tenants(run, 0) if tenant.size <= buffers[0].size]
-    for tenant in sorted(tenants, key=lambda tenant: (-tenant.size, tenant.first))[:_MOST_LENT]:
+    for tenant in sorted(tenants, key=lambda tenant: (-tenant.size, tenant.first)):
         for buffer in buffers:
-            if tenant.size <= buffer.size and all(_are_apart(tenant, other) for other in buffer.tenants):
-                buffer.tenants.append(tenant)
+            if buffer.has_room_for(tenant):
+                buffer.add(tenant)
                 found.setdefault(tenant.run, set()).update(tenant.tensors)
                 break
     return found
@@ -87,7 +114,7 @@ def _buffers(run: Run, held: Collection[int], points: list[int]) -> list[_Buffer
             argument = run.block.donated[value]
             read = run.buffers.last.get(argument, -1)
             tenants.append(_Tenant(size, -1, points[read + 1] - 1, run, [argument], -1))
-        buffers.append(_Buffer(size, tenants))
+        buffers.append(_Buffer(size, sorted(tenants, key=_points)))
     return buffers
 
 
@@ -109,6 +136,10 @@ def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
             begin += _length(inner)
 
 
+def _points(tenant: _Tenant) -> tuple[int, int]:
+    return tenant.first, tenant.last
+
+
 def _are_apart(one: _Tenant, other: _Tenant) -> bool:
     """Whether both can share a buffer: one dies before the other is written, or is overwritten by it."""
     if one.last < other.first or other.last < one.first:
@@ -116,11 +147,5 @@ def _are_apart(one: _Tenant, other: _Tenant) -> bool:
     if one.run is not other.run:
         return False
     if one.last == other.first:
-        return _writes_over(one, other)
-    return other.last == one.first and _writes_over(other, one)
-
-
-def _writes_over(old: _Tenant, new: _Tenant) -> bool:
-    result = new.tensors[0]
-    written = result in new.run.block.ops[new.kernel].results
-    return written and old.tensors[-1] in new.run.buffers.reusable(new.kernel, result, is_lent=True)
+        return one.tensors[-1] in other.overwritten
+    return other.last == one.first and other.tensors[-1] in one.overwritten

@@ -130,7 +130,7 @@ def _made_of_nothing(graph: Graph, readers: set[int]) -> set[int]:
     kept: set[int] = set()
     for position in sorted(found, reverse=True):
         users = {user for value in graph.nodes[position].results for user, _ in graph.tensors[value].users}
-        if not users <= readers | (found - kept):
+        if any(user in kept or user not in found for user in users - readers):
             kept.add(position)
     return found - kept
 
