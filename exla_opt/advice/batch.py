@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from exla_opt.advice.flat import flat_copy
 from exla_opt.advice.words import arguments_named
 from exla_opt.budget.search import CannotCompile
-from exla_opt.ir.attributes import aliased_results
+from exla_opt.ir.aliasing import aliased_results
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function, terminator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jaxlib.mlir import ir
 
 from exla_opt.advice.words import arguments_named
-from exla_opt.ir.attributes import aliased_results
+from exla_opt.ir.aliasing import ALIASING, DONOR, aliased_results
 from exla_opt.ir.rewrite import copy_of
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
@@ -16,8 +16,6 @@ from exla_opt.sizes import format_size
 
 if TYPE_CHECKING:
     from exla_opt.budget.measured import Measure
-
-_ALIASING, _DONOR = "tf.aliasing_output", "jax.buffer_donor"
 
 
 def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) -> str:
@@ -35,8 +33,8 @@ def donation_advice(module: ir.Module, measure: Measure, peak: int, worth: int) 
         number = ir.IntegerType.get_signless(32)
         for argument, result in pairs:
             old = attributes[argument]
-            kept = {old[place].name: old[place].attr for place in range(len(old)) if old[place].name != _DONOR}
-            attributes[argument] = ir.DictAttr.get({**kept, _ALIASING: ir.IntegerAttr.get(number, result)})
+            kept = {old[place].name: old[place].attr for place in range(len(old)) if old[place].name != DONOR}
+            attributes[argument] = ir.DictAttr.get({**kept, ALIASING: ir.IntegerAttr.get(number, result)})
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     found = measure(serialise(copy, "bytecode")).peak
     if peak - found < worth:
@@ -57,7 +55,7 @@ def _pairs(module: ir.Module) -> list[tuple[int, int]]:
     free = [place for place in range(len(results)) if place not in taken.values()]
     pairs = []
     for place, argument in enumerate(block.arguments):
-        if place in taken or _DONOR in attributes[place] or types.of(argument).bytes == 0:
+        if place in taken or DONOR in attributes[place] or types.of(argument).bytes == 0:
             continue
         fitting = next((each for each in free if results[each].type == argument.type), None)
         if fitting is not None:

@@ -42,18 +42,6 @@ def string(op: ir.Operation, name: str, default: str = "") -> str:
     return ir.StringAttr(op.attributes[name]).value if name in op.attributes else default
 
 
-def aliased_results(function: ir.Operation) -> dict[int, int]:
-    """Map arguments that a function may overwrite to the results that are written there, by position."""
-    if "arg_attrs" not in function.attributes:
-        return {}
-    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    return {
-        place: ir.IntegerAttr(each["tf.aliasing_output"]).value
-        for place, each in enumerate(attributes)
-        if "tf.aliasing_output" in each
-    }
-
-
 def devices_of(module: ir.Module) -> int:
     """The number of devices that the module's tensors are sharded over: a slice of one would be sharded as well."""
     return integer(module.operation, PARTITIONS, 1)

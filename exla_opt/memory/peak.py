@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import aliased_results
+from exla_opt.ir.aliasing import aliased_results
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
-from exla_opt.ir.attributes import aliased_results
+from exla_opt.ir.aliasing import aliased_results
 from exla_opt.ir.loops import trip_count
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op

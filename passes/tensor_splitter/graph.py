@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.attributes import aliased_results
+from exla_opt.ir.aliasing import aliased_results
 from exla_opt.ir.types import TensorType, Types
 from exla_opt.ir.walk import operands_of
 from exla_opt.memory.block import Operation
