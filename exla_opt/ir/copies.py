@@ -1,20 +1,24 @@
-"""Drops copies that only control the order of XLA's passes: their readers read the operand instead.
+"""Drops copies that only control the order of XLA's passes, and reshapes to the same shape.
 
-TensorFlow writes `mhlo.copy` for a result that is an assigned variable. Its own StableHLO reader, and portable
-artifacts, have no op of that dialect; XLA itself copies buffers that may not be aliased.
+Their readers read the operand instead. TensorFlow writes such a reshape for what a loop returns unchanged, and
+`mhlo.copy` for a result that is an assigned variable. Its own StableHLO reader, and portable artifacts, have no op of
+that dialect; XLA itself copies buffers that may not be aliased.
 """
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
+from exla_opt.ir.values import has_discardable_attributes
+
 
 def drop_copies(module: ir.Module) -> None:
-    """Replace the result of every `mhlo.copy` by its operand, of the same type."""
+    """Replace the result of every `mhlo.copy`, or reshape, to the type of its operand by that operand."""
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "mhlo.copy" and op.operands[0].type == op.results[0].type:
+        drops = op.name == "mhlo.copy" or (op.name == "stablehlo.reshape" and not has_discardable_attributes(op))
+        if drops and op.operands[0].type == op.results[0].type:
             found.append(op)
         return ir.WalkResult.ADVANCE
 

@@ -42,7 +42,7 @@ def counting(loop: ir.Operation) -> Counting | None:
     None also if the type of the number cannot hold its final value.
     """
     condition, body = (region.blocks[0] for region in loop.regions)
-    test = defining_op(terminator(condition).operands[0], "stablehlo.compare")
+    test = defining_op(_asked(terminator(condition).operands[0]), "stablehlo.compare")
     if test is None or "LT" not in str(test.attributes["comparison_direction"]):
         return None
     counter, bound = test.operands[0], splat_value(test.operands[1])
@@ -56,6 +56,12 @@ def counting(loop: ir.Operation) -> Counting | None:
     return Counting(place, start, step, max(0, -((start - bound) // step)))
 
 
+def _asked(condition: ir.Value) -> ir.Value:
+    """What a condition asks, if it asks that twice, as TensorFlow's loops do once `normalise` has merged counters."""
+    both = defining_op(condition, "stablehlo.and")
+    return both.operands[0] if both is not None and both.operands[0] == both.operands[1] else condition
+
+
 def _holds(counter: ir.Value, number: int) -> bool:
     kind = element_type(counter)
     return isinstance(kind, ir.IntegerType) and number < 2 ** (kind.width - (not kind.is_unsigned))
@@ -63,6 +69,10 @@ def _holds(counter: ir.Value, number: int) -> bool:
 
 def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:
     """The number added to the counter in a trip, if it is one number."""
+    subtraction = defining_op(following, "stablehlo.subtract")
+    if subtraction is not None and subtraction.operands[0] == counter:
+        number = splat_value(subtraction.operands[1])
+        return None if number is None else -number
     addition = defining_op(following, "stablehlo.add")
     if addition is None or counter not in (operands := list(addition.operands)):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from jaxlib.mlir import ir
 
@@ -21,6 +22,9 @@ from .tie import Site, Spoken, by_factors, tie
 _POTRF = re.compile(r"lapack_[sdcz]potrf_ffi")
 _TRSM = re.compile(r"lapack_[sdcz]trsm_ffi")
 _GTSV = re.compile(r"lapack_[sdcz]gtsv_ffi")
+# XLA's decompositions by Householder reflections: each matrix alone. (Those of `Eigh` are swept until the last of them
+# has converged, so their results depend on the others.)
+_OF_MATRICES = frozenset({"Qr", "ProductOfElementaryHouseholderReflectors"})
 # These name device layouts, or carry addresses of the process that wrote them.
 _NEVER = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape CustomSPMDPartitioning InspectSharding "
@@ -120,6 +124,18 @@ def _gtsv_factors(shapes: Shapes) -> tuple[Factor, ...]:
     return (*factors_of(einsum, shapes), independent(free.length, (*nothing, free), (*nothing, free, None)))
 
 
+def _batches_of_matrices(shapes: Shapes) -> tuple[Factor, ...]:
+    """The dimensions before the matrices of the first operand, with which all other tensors begin."""
+    batch = batch_letters(len(shapes.operands[0]))
+    sizes = shapes.operands[0][: len(batch)]
+    if any(shape[: len(batch)] != sizes or 0 in shape for shape in shapes.all):
+        return ()
+    own = [[("own", place, dim) for dim in range(len(shape) - len(batch))] for place, shape in enumerate(shapes.all)]
+    letters: list[Letters] = [[*batch, *([letter] for letter in each)] for each in own]
+    count = len(shapes.operands)
+    return factors_of(Einsum(letters[:count], letters[count:], uncut=[*chain.from_iterable(own)]), shapes)
+
+
 def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, ...]:
     """The factors of the calls that we know better than Shardy; empty for all others."""
     if _TRSM.fullmatch(target):
@@ -127,6 +143,8 @@ def own_factors(op: ir.Operation, target: str, shapes: Shapes) -> tuple[Factor, 
         return () if left is None else solve_factors(left, shapes)
     if _GTSV.fullmatch(target):
         return _gtsv_factors(shapes)
+    if target in _OF_MATRICES:
+        return _batches_of_matrices(shapes)
     return rows_of_top_k(shapes) if target == "TopK" else ()
 
 

@@ -11,19 +11,48 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import sdy
 
+from .effects import CUSTOM_CALL
 from .factor import Einsum, Letters
 from .sizes import shapes_of
 
 RULE = "sdy.sharding_rule"
+_ON_TUPLES = frozenset({CUSTOM_CALL, "stablehlo.get_tuple_element", "stablehlo.tuple"})
 _PIPELINE = "builtin.module(func.func(sdy-populate-op-sharding-rules))"
 
 
 def annotated_copy(module: ir.Module) -> ir.Operation:
     """A copy of the module with a sharding rule on every op that Shardy knows. Raises MLIRError on dynamic shapes."""
     copy = module.operation.clone(ip=False).operation
+    hide_tuples(copy)
     with module.context:
         passmanager.PassManager.parse(_PIPELINE).run(copy)
     return copy
+
+
+def hide_tuples(copy: ir.Operation) -> None:
+    """Replace ops that read or return tuples, of which Shardy's pass crashes, by calls with the other operands.
+
+    The ops keep their places. `normalise` unpacks the tuples of calls; this is for modules as they come.
+    """
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in _ON_TUPLES and any(isinstance(value.type, ir.TupleType) for value in (*op.operands, *op.results)):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    copy.walk(visit)
+    for op in reversed(found):
+        operands = [value for value in op.operands if not isinstance(value.type, ir.TupleType)]
+        results = [value for value in op.results if not isinstance(value.type, ir.TupleType)]
+        if any(next(iter(value.uses), None) is not None for value in op.results if value not in results):
+            continue  # a terminator or an op with regions reads it
+        name: dict[str, ir.Attribute] = {"call_target_name": ir.StringAttr.get(op.name, copy.context)}
+        kinds = [value.type for value in results]
+        call = ir.Operation.create(CUSTOM_CALL, kinds, operands, name, loc=op.location, ip=ir.InsertionPoint(op))
+        for old, new in zip(results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
 
 
 class RuleReader:

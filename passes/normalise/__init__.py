@@ -17,6 +17,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.copies import drop_copies
 from exla_opt.ir.loops import drop_carries
+from exla_opt.ir.tuples import unpack_tuples
 from exla_opt.ir.walk import inside_out, terminator
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
@@ -24,6 +25,7 @@ from exla_opt.remarks import Remark
 from .branches import take_known_branches
 from .composites import restore_chlo_ops
 from .constant_windows import read_constant_windows
+from .counters import merge_counters, read_counters
 from .counting_indices import count_batches
 from .index_batches import split_batches
 from .inline import inline_calls
@@ -34,11 +36,12 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
     drop_copies(module)
+    unpack_tuples(module)
     inline_calls(module)
     take_known_branches(module)
     clean_up(module)
     # Constants that one of them creates can be used by the other.
-    while _capture_invariants(module) or inline_short_loops(module):
+    while merge_counters(module) | _capture_invariants(module) or read_counters(module) or inline_short_loops(module):
         clean_up(module)
     # Windows at known positions first: those are iotas as well.
     if read_constant_windows(module) + count_batches(module) + split_batches(module):

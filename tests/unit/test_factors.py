@@ -894,6 +894,11 @@ CALLS = [
         "stablehlo.custom_call", "6x5xf32~ties", "6x2xf32 6x2xi32", "i0", note="TopK",
         attributes='call_target_name = "TopK", mhlo.attributes = {k = 2 : i64, largest = true}, mhlo.version = 1 : i64',
     ),
+    Row("stablehlo.custom_call", "3x5x4xf32", "3x5x4xf32 3x4xf32", "i0", note="Qr", close=True, attributes='call_target_name = "Qr"'),
+    Row(
+        "stablehlo.custom_call", "3x5x4xf32 3x4xf32", "3x5x4xf32", "i0", note="Householder", close=True,
+        attributes='call_target_name = "ProductOfElementaryHouseholderReflectors"',
+    ),
     Row(
         "stablehlo.custom_call", "6x16xf32 6x16xi32 f32=0xFF800000 i32=-1", "6x2xf32 6x2xi32", "i0", note="ApproxTopK",
         attributes='call_target_name = "ApproxTopK", backend_config = "", called_computations = [@greater], mhlo.backend_config = '
