@@ -3,11 +3,12 @@
 before:  %1 = call @f(%0)   private @f   a while that carries a value it never changes   x + x twice   case 0
 after:   the body of @f in place   no @f   the value captured from outside   x + x once   its first branch
 
-Applies to every function and every region. Inlines calls and loops of one trip, takes the branches that constants
-select, turns iota components of indices into batching dimensions and windows at known positions into slices, splits the
-indices of a gather instead of its batch, drops dead private functions, dead ops, copies (`mhlo.copy`) and
-loop-invariant carries, and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations, signatures,
-argument, result and module attributes and symbol names alone. It is idempotent.
+Applies to every function and every region. Inlines calls and loops of one trip, unpacks tuples that calls return,
+merges equal counters of loops and reads what they leave, takes the branches that constants select, turns iota
+components of indices into batching dimensions and windows at known positions into slices, splits the indices of a
+gather instead of its batch, drops dead private functions, dead ops, copies (`mhlo.copy`) and loop-invariant carries,
+and merges equal ops. Refuses recursion (InputError). Leaves chlo ops, locations, signatures, argument, result and
+module attributes and symbol names alone. It is idempotent.
 """
 
 from __future__ import annotations
