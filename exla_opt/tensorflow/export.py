@@ -52,10 +52,23 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
     """Return the function as a StableHLO module for `exla-opt`. Nothing is compiled or run.
 
     specs: its arguments: tensors or tf.TensorSpec, nested as the function takes them; anything else is passed as is.
-    The module's parameters are the tensors in order, then the variables and eager tensors that the function also reads;
-    its results are those of the function, then the variables that it assigns. Raises ValueError for shapes that are not
-    static and for ops that XLA does not know.
+    The module's parameters are the tensors in order, then what `captured` returns; its results are those of the
+    function, then the variables that it assigns. Raises ValueError for shapes that are not static and for ops that XLA
+    does not know.
     """
+    return _traced(fn, specs).module()
+
+
+def captured(fn: Callable[..., Any], *specs: Any) -> tuple[Any, ...]:
+    """Return the variables and eager tensors that the function reads beside its arguments, in the module's order.
+
+    specs: as for `export`, which writes their parameters behind those of the arguments. Nothing is compiled or run.
+    Raises ValueError for shapes that are not static.
+    """
+    return _traced(fn, specs).captured
+
+
+def _traced(fn: Callable[..., Any], specs: Sequence[Any]) -> Traced:
     leaves = tf.nest.flatten(specs)
     places = [place for place, leaf in enumerate(leaves) if is_tensor(leaf) or isinstance(leaf, tf.TensorSpec)]
     given = [spec_of(leaves[place]) for place in places]
@@ -69,7 +82,7 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
             filled[place] = tensor
         return results_of(fn(*tf.nest.pack_sequence_as(specs, filled)))[0]
 
-    return trace(flat, given).module()
+    return trace(flat, given)
 
 
 def trace(flat: Flat, specs: Sequence[Any]) -> Traced:

@@ -1,6 +1,6 @@
 """Counters of a loop, as TensorFlow writes them: one for each list that a loop fills, and one that bounds its trips.
 
-before:  i, j, k, p = while (i < n and j < n) { p[k] = i; i + 1, j + 1, k + 1, p }, all counters from 0; then p[m], and k
+before:  i, j, k, p = while (i < n and j < n) { p[k] = i; i + 1, j + 1, k + 1, p }, all from 0; then p[m], and k
 after:   i, p = while (i < n and i < n) { p[i] = i; i + 1, p }; then clamp(0, m, n - 1), and n
 
 The other passes then see the trip count, and which step a loop reads.

@@ -13,7 +13,7 @@ import pytest
 tf: Any = pytest.importorskip("tensorflow", reason="TensorFlow is not installed: make test-tensorflow")
 
 import exla_opt  # noqa: E402
-from exla_opt.tensorflow import call, export, function  # noqa: E402
+from exla_opt.tensorflow import call, captured, export, function  # noqa: E402
 from exla_opt.tensorflow.platform import stablehlo_version  # noqa: E402
 
 
@@ -23,6 +23,14 @@ def numbers(seed: int, *shape: int) -> Any:
 
 def distances(points: Any, others: Any) -> Any:
     return tf.reduce_sum(tf.exp(-tf.reduce_sum((points[:, None] - others) ** 2, -1)), 1)
+
+
+def predicted_temp(program: Any) -> int:
+    from exla_opt.ir.context import new_context
+    from exla_opt.ir.read import parse_module
+    from exla_opt.memory.peak import predict
+
+    return predict(parse_module("<test>", program, new_context()).module).temp
 
 
 SPECS = [tf.TensorSpec([400, 3]), tf.TensorSpec([300, 3])]
@@ -66,20 +74,14 @@ def test_parameters_and_results_are_in_order() -> None:
         count.assign_add(given["b"])
         return given["a"] * weight, tf.reduce_sum(closed), None
 
-    module = export(step, {"a": tf.TensorSpec([3]), "b": tf.TensorSpec([], tf.int32)})
-    product, total, counted = call(module, [tf.ones([3]), 2, *_in_order(module, [weight, count, closed])])
+    specs = {"a": tf.TensorSpec([3]), "b": tf.TensorSpec([], tf.int32)}
+    read = captured(step, specs)
+    assert {id(one) for one in read} == {id(weight), id(count), id(closed)}
+    product, total, counted = call(export(step, specs), [tf.ones([3]), 2, *read])
     close(product, weight)
     close(total, tf.reduce_sum(closed))
     assert int(counted) == 7
     assert int(count.numpy()) == 5  # `call` assigns nothing
-
-
-def _in_order(module: bytes, captured: list[Any]) -> list[Any]:
-    """What is captured, in the order of the module's parameters; the types tell them apart."""
-    from exla_opt.tensorflow.call import _read
-
-    kinds = [(dtype, tuple(shape)) for dtype, shape in _read(module).parameters[2:]]
-    return sorted(captured, key=lambda one: kinds.index((one.dtype, tuple(one.shape))))
 
 
 def test_export_runs_nothing_and_stays_outside() -> None:
@@ -136,3 +138,34 @@ assert not [name for name in sys.modules if name.startswith("exla_opt")]
 def test_import_exla_opt_loads_no_tensorflow() -> None:
     code = "import sys, exla_opt; assert not {'tensorflow', 'jax', 'jaxlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_decomposition_of_many_matrices_is_split() -> None:
+    def solve(left: Any, right: Any) -> Any:
+        return tf.linalg.solve(tf.exp(0.1 * left), right)
+
+    module = export(solve, tf.TensorSpec([64, 16, 16]), tf.TensorSpec([64, 16, 2]))
+    matrices = numbers(0, 64, 16, 16) + 5 * np.eye(16, dtype=np.float32)
+    sides = numbers(1, 64, 16, 2)
+    smaller = exla_opt.optimize(module, size_threshold="32KB", split_size="16KB")
+    assert predicted_temp(smaller.program) < predicted_temp(module)
+    np.testing.assert_allclose(
+        call(smaller.program, [matrices, sides])[0], solve(matrices, sides), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_the_gradient_of_a_scan_keeps_no_steps() -> None:
+    def gradient(points: Any, weight: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(weight)
+            states = tf.scan(lambda state, point: tf.tanh(state @ weight + point), points, tf.zeros([256, 32]))
+            loss = tf.reduce_sum(states[-1] ** 2)
+        return tape.gradient(loss, weight)
+
+    points, weight = numbers(0, 100, 256, 32), 0.1 * numbers(1, 32, 32)
+    module = export(gradient, tf.TensorSpec([100, 256, 32]), tf.TensorSpec([32, 32]))
+    smaller = exla_opt.optimize(module, size_threshold="1MB", split_size="500KB")
+    assert 4 * predicted_temp(smaller.program) < predicted_temp(module)
+    np.testing.assert_allclose(
+        call(smaller.program, [points, weight])[0], gradient(points, tf.constant(weight)), rtol=1e-3, atol=1e-4
+    )
