@@ -75,17 +75,32 @@ def _steps(loop: ir.Operation) -> Iterator[tuple[int, int]]:
 
 
 def _read_last(loop: ir.Operation, found: Counting, place: int) -> bool:
-    """Replace the last value of a counter by that number, if its type holds it."""
+    """Replace the last value of a counter, where another loop starts from it or counts up to it, by that number.
+
+    Anywhere else, what is computed from it may have to wait for the loop, such as the rest behind tiles.
+    """
+    uses = [use for use in loop.results[place].uses if _is_of_a_loop(use)]
     start, step = splat_value(loop.operands[place]), dict(_steps(loop)).get(place)
-    if not isinstance(start, int) or step is None:
+    if not uses or not isinstance(start, int) or step is None:
         return False
     last = start + step * found.trips
     kind = element_type(loop.results[place])
     if not isinstance(kind, ir.IntegerType) or not 0 <= last < 2 ** (kind.width - 1):
         return False
     with ir.InsertionPoint(loop), loop.location:
-        loop.results[place].replace_all_uses_with(build.splat(loop.results[place].type, last))
+        number = build.splat(loop.results[place].type, last)
+    for use in uses:
+        use.owner.operands[use.operand_number] = number
     return True
+
+
+def _is_of_a_loop(use: ir.OpOperand) -> bool:
+    """Whether a value is what a `while` starts from, or what its condition compares with."""
+    op = use.owner.operation
+    if op.name == "stablehlo.compare":
+        owner = op.block.owner.operation
+        return owner.name == _WHILE and owner.regions[0].blocks[0] == op.block
+    return bool(op.name == _WHILE)
 
 
 def _read_back(loop: ir.Operation, found: Counting, place: int) -> bool:
