@@ -93,6 +93,16 @@ def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Gra
     assert value in selected.plans
 
 
+def test_a_tensor_has_one_plan(graph: Graph) -> None:
+    selected = Selection(graph)
+    first = _plan(graph, {0, 1}, {1})
+    assert selected.add(first)
+    assert not selected.add(replace(_plan(graph, {3, 4}, {4}), seed=first.seed))
+    larger = _plan(graph, {0, 1, 2, 3}, {3})
+    assert selected.add(larger)
+    assert list(selected.plans.values()) == [larger]
+
+
 def test_one_plan_takes_the_place_of_several_that_take_longer(graph: Graph) -> None:
     first, second = (graph.nodes[node].results[0] for node in (1, 3))
     one = replace(_plan(graph, {0, 1}, {1}, vanished={first}), seconds=2.0)

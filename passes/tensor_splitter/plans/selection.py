@@ -121,7 +121,8 @@ class Selection:
         """Add a plan if it can be built in the same round as those before; return whether it was added.
 
         A plan that removes all that an earlier one removes, by the same ops, replaces it. Other ops that the earlier
-        one has in its loops, such as small ones on arguments only, then run before the loops.
+        one has in its loops, such as small ones on arguments only, then run before the loops. Any other plan of the
+        same tensor stays.
         """
         computes = _computes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
@@ -131,7 +132,7 @@ class Selection:
             return False
         for rival in (replaced := [rival for rival in rivals if rival not in others]):
             self._remove(rival)
-        if any(map(self._meets, _intervals(plan))):
+        if plan.seed in self.plans or any(map(self._meets, _intervals(plan))):
             for rival in replaced:
                 self._insert(rival)
             return False
