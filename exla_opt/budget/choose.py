@@ -63,13 +63,29 @@ def fastest_that_fits(search: Search) -> Attempt | None:
     return min(known, key=lambda found: steps(found.estimated or 0.0), default=chosen)
 
 
+def fits_after_all(search: Search) -> Attempt | None:
+    """For a search in which nothing fits: the attempt that should need the least, if it fits once it is compiled.
+
+    This compile may be one more than the most of a search: it is asked for only where the predictions say that the
+    answer "does not fit" would be false.
+    """
+    least = min(search.attempts, key=search.expected_peak)
+    if search.measure is None or least.measured is not None or not search.seems_to_fit(least):
+        return None
+    search.compiles_left = max(search.compiles_left, 1)
+    search.compile(least)
+    return least if least.peak <= search.limit else None
+
+
 def near_miss(search: Search) -> Attempt:
-    """For a search in which nothing fits: the attempt of the least cost, where 5 % more memory is worth half the time.
+    """Where nothing fits so far: the attempt of the least cost, where 5 % more memory is worth half the time.
 
     The last few bytes can cost most of the time, for a limit that is missed all the same. A few attempts are compiled:
     the one that should need the least, the one that should cost the least, and the fastest that should need less than
     those did; the original too, if one of them may be larger, for which the last compile is kept.
     """
+    if (late := fits_after_all(search)) is not None:
+        return late
     unsplit = search.attempts[0]
     attempts = no_larger_than(unsplit, search.attempts)
     least = min(attempts, key=lambda found: found.predicted.peak)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
+from exla_opt.budget.choose import fits_after_all
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measured
 from exla_opt.budget.search import MOST_COMPILES, CannotCompile, Search
@@ -92,7 +93,7 @@ def test_no_search_compiles_more_often_than_it_may(name: str, machine: Machine, 
     for limit in limits_of(name, machine):
         spy = Spy(machine, ratios)
         found = fit(parsed(text_of(name)), DEFAULT_PASSES, Options(machine=machine), limit, spy)
-        assert 0 < spy.asked <= MOST_COMPILES
+        assert 0 < spy.asked <= MOST_COMPILES + found.fits  # one more for what fits after all
         assert found.fits == (found.peak <= limit)
         assert_is_what_was_compiled(found, spy)
 
@@ -103,6 +104,21 @@ def assert_is_what_was_compiled(found: Fit, spy: Spy) -> None:
         assert found.compiled and found.peak == spy.said[digest]
     else:
         assert found.why_predicted and not found.compiled
+
+
+def test_what_should_fit_is_compiled_before_nothing_is_said_to_fit() -> None:
+    sizes = [Options(machine=CPU, size_threshold=size, split_size=size) for size in (2_000_000, 100_000)]
+    spy = Spy(CPU, (1.0,))
+    search = Search(parsed(text_of("attention")), DEFAULT_PASSES, sizes[0], 2**40, spy, True, None, compiles=0)
+    large, small = map(search.attempt, sizes)
+    assert small.predicted.peak < large.predicted.peak
+    large.measured = large.predicted.peak
+    search.limit = small.predicted.peak - 1
+    assert fits_after_all(search) is None
+    assert small.measured is None
+    search.limit = small.predicted.peak
+    assert fits_after_all(search) is small
+    assert small.measured == small.predicted.peak
 
 
 def test_predictions_are_believed_once_compiles_confirm_them() -> None:
