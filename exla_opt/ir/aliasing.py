@@ -8,6 +8,7 @@ from .types import Types
 from .walk import terminator
 
 ALIASING, DONOR = "tf.aliasing_output", "jax.buffer_donor"
+_KIND = "mhlo.memory_kind"
 
 
 def aliased_results(function: ir.Operation) -> dict[int, int]:
@@ -15,13 +16,13 @@ def aliased_results(function: ir.Operation) -> dict[int, int]:
 
     JAX names the result where it knows that both are stored alike. Otherwise, such as where the compiler chooses how a
     result is sharded, XLA pairs arguments and results of as many bytes, in their order, whatever their types
-    (its pass OptimizeInputOutputBufferAlias).
+    (its pass OptimizeInputOutputBufferAlias). Arguments in the host's memory are left out.
     """
     if "arg_attrs" not in function.attributes:
         return {}
     attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes["arg_attrs"])]
     found = {place: ir.IntegerAttr(each[ALIASING]).value for place, each in enumerate(attributes) if ALIASING in each}
-    donors = [place for place, each in enumerate(attributes) if DONOR in each and place not in found]
+    donors = [place for place, each in enumerate(attributes) if _is_donor(each) and place not in found]
     if not donors:
         return found
     block, types = function.regions[0].blocks[0], Types()
@@ -37,3 +38,8 @@ def aliased_results(function: ir.Operation) -> dict[int, int]:
         if argument_bytes[place] and fitting:
             found[place] = fitting.pop()
     return found
+
+
+def _is_donor(attributes: ir.DictAttr) -> bool:
+    is_on_host = _KIND in attributes and "host" in ir.StringAttr(attributes[_KIND]).value
+    return DONOR in attributes and not is_on_host

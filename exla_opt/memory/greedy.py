@@ -25,8 +25,9 @@ from .readers import drop_dead, drop_reads, reads_of
 
 # The most copies of one op's code in a kernel.
 _MOST_COPIES = 15
-# So many ops are absorbed in all kernels of a block, for each of its ops and once; from then on no op is absorbed that
-# others also read, which keeps the total time linear. XLA has no such limit; programs absorb at most 8 for each op.
+# All kernels of a block together absorb at most 16 ops for each of its ops, and 10,000 more; from then on none absorbs
+# an op that others also read, which keeps the total time linear. XLA has no such limit; programs absorb at most 8 for
+# each op.
 _MOST_ABSORBED, _ABSORBED_ANYWAY = 16, 10_000
 # Paths from an op to its readers with more ops than this are taken to contain an op that is not fused.
 _LONGEST_WAY = 300

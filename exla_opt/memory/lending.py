@@ -10,7 +10,7 @@ from bisect import bisect, insort
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from .buffers import STORED
 from .live_ranges import Run
@@ -54,10 +54,10 @@ class _Buffer:
         tenants, place = self.tenants, bisect(self.tenants, _points(tenant), key=_points)
         before = (tenants[index] for index in range(place - 1, -1, -1))
         after = (tenants[index] for index in range(place, len(tenants)))
-        near = [
-            *takewhile(lambda other: other.last >= tenant.first, before),
-            *takewhile(lambda other: other.first <= tenant.last, after),
-        ]
+        near = chain(
+            takewhile(lambda other: other.last >= tenant.first, before),
+            takewhile(lambda other: other.first <= tenant.last, after),
+        )
         return tenant.size <= self.size and all(_are_apart(tenant, other) for other in near)
 
     def add(self, tenant: _Tenant) -> None:
@@ -122,13 +122,13 @@ def _tenants(run: Run, start: int) -> Iterator[_Tenant]:
     """The temporaries of a run and of runs inside it; those that must share a buffer are one."""
     points = _starts(run, start)
     returned = set() if run.block.arguments else set(run.block.returned)  # those of a branch are in its op's buffers
-    for chain in run.chains():
-        if not returned.isdisjoint(chain) or chain[0] in run.placed:
+    for group in run.chains():
+        if not returned.isdisjoint(group) or group[0] in run.placed:
             continue
-        last = max(run.died.get(value, len(run.order) - 1) for value in chain)
-        born = run.born[chain[0]]
-        last = max(last, max(run.born[value] for value in chain))
-        yield _Tenant(run.block.sizes[chain[0]], points[born], points[last + 1] - 1, run, chain, run.order[born])
+        last = max(run.died.get(value, len(run.order) - 1) for value in group)
+        born = run.born[group[0]]
+        last = max(last, max(run.born[value] for value in group))
+        yield _Tenant(run.block.sizes[group[0]], points[born], points[last + 1] - 1, run, group, run.order[born])
     for step, inners in run.inner.items():
         begin = points[step] + 1
         for inner in inners:

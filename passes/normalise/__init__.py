@@ -37,8 +37,8 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     """Normalise `module` in place. Raises InputError for recursive calls."""
     restore_chlo_ops(module)
     drop_copies(module)
-    unpack_tuples(module)
     inline_calls(module)
+    unpack_tuples(module)
     take_known_branches(module)
     clean_up(module)
     # Constants that one of them creates can be used by the other.

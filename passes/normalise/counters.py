@@ -43,9 +43,10 @@ def read_counters(module: ir.Module) -> bool:
         found = counting(loop)
         if found is None or not found.trips:
             continue
+        steps = dict(_steps(loop))
         for place, result in enumerate(loop.results):
             if next(iter(result.uses), None) is not None:
-                changed |= _read_last(loop, found, place) or _read_back(loop, found, place)
+                changed |= _read_last(loop, found, place, steps.get(place)) or _read_back(loop, found, place)
     return changed
 
 
@@ -74,21 +75,20 @@ def _steps(loop: ir.Operation) -> Iterator[tuple[int, int]]:
             yield place, step
 
 
-def _read_last(loop: ir.Operation, found: Counting, place: int) -> bool:
+def _read_last(loop: ir.Operation, found: Counting, place: int, step: int | None) -> bool:
     """Replace the last value of a counter, where another loop starts from it or counts up to it, by that number.
 
     Anywhere else, what is computed from it may have to wait for the loop, such as the rest behind tiles.
     """
-    uses = [use for use in loop.results[place].uses if _is_of_a_loop(use)]
-    start, step = splat_value(loop.operands[place]), dict(_steps(loop)).get(place)
-    if not uses or not isinstance(start, int) or step is None:
+    start = splat_value(loop.operands[place])
+    if not isinstance(start, int) or step is None:
         return False
-    last = start + step * found.trips
-    kind = element_type(loop.results[place])
-    if not isinstance(kind, ir.IntegerType) or not 0 <= last < 2 ** (kind.width - 1):
+    kind = ir.IntegerType(element_type(loop.results[place]))
+    uses = [use for use in loop.results[place].uses if _is_of_a_loop(use)]
+    if not uses or kind.width == 1:
         return False
     with ir.InsertionPoint(loop), loop.location:
-        number = build.splat(loop.results[place].type, last)
+        number = build.splat(loop.results[place].type, build.wrapped(kind, start + step * found.trips))
     for use in uses:
         use.owner.operands[use.operand_number] = number
     return True
@@ -116,7 +116,9 @@ def _read_back(loop: ir.Operation, found: Counting, place: int) -> bool:
         return False
     changed = False
     for reader in [use.owner.operation for use in result.uses]:
-        if reader.name != _SLICE or reader.operands[0] != result or reader.operands[1].type != counter.type:
+        if reader.name != _SLICE or reader.operands[0] != result or build.shape_of(reader.results[0]) != [1]:
+            continue
+        if reader.operands[1].type != counter.type:
             continue
         with ir.InsertionPoint(reader), reader.location:
             ends = [build.splat(counter.type, number) for number in (0, size - 1)]

@@ -11,6 +11,7 @@ from exla_opt.ir.walk import main_function
 from exla_opt.memory.peak import predict
 from exla_opt.runtime.memory import measure_memory
 
+ON_HOST = '{jax.buffer_donor = true, mhlo.memory_kind = "pinned_host"}'
 DONOR, FIRST = "{jax.buffer_donor = true}", "{tf.aliasing_output = 0 : i32}"
 
 # Types of arguments with their attributes, types of results, and what is aliased.
@@ -19,6 +20,7 @@ CASES = {
     "not donated": ([("8x4xf32", "")], ["8x4xf32"], {}),
     "another type of as many bytes": ([("8x4xf32", DONOR)], ["16xf64"], {0: 0}),
     "fewer bytes": ([("8x4xf32", DONOR)], ["16xf32"], {}),
+    "on the host": ([("8x4xf32", ON_HOST)], ["32xi32"], {}),
     "in their order": ([("32xi32", DONOR), ("16xf32", DONOR), ("8x4xf32", DONOR)], ["8x4xf32", "32xi32"], {0: 0, 2: 1}),
     "more results": ([("16xf32", DONOR)], ["32xf32", "16xi32", "16xf32"], {0: 1}),
     "one is named": ([("16xf32", DONOR), ("16xf32", FIRST)], ["16xf32", "16xf32"], {0: 1, 1: 0}),

@@ -50,3 +50,28 @@ def test_a_split_decomposition_computes_the_same() -> None:
     [expected] = run_program(compile_program(text), [array])
     [found] = run_program(compile_program(serialise(module, "text")), [array])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_tuple_of_one_tensor_stays_one() -> None:
+    """XLA gives such a call another form of its result."""
+    text = """func.func public @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+      %t = stablehlo.custom_call @foo(%x) : (tensor<8x4xf32>) -> tuple<tensor<8x4xf32>>
+      %q = stablehlo.get_tuple_element %t[0] : (tuple<tensor<8x4xf32>>) -> tensor<8x4xf32>
+      return %q : tensor<8x4xf32> }"""
+    module = parse_module("m.mlir", text.encode(), new_context()).module
+    run_pipeline(module, ("normalise",), Options())
+    assert "get_tuple_element" in str(module)
+
+
+def test_a_tuple_that_a_function_returns_is_unpacked_at_once() -> None:
+    pair = "tuple<tensor<8x4xf32>, tensor<8xf32>>"
+    text = f"""func.func private @f(%x: tensor<8x4xf32>) -> {pair} {{
+      %t = stablehlo.custom_call @foo(%x) : (tensor<8x4xf32>) -> {pair}
+      return %t : {pair} }}
+    func.func public @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {{
+      %t = call @f(%x) : (tensor<8x4xf32>) -> {pair}
+      %q = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<8x4xf32>
+      return %q : tensor<8x4xf32> }}"""
+    module = parse_module("m.mlir", text.encode(), new_context()).module
+    run_pipeline(module, ("normalise",), Options())
+    assert "tuple" not in str(module)

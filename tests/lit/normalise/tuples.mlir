@@ -2,8 +2,7 @@
 
 // TensorFlow's QR decomposition returns a tuple; its tensors are returned instead. Unread elements need no reader.
 
-// CHECK: %[[QR:.+]]:2 = stablehlo.custom_call @Qr(%{{.+}}) {xla_shape = "(f32[8,6,4]{2,1,0}, f32[8,4]{1,0})"}
-// CHECK-SAME: -> (tensor<8x6x4xf32>, tensor<8x4xf32>)
+// CHECK: %[[QR:.+]]:2 = stablehlo.custom_call @Qr(%{{.+}}) : (tensor<8x6x4xf32>) -> (tensor<8x6x4xf32>, tensor<8x4xf32>)
 // CHECK-NEXT: %[[Q:.+]] = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%[[QR]]#0, %[[QR]]#1)
 // CHECK-NEXT: %[[R:.+]]:2 = stablehlo.custom_call @Qr
 // CHECK-NEXT: return %[[Q]], %[[R]]#0
