@@ -12,8 +12,11 @@ from jaxlib.mlir import ir
 from exla_opt.ir.values import has_discardable_attributes
 
 
-def drop_copies(module: ir.Module) -> None:
-    """Replace the result of every `mhlo.copy`, or reshape, to the type of its operand by that operand."""
+def drop_copies(module: ir.Module) -> bool:
+    """Replace the result of every `mhlo.copy`, or reshape, to the type of its operand by that operand.
+
+    Returns whether there was one.
+    """
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -26,3 +29,4 @@ def drop_copies(module: ir.Module) -> None:
     for op in found:
         op.results[0].replace_all_uses_with(op.operands[0])
         op.erase()
+    return bool(found)

@@ -156,7 +156,7 @@ def median_of_some(tensor: Tensor, over: frozenset[int]) -> Tensor:
     sizes = [build.shape_of(sample)[place] for place in order]
     rows = [*sizes[: len(kept)], prod(sizes[len(kept) :])]
     turned = stablehlo.transpose(sample, ir.DenseI64ArrayAttr.get(order))
-    table = stablehlo.reshape(build.with_shape(build.tensor_of(sample), rows), turned)
+    table = build.reshaped(turned, rows)
     middle = stablehlo.slice(
         build.sorted_along_last(table),
         [*[0] * len(kept), rows[-1] // 2],

@@ -47,6 +47,8 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     # Windows at known positions first: those are iotas as well.
     if read_constant_windows(module) + count_batches(module) + split_batches(module):
         clean_up(module)
+    while drop_copies(module):  # merged reshapes may be to the same shape
+        clean_up(module)
     return []
 
 

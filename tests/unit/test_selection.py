@@ -93,14 +93,15 @@ def test_a_plan_that_would_leave_more_whole_takes_no_other_ones_place(graph: Gra
     assert value in selected.plans
 
 
-def test_a_tensor_has_one_plan(graph: Graph) -> None:
+def test_a_later_plan_of_a_tensor_takes_the_place_of_the_first(graph: Graph) -> None:
     selected = Selection(graph)
     first = _plan(graph, {0, 1}, {1})
+    later = replace(_plan(graph, {3, 4}, {4}), seed=first.seed)
     assert selected.add(first)
-    assert not selected.add(replace(_plan(graph, {3, 4}, {4}), seed=first.seed))
-    larger = _plan(graph, {0, 1, 2, 3}, {3})
-    assert selected.add(larger)
-    assert list(selected.plans.values()) == [larger]
+    assert selected.add(later)
+    assert list(selected.plans.values()) == [later]
+    assert selected.add(_plan(graph, {0, 1, 2}, {2}))
+    assert len(selected.plans) == 2
 
 
 def test_one_plan_takes_the_place_of_several_that_take_longer(graph: Graph) -> None:

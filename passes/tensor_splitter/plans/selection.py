@@ -121,8 +121,8 @@ class Selection:
         """Add a plan if it can be built in the same round as those before; return whether it was added.
 
         A plan that removes all that an earlier one removes, by the same ops, replaces it. Other ops that the earlier
-        one has in its loops, such as small ones on arguments only, then run before the loops. Any other plan of the
-        same tensor stays.
+        one has in its loops, such as small ones on arguments only, then run before the loops. So does a later plan of
+        the same tensor, such as one that overwrites a carry.
         """
         computes = _computes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
@@ -132,10 +132,12 @@ class Selection:
             return False
         for rival in (replaced := [rival for rival in rivals if rival not in others]):
             self._remove(rival)
-        if plan.seed in self.plans or any(map(self._meets, _intervals(plan))):
+        if any(map(self._meets, _intervals(plan))):
             for rival in replaced:
                 self._insert(rival)
             return False
+        if plan.seed in self.plans:
+            self._remove(self.plans[plan.seed])
         self._insert(plan)
         return True
 
