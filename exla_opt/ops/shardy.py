@@ -23,13 +23,13 @@ _PIPELINE = "builtin.module(func.func(sdy-populate-op-sharding-rules))"
 def annotated_copy(module: ir.Module) -> ir.Operation:
     """A copy of the module with a sharding rule on every op that Shardy knows. Raises MLIRError on dynamic shapes."""
     copy = module.operation.clone(ip=False).operation
-    hide_tuples(copy)
+    _hide_tuples(copy)
     with module.context:
         passmanager.PassManager.parse(_PIPELINE).run(copy)
     return copy
 
 
-def hide_tuples(copy: ir.Operation) -> None:
+def _hide_tuples(copy: ir.Operation) -> None:
     """Replace ops that read or return tuples, of which Shardy's pass crashes, by calls with the other operands.
 
     The ops keep their places. `normalise` unpacks the tuples of calls; this is for modules as they come.

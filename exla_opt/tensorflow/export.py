@@ -60,7 +60,7 @@ def export(fn: Callable[..., Any], *specs: Any) -> bytes:
 
 
 def captured(fn: Callable[..., Any], *specs: Any) -> tuple[Any, ...]:
-    """Return the variables and eager tensors that the function reads beside its arguments, in the module's order.
+    """Return the variables and eager tensors that the function also reads, in the order of the module's parameters.
 
     specs: as for `export`, which writes their parameters behind those of the arguments. Nothing is compiled or run.
     Raises ValueError for shapes that are not static.

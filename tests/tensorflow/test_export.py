@@ -149,9 +149,7 @@ def test_a_decomposition_of_many_matrices_is_split() -> None:
     sides = numbers(1, 64, 16, 2)
     smaller = exla_opt.optimize(module, size_threshold="32KB", split_size="16KB")
     assert predicted_temp(smaller.program) < predicted_temp(module)
-    np.testing.assert_allclose(
-        call(smaller.program, [matrices, sides])[0], solve(matrices, sides), rtol=1e-3, atol=1e-4
-    )
+    close(call(smaller.program, [matrices, sides])[0], solve(matrices, sides))
 
 
 def test_the_gradient_of_a_scan_keeps_no_steps() -> None:
@@ -166,6 +164,4 @@ def test_the_gradient_of_a_scan_keeps_no_steps() -> None:
     module = export(gradient, tf.TensorSpec([100, 256, 32]), tf.TensorSpec([32, 32]))
     smaller = exla_opt.optimize(module, size_threshold="1MB", split_size="500KB")
     assert 4 * predicted_temp(smaller.program) < predicted_temp(module)
-    np.testing.assert_allclose(
-        call(smaller.program, [points, weight])[0], gradient(points, tf.constant(weight)), rtol=1e-3, atol=1e-4
-    )
+    close(call(smaller.program, [points, weight])[0], gradient(points, tf.constant(weight)))

@@ -121,8 +121,8 @@ class Selection:
         """Add a plan if it can be built in the same round as those before; return whether it was added.
 
         A plan that removes all that an earlier one removes, by the same ops, replaces it. Other ops that the earlier
-        one has in its loops, such as small ones on arguments only, then run before the loops. So does a later plan of
-        the same tensor, such as one that overwrites a carry.
+        one has in its loops, such as small ones on arguments only, then run before the loops. A later plan of the same
+        tensor, such as one that overwrites a carry, replaces the earlier one too.
         """
         computes = _computes(plan)
         rivals = [self.plans[seed] for seed in sorted(set().union(*(self._computing.get(op, ()) for op in computes)))]
