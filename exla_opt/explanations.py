@@ -128,6 +128,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "adds up their squares, for example. XLA:CPU copies the tensor if nothing makes these run before the loop. "
         "With a memory limit the loop now waits for them.",
     ),
+    "EX020": Explanation(
+        "added up after its loop, from N steps of what its terms are computed from",
+        "A loop added to the tensor in each step but did not read it otherwise, as the gradient of a solver adds to "
+        "the gradient of its matrix. Now the loop stores the small tensors that the terms are computed from, and a "
+        "second loop adds up the terms, tile by tile if it is split.",
+    ),
     "EX101": Explanation(
         "XLA fuses it into its readers: it is never in memory",
         "The tensor exists only in the module: XLA computes its elements on the fly, wherever they are read.",

@@ -22,6 +22,7 @@ from exla_opt.passes import (
     euclidean_distance,
     half_powers,
     joined_trips,
+    late_sums,
     loop_residuals,
     matrix_chain_order,
     narrow_slices,
@@ -54,6 +55,7 @@ PASSES: dict[str, PassFunction] = {
     "symmetric-products": symmetric_products.run,
     "reshape-sinker": reshape_sinker.run,
     "loop-residuals": loop_residuals.run,
+    "late-sums": late_sums.run,
     "blocked-cholesky": blocked_cholesky.run,
     "order-statistics": order_statistics.run,
     "tensor-splitter": tensor_splitter.run,
@@ -82,6 +84,7 @@ DEFAULT_PASSES = (
     "symmetric-products",  # for the products that are still read then
     "reshape-sinker",  # ends with the patterns of rce
     "loop-residuals",
+    "late-sums",  # after the steps that a loop recomputes are final
     "blocked-cholesky",
     "order-statistics",  # directly before the splitter: no pass may merge the ops that it repeats
     "tensor-splitter",

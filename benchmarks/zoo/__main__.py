@@ -19,7 +19,7 @@ from .programs import Field, Program, half
 
 FIELDS = (
     "arrays attention derivatives equinoxes flaxes generative graphs kernels language optimisers "
-    "physics precisions recurrent sampling vision"
+    "physics precisions recurrent sampling solvers vision"
 ).split()
 
 

@@ -22,7 +22,7 @@ _Group = list[tuple[Reader, Stack]]
 
 def build_plan(step: Step, plan: Plan, types: Types) -> ir.Operation:
     """Rewrite all readers of the stacks that the plan replaces; return the loop, which also carries new stacks."""
-    loop = _with_stacks(step, plan)
+    loop = with_stacks(step, plan.added)
     for group in _groups(loop, plan, types):
         (reader, stack), *_ = group
         with ir.InsertionPoint(reader.op), reader.op.location:
@@ -36,11 +36,14 @@ def build_plan(step: Step, plan: Plan, types: Types) -> ir.Operation:
     return loop
 
 
-def _with_stacks(step: Step, plan: Plan) -> ir.Operation:
-    """The loop with a stack for every value that the plan adds."""
-    if not plan.added:
+def with_stacks(step: Step, added: Sequence[int]) -> ir.Operation:
+    """The loop, which counts by one, with a stack more for each of these values, by number, in the order of the steps.
+
+    The stacks are its last carries. The old loop is erased, unless there is nothing to add.
+    """
+    if not added:
         return step.loop
-    values = [step.values[number] for number in plan.added]
+    values = [step.values[number] for number in added]
     counting, body = step.counting, step.loop.regions[1].blocks[0]
 
     def write(stacks: Sequence[ir.Value]) -> list[ir.Value]:

@@ -117,8 +117,11 @@ class Graph:
 
 
 def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op updates a carry of a loop, as an accumulator: if cut, it would copy all of it."""
-    if not graph.nested or graph.arguments.isdisjoint(node.operands):
+    """Whether the op updates a carry of a loop, as an accumulator: if cut, it would copy all of it.
+
+    A product of the carry with another matrix is computed in another buffer, cut or not.
+    """
+    if not graph.nested or graph.arguments.isdisjoint(node.operands) or Trait.CONTRACTS in node.traits:
         return False
     return not graph.returned.isdisjoint(node.results)
 

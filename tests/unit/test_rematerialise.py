@@ -50,3 +50,20 @@ def test_a_matrix_that_leaves_the_cache_is_computed_again_for_products_with_vect
         module = parse_module("<program>", before.encode(), context).module
         run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=4_000_000, split_size=2_000_000, machine=machine))
         assert "5000x5000x" not in serialise(module, "text").decode()
+
+
+def repeated_product(x: Any) -> Any:
+    matrix = jnp.tanh(x[:, None] * x[None])
+    return lax.fori_loop(0, 3, lambda _, v: matrix @ v, x)
+
+
+def test_a_product_may_be_the_next_carry() -> None:
+    before = export.export(jax.jit(repeated_product))(jax.ShapeDtypeStruct((ROWS,), jnp.float32)).mlir_module()
+    largest = 4 * ROWS * ROWS
+    with new_context() as context:
+        module = parse_module("<program>", before.encode(), context).module
+        options = Options(size_threshold=largest // 8, split_size=largest // 8)
+        run_pipeline(module, ["normalise", "tensor-splitter", "normalise"], options)
+        assert predict(module, CPU).peak < largest
+        after = serialise(module, "text").decode()
+    assert_equal_results(before, after)

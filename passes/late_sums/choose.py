@@ -1,0 +1,105 @@
+"""What a loop stores of each step for a sum that is computed after it, and whether that is worthwhile.
+
+What is stored is a minimum cut, as in loop-residuals: the fewest bytes from which all terms can be computed. The source
+leads to the carries that a step changes, to results of ops that must not run twice, and to small results of expensive
+ops; a counter, and what all steps share, cost nothing. Of several cuts, the one nearest to the terms computes the least
+again.
+"""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import Types
+from exla_opt.ops.traits import Trait, has_trait
+from exla_opt.passes.loop_residuals.cut import Network
+from exla_opt.passes.loop_residuals.steps import Step, is_dear
+
+from .legal import Sum
+
+# What is stored, and what expensive ops read and write that run in both loops, takes at most this fraction of the sum.
+_PART = 4
+# The results of products of matrices and of other expensive ops are stored if all take at most this fraction of it.
+_SMALL = 64
+_UNLIMITED = 2**62
+
+
+def find_stored(step: Step, found: Sum) -> set[int]:
+    """The values to store, by number: a minimum cut before the terms."""
+    needed = sorted(step.slice_of(found.terms))
+    place = {value: 2 * index for index, value in enumerate(needed)}
+    source, sink = 2 * len(needed), 2 * len(needed) + 1
+    network = Network(sink + 1)
+    for value, enters in place.items():
+        network.connect(enters, enters + 1, step.bytes[value] * step.counting.trips or _UNLIMITED)
+        if _begins(step, found, value):
+            network.connect(source, enters, _UNLIMITED)
+        else:
+            for other in step.operands_of(value):
+                network.connect(place[other] + 1, enters, _UNLIMITED)
+    for value in found.terms:
+        network.connect(place[value] + 1, sink, 2 * _UNLIMITED)
+    side = network.cut(source, sink)
+    return {value for value, enters in place.items() if enters not in side and enters + 1 in side}
+
+
+def _begins(step: Step, found: Sum, value: int) -> bool:
+    """Whether a value cannot, or should not, be computed from the number of its step and from its operands."""
+    position = step.definers[value]
+    if position < 0:
+        return not step.is_counted(value)
+    if step.acts[position] or step.asks[position] or value in step.same:
+        return True
+    is_small = step.bytes[value] * step.counting.trips * _SMALL <= step.bytes[found.carry]
+    return is_small and is_dear(step.ops[position])
+
+
+def is_worthwhile(step: Step, found: Sum, stored: set[int], types: Types) -> bool:
+    """Whether the sum should be computed later: from little, with little computed twice, and so that tiles are enough.
+
+    stored: as found by `find_stored`.
+    """
+    most = step.bytes[found.carry] // _PART
+    if sum(step.bytes[value] for value in stored) * step.counting.trips > most:
+        return False
+    return _repeated(step, found, stored, types) <= most and not _is_kept(step.loop.results[found.carry], types)
+
+
+def _repeated(step: Step, found: Sum, stored: set[int], types: Types) -> int:
+    """The bytes that expensive ops read and write which would run in both loops."""
+    values = step.slice_of(found.terms, stored) - stored
+    moved = {step.definers[value] for value in values} - {-1}
+    read = {value for place, value in enumerate(step.returned) if place != found.carry}
+    for position in range(len(step.ops)):
+        if position not in moved and position not in found.ops:
+            read.update(step.reads[position])
+    twice = {step.definers[value] for value in step.slice_of(values & read, stored) - stored} - {-1}
+    return sum(_bytes_of(step.ops[position], types) for position in twice)
+
+
+def _bytes_of(op: ir.Operation, types: Types) -> int:
+    """The bytes of an expensive op's largest tensor, of a product's operands too; 0 for any other op."""
+    if not is_dear(op) and not has_trait(op, Trait.EXPENSIVE):
+        return 0
+    values = [*op.results, *(op.operands if has_trait(op, Trait.CONTRACTS) else ())]
+    return max((types.of(value).bytes for value in values), default=0)
+
+
+def _is_kept(value: ir.Value, types: Types) -> bool:
+    """Whether something needs a tensor complete, or a tensor as big that is computed from it: tiles save nothing then.
+
+    What is elementwise, moved, reduced or multiplied can be computed tile by tile.
+    """
+    size = types.of(value).bytes
+    tiles = (Trait.POINTWISE, Trait.MOVES, Trait.REDUCES, Trait.CONTRACTS)
+    seen = {value}
+    queue = [value]
+    while queue:
+        for use in queue.pop().uses:
+            op = use.owner.operation
+            if not any(has_trait(op, trait) for trait in tiles):
+                return True
+            big = [result for result in op.results if types.of(result).bytes * 2 > size and result not in seen]
+            seen.update(big)
+            queue += big
+    return False

@@ -1,0 +1,35 @@
+// RUN: %exla-opt %s --passes=late-sums --size-threshold=2KB --remarks=passed 2>&1 | filecheck %s
+
+// The first loop stores its state of each step, and the second adds up what the first added: outer products with it.
+
+// CHECK: %[[FIRST:.*]]:3 = stablehlo.while({{.*}}) : tensor<i32>, tensor<30xf32>, tensor<5x30xf32>
+// CHECK: stablehlo.sine
+// CHECK: stablehlo.dynamic_update_slice
+// CHECK: stablehlo.while({{.*}}) : tensor<i32>, tensor<30x30xf32>
+// CHECK-NOT: stablehlo.sine
+// CHECK: stablehlo.dynamic_slice %[[FIRST]]#2
+// CHECK: stablehlo.dot_general {{.*}} -> tensor<30x30xf32>
+// CHECK: stablehlo.add {{.*}} : tensor<30x30xf32>
+// CHECK: 30x30xf32 (3.6KB) added up after its loop, from 5 steps of what its terms are computed from [late-sums, EX020]
+
+func.func @main(%start: tensor<30xf32>, %y: tensor<30xf32>) -> (tensor<30xf32>, tensor<30xf32>) {
+  %n = stablehlo.constant dense<5> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<30x30xf32>
+  %loop:3 = stablehlo.while(%i = %c0, %h = %start, %sum = %zeros) : tensor<i32>, tensor<30xf32>, tensor<30x30xf32>
+  cond {
+    %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %more : tensor<i1>
+  } do {
+    %next = stablehlo.sine %h : tensor<30xf32>
+    %term = stablehlo.dot_general %h, %y, contracting_dims = [] x [] : (tensor<30xf32>, tensor<30xf32>) -> tensor<30x30xf32>
+    %added = stablehlo.add %sum, %term : tensor<30x30xf32>
+    %i_next = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %i_next, %next, %added : tensor<i32>, tensor<30xf32>, tensor<30x30xf32>
+  }
+  %squares = stablehlo.multiply %loop#2, %loop#2 : tensor<30x30xf32>
+  %rows = stablehlo.reduce(%squares init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<30x30xf32>, tensor<f32>) -> tensor<30xf32>
+  return %loop#1, %rows : tensor<30xf32>, tensor<30xf32>
+}
