@@ -247,11 +247,12 @@ class _Sum:
         """Masks of the result's shape: where no summed element of a weight is below zero, and where none is above."""
         weight = self.writer.factor(factor, self.element, self.sizes)
         found = []
-        for of in (stablehlo.minimum, stablehlo.maximum):
-            # The sum of the elements below (above) zero is below (above) zero where there are any.
+        for of, direction in ((stablehlo.minimum, "GE"), (stablehlo.maximum, "LE")):
+            # The sum of the elements below (above) zero is below (above) zero where there are any. It is not asked
+            # whether it equals zero, for what equality is asked of is not computed twice.
             side = summed(Tensor(of(weight.value, build.zeros(weight.value.type)), weight.dims), self.output)
             nothing = stablehlo.compare(
-                side.value, build.zeros(side.value.type), stablehlo.ComparisonDirectionAttr.get("EQ")
+                side.value, build.zeros(side.value.type), stablehlo.ComparisonDirectionAttr.get(direction)
             )
             found.append(repeated(Tensor(nothing, side.dims), self.dims, self.sizes))
         return found[0], found[1]

@@ -12,7 +12,7 @@
 // CHECK: %[[DOT:.*]] = stablehlo.dot_general {{.*}}precision = [HIGHEST, HIGHEST]{{.*}} -> tensor<40x50xf32>
 // CHECK: %[[BELOW:.*]] = stablehlo.minimum %[[W]], %{{.*}} : tensor<64xf32>
 // CHECK: %[[NEGATIVE:.*]] = stablehlo.reduce(%[[BELOW]]
-// CHECK: %[[NONE:.*]] = stablehlo.compare EQ, %[[NEGATIVE]],
+// CHECK: %[[NONE:.*]] = stablehlo.compare GE, %[[NEGATIVE]],
 // CHECK: %[[POSITIVE:.*]] = stablehlo.broadcast_in_dim %[[NONE]], dims = [] : (tensor<i1>) -> tensor<40x50xi1>
 // CHECK: stablehlo.maximum %[[W]], %{{.*}} : tensor<64xf32>
 // CHECK: %[[FROM:.*]] = stablehlo.select %[[POSITIVE]], %{{.*}}, %[[LEAST]]
