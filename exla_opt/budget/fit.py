@@ -25,7 +25,13 @@ from exla_opt.budget.choose import (
     steps,
 )
 from exla_opt.budget.holder import holder_of
-from exla_opt.budget.hopeless import gains_by_calls, is_hopeless, is_small, with_the_smallest_first
+from exla_opt.budget.hopeless import (
+    gains_by_calls,
+    is_before_larger,
+    is_hopeless,
+    is_small,
+    with_the_smallest_first,
+)
 from exla_opt.budget.joined import JOINS, with_joined_trips
 from exla_opt.budget.larger import try_larger
 from exla_opt.budget.measured import Measure
@@ -275,9 +281,13 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
             continue
         if may_be_hopeless and is_hopeless(search, way, start):
             continue
+        is_early = may_be_hopeless and is_before_larger(search, way, sizes[:most], start)
         for found in _placed(search, way):
             yield found
-            is_fast = takes_first or (ops > _SMALL and is_about_as_fast(found, first))
+            is_fast = is_about_as_fast(found, first)
+            if is_early and not is_fast and ops <= _MUCH_TO_PLAN:
+                continue  # it shows what slices can save; larger ones are faster
+            is_fast = takes_first or (ops > _SMALL and is_fast)
             if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
                 if is_large and ops <= _MUCH_TO_PLAN:
                     yield from try_larger(search, start)

@@ -47,6 +47,13 @@ def is_small(way: Options, first: int) -> bool:
     return way.slice_bytes < first and not is_coarse(way)
 
 
+def is_before_larger(search: Search, way: Options, sizes: Sequence[Options], first: int) -> bool:
+    """Whether small slices are tried before larger ones among these sizes, as `with_the_smallest_first` does."""
+    tried = {found.options.slice_bytes for found in search.attempts if _splits_all(found)}
+    larger = (other for other in sizes if is_small(other, first) and other.slice_bytes > way.slice_bytes)
+    return is_small(way, first) and any(other.slice_bytes not in tried for other in larger)
+
+
 def is_hopeless(search: Search, way: Options, first: int) -> bool:
     """Whether smaller slices were tried, nothing seems to fit, and slices not much larger than these were tried too.
 

@@ -23,6 +23,7 @@ from exla_opt.options import Options
 from .graph import OUTSIDE, Graph, read_graphs
 from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
+from .plans.early import IS_FUSED
 
 # A body may recompute captures if that takes at most this many times its own arithmetic. On a CPU the ratio of the
 # times is that of the arithmetic within a factor of four: of 24 loops over Gaussian kernels of 1,000 to
@@ -190,12 +191,13 @@ def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
 
 
 def _not_split(module: ir.Module, moves: list[_Move], choices: Choices) -> list[_Move]:
-    """The moves whose copy would stay unsplit in its new block."""
+    """The moves whose copy would stay in memory, unsplit, in its new block."""
     blocks = {move.block for move in moves}
     graphs = read_graphs(module, read_rules(module, choices.options.op_rules))
     reading = [graph for graph in graphs if graph.block in blocks]  # the others are processed once all is decided
-    vanishing: set[ir.Value] = set()
+    gone: set[ir.Value] = set()
     for graph, choice in zip(reading, choices.of(reading), strict=True):
-        for plan in choice.plans:
-            vanishing.update(graph.tensors[value].value for value in plan.vanished)
-    return [move for move in moves if move.copy not in vanishing]
+        fused = (value for value, refusal in choice.refusals.items() if refusal.reason.code == IS_FUSED)
+        for value in (*fused, *(value for plan in choice.plans for value in plan.vanished)):
+            gone.add(graph.tensors[value].value)
+    return [move for move in moves if move.copy not in gone]

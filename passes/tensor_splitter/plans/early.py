@@ -11,6 +11,9 @@ from exla_opt.remarks import Reason
 from ..graph import TILE_MARK, Graph, becomes_result, updates_carry
 from ..regions.loops import Refusal, refuse_returned
 
+# The code of a refusal because there is nothing to split.
+IS_FUSED = "EX101"
+
 
 def is_start(graph: Graph, value: int) -> bool:
     """Whether a tensor is never in memory: a constant, or a number that a loop starts from."""
@@ -34,7 +37,7 @@ def refuse_early(graph: Graph, value: int, written: Container[int]) -> Refusal |
             Reason("EX104", "it is needed complete, and the loop writes it slice by slice"), tensor.users[0][0]
         )
     if value not in written:
-        return Refusal(Reason("EX101", "XLA fuses it into its readers: it is never in memory"), tensor.producer)
+        return Refusal(Reason(IS_FUSED, "XLA fuses it into its readers: it is never in memory"), tensor.producer)
     if prod(tensor.type.shape) == 0:
         return Refusal(Reason("EX105", "it is empty"), tensor.producer)
     if updates_carry(graph, node):
