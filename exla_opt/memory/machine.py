@@ -39,6 +39,7 @@ class Machine:
     flops: operations per second in products of matrices, by element type; the first is for all types not listed.
     flops_of_slow_convolutions: the same in loops for convolutions in an order for which there is no fast kernel.
     odd_features: the first jaxlib in which convolutions of an odd number of input features are as fast as others.
+    vectorised: the first jaxlib in which sines are about as fast as exponentials.
     is_written: whether programs are priced as they are written (`as_written`); plans price all convolutions alike.
     any_shape: whether products of few rows or elements, as in slices, count as if at full speed.
     flops_elementwise: operations per second in everything else. bytes_per_second: to and from memory.
@@ -70,6 +71,7 @@ class Machine:
     flops: tuple[tuple[str, float], ...]
     flops_of_slow_convolutions: float
     odd_features: tuple[int, int]
+    vectorised: tuple[int, int]
     flops_elementwise: float
     bytes_per_second: float
     cache_bytes: int
@@ -107,6 +109,7 @@ CPU = Machine(
     flops=(("f32", 1.5e11), ("f64", 7.5e10)),
     flops_of_slow_convolutions=4e9,
     odd_features=(0, 12),
+    vectorised=(0, 12),
     flops_elementwise=4e10,
     bytes_per_second=8e9,
     cache_bytes=16 * _MIB,
@@ -156,6 +159,7 @@ _H200 = Machine(
     ),
     flops_of_slow_convolutions=0.65 * 494e12,
     odd_features=(0, 0),
+    vectorised=(0, 0),
     flops_elementwise=0.65 * 67e12,
     bytes_per_second=0.85 * 4.8e12,
     cache_bytes=30 * 10**6,
@@ -196,6 +200,7 @@ def _tpu(name: str, generation: str) -> Machine:
         flops=(("bf16", 0.65 * flops), ("f32", 0.65 * flops / 3)),
         flops_of_slow_convolutions=0.65 * flops / 3,
         odd_features=(0, 0),
+        vectorised=(0, 0),
         flops_elementwise=0.65 * flops / 50,
         bytes_per_second=0.85 * bandwidth,
         cache_bytes=0,

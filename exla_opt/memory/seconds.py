@@ -13,6 +13,7 @@ from exla_opt.ops.traits import Trait
 
 from .block import Block, Operation
 from .buffers import STORED
+from .called_functions import seconds_of_calls
 from .convolution_seconds import seconds_to_pack
 from .fusion import Fusion, fuse
 from .machine import Machine
@@ -168,7 +169,8 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
         operations = float(prod(block.shapes[op.operands[0]]))
     else:
         operations = made * (SLOW if Trait.SLOW in op.traits else QUICK)
-    return operations / machine.flops_elementwise
+    called = seconds_of_calls(op, made, block.dtypes[op.results[0]], machine) if op.results else 0.0
+    return operations / machine.flops_elementwise + called
 
 
 def _order(block: Block, op: Operation, machine: Machine) -> float:

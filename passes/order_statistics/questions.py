@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.walk import CONTROL_FLOW, operands_of
+from exla_opt.ops.comparisons import jumps_inside
 from exla_opt.ops.traits import Trait, traits_of
 
 _FLOWS = Trait.POINTWISE | Trait.MOVES
@@ -23,14 +24,13 @@ def compares_with_picked(
     """Whether an op of the sort's block tests both an element that the sort has selected and its base.
 
     chain: the ops that compute the base. picked: the values read from the sort. A test is a comparison, a step, or a
-    conversion to integers; a loop or a branch that reads both may contain one. Selected elements are traced through
-    moves and elementwise ops, also with other operands. Linear in the number of ops after the chain.
+    conversion to integers; a loop or a branch that reads both tests them if it tests any floats. Selected elements are
+    traced through moves and elementwise ops, also with other operands. Linear in the number of ops after the chain.
     """
     made = _behind((base, *(result for op in chain for result in op.results)), sort, Trait(0))
     readers = [_standing_in(op, sort.block) for op in _readers(_behind(picked, sort, _FLOWS))]
-    return any(
-        (op.name in CONTROL_FLOW or _asks(op)) and any(operand in made for operand in operands_of(op)) for op in readers
-    )
+    asking = (op for op in readers if (jumps_inside(op) if op.name in CONTROL_FLOW else _asks(op)))
+    return any(operand in made for op in asking for operand in operands_of(op))
 
 
 def _behind(values: Iterable[ir.Value], sort: ir.Operation, through: Trait) -> dict[ir.Value, None]:
