@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import is_clearly_faster
 from exla_opt.budget.fit import unsplit_options
+from exla_opt.budget.hopeless import is_before_larger
 from exla_opt.budget.needless import is_between, is_needless_in_large, is_past_the_fastest, is_too_large
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import is_coarse, quick_first, step_by_step, ways
@@ -100,6 +101,15 @@ def test_sizes_below_the_first_come_last_and_fall() -> None:
     smaller = [way for way in order if way.slice_bytes < CACHE]
     assert smaller == sorted(smaller, key=lambda way: -way.slice_bytes)
     assert order == [way for way in SIZES if way not in smaller] + smaller
+
+
+def test_the_smallest_slices_come_before_larger_ones_until_those_are_tried() -> None:
+    small = [way for way in step_by_step(SIZES) if way.slice_bytes < CACHE]
+    search = Tried(100 * MB)
+    ways_before = [is_before_larger(cast(Search, search), way, small, CACHE) for way in small]
+    assert ways_before == [False, *(True for _ in small[1:])]
+    search.attempts = [attempted(way, 1.0, 5 * MB) for way in small[:-1]]
+    assert not is_before_larger(cast(Search, search), small[-1], small, CACHE)
 
 
 def test_what_is_planned_soonest_comes_first() -> None:

@@ -234,6 +234,12 @@ def in_a_scan(x: Array, y: Array) -> Array:
     return lax.scan(step, x, None, length=3)[0]
 
 
+def read_by_a_loop(x: Array, y: Array) -> Array:
+    d = distances(x, y)
+    kernel = jnp.exp(-d / jnp.median(d))
+    return lax.map(lambda row: jnp.tanh(kernel * row).sum(1), y.T)
+
+
 def computed_place(x: Array, y: Array) -> Array:
     d = (x @ y.T).ravel()
     return jnp.sort(d)[jnp.argmax(x[:, 0]) * 50]
@@ -241,7 +247,7 @@ def computed_place(x: Array, y: Array) -> Array:
 
 PROGRAMS = [
     median_heuristic, several_quantiles, of_columns, of_many_problems, middle_deviation, of_what_are_numbers,
-    largest_third, of_integers, in_a_scan, computed_place,
+    largest_third, of_integers, in_a_scan, read_by_a_loop, computed_place,
 ]  # fmt: skip
 
 

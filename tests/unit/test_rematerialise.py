@@ -67,3 +67,34 @@ def test_a_product_may_be_the_next_carry() -> None:
         assert predict(module, CPU).peak < largest
         after = serialise(module, "text").decode()
     assert_equal_results(before, after)
+
+
+def sampled(x: Any, data: Any, weights: Any, keys: Any) -> Any:
+    """Every step draws proposals, and weighs the data for each of them."""
+
+    def likelihood(x: Any) -> Any:
+        return -jax.nn.softplus(-weights * (x @ data.T)).sum(1)
+
+    def step(state: Any, key: Any) -> Any:
+        x, known = state
+        place = jnp.argsort(known)
+        x, known = x[place], known[place]
+        proposed = 0.9 * x + 0.1 * jax.random.normal(key, x.shape)
+        found = likelihood(proposed)
+        return (jnp.where((found > known)[:, None], proposed, x), jnp.where(found > known, found, known)), None
+
+    return lax.scan(step, (x, likelihood(x)), keys)[0]
+
+
+def test_a_tensor_that_tiles_compute_in_their_kernels_is_not_kept() -> None:
+    """The weights of all rows, which are broadcast before the loop: its tiles broadcast them again."""
+    shapes = [jax.ShapeDtypeStruct(each, jnp.float32) for each in ((ROWS, 8), (ROWS, 8), (ROWS,))]
+    keys = jax.ShapeDtypeStruct((3, 2), jnp.uint32)
+    before = export.export(jax.jit(sampled))(*shapes, keys).mlir_module()
+    largest = 4 * ROWS * ROWS
+    with new_context() as context:
+        module = parse_module("<program>", before.encode(), context).module
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=largest // 10, split_size=largest // 10))
+        assert predict(module, CPU).peak < largest
+        after = serialise(module, "text").decode()
+    assert_equal_results(before, after)

@@ -10,7 +10,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import main_function
-from exla_opt.memory import convolution_seconds
+from exla_opt.memory import called_functions, convolution_seconds
 from exla_opt.memory.machine import CPU, GPU, Machine, as_written, machine_of
 from exla_opt.memory.operation import moved_type
 from exla_opt.memory.reading import read_block
@@ -348,3 +348,23 @@ def test_the_features_of_a_kernel_are_known_behind_a_reshape() -> None:
 def test_a_plan_prices_convolutions_by_their_products_alone() -> None:
     few, many = (seconds(convolution(64, outs), CPU) for outs in (8, 64))
     assert isclose(8 * few, many, rel_tol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "release", "nanoseconds"),
+    [
+        ("sine", "f32", (0, 11), 17),
+        ("sine", "f32", (0, 12), 0),
+        ("cbrt", "f64", (0, 12), 38),
+        ("exponential", "f32", (0, 11), 0),
+    ],
+)
+def test_a_cpu_calls_some_functions_for_each_element(
+    monkeypatch: pytest.MonkeyPatch, name: str, dtype: str, release: tuple[int, int], nanoseconds: int
+) -> None:
+    monkeypatch.setattr(called_functions, "JAXLIB", release)
+    kind = f"tensor<1000x1000x{dtype}>"
+    text = "func.func @main(%x: {0}) -> {0} {{\n%r = stablehlo.{1} %x : {0}\nreturn %r : {0}\n}}"
+    more = seconds(text.format(kind, name), CPU) - seconds(text.format(kind, "tanh"), CPU)
+    assert isclose(more, nanoseconds * 1e-3, rel_tol=0.2, abs_tol=1e-6)
+    assert isclose(seconds(text.format(kind, name)), seconds(text.format(kind, "tanh")), rel_tol=0.01)
