@@ -79,8 +79,8 @@ def step_of(counter: ir.Value, following: ir.Value) -> int | float | None:
     return splat_value(operands[1 - operands.index(counter)])
 
 
-def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:
-    """Replace the while `loop` by one without these carries.
+def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> ir.Operation:
+    """Replace the while `loop` by one without these carries; return it.
 
     Their initial values are used instead. At least one carry must be left.
     """
@@ -101,6 +101,7 @@ def drop_carries(loop: ir.Operation, dropped: Collection[int]) -> None:
     for index, result in zip(kept, smaller.results, strict=True):
         loop.results[index].replace_all_uses_with(result)
     loop.erase()
+    return smaller
 
 
 def _moved(loop: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:

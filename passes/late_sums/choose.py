@@ -8,9 +8,12 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
+from exla_opt.ir.walk import operands_of
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.passes.loop_residuals.cut import Network
 from exla_opt.passes.loop_residuals.steps import Step, is_dear
@@ -22,6 +25,7 @@ _PART = 4
 # The results of products of matrices and of other expensive ops are stored if all take at most this fraction of it.
 _SMALL = 64
 _UNLIMITED = 2**62
+_CALL = "func.call"
 
 
 def find_stored(step: Step, found: Sum) -> set[int]:
@@ -48,21 +52,29 @@ def _begins(step: Step, found: Sum, value: int) -> bool:
     position = step.definers[value]
     if position < 0:
         return not step.is_counted(value)
-    if step.acts[position] or step.asks[position] or value in step.same:
+    if step.acts[position] or step.asks[position] or value in step.same or step.ops[position].name == _CALL:
         return True
     is_small = step.bytes[value] * step.counting.trips * _SMALL <= step.bytes[found.carry]
     return is_small and is_dear(step.ops[position])
 
 
 def is_worthwhile(step: Step, found: Sum, stored: set[int], types: Types) -> bool:
-    """Whether the sum should be computed later: from little, with little computed twice, and so that tiles are enough.
-
-    stored: as found by `find_stored`.
-    """
+    """Whether little is stored, by number as found by `find_stored`, and little is computed twice."""
     most = step.bytes[found.carry] // _PART
-    if sum(step.bytes[value] for value in stored) * step.counting.trips > most:
-        return False
-    return _repeated(step, found, stored, types) <= most and not _is_kept(step.loop.results[found.carry], types)
+    takes = sum(step.bytes[value] for value in stored) * step.counting.trips
+    return takes <= most and _repeated(step, found, stored, types) <= most
+
+
+def needs_all_of_something(step: Step, sums: Sequence[Sum], threshold: int, types: Types) -> bool:
+    """Whether the other carries are computed by a product, or a library, of a tensor above the threshold, in bytes.
+
+    Without one, the splitter runs the loop as it is for each tile: nothing need be stored.
+    """
+    carries = {found.carry for found in sums}
+    returned = (value for place, value in enumerate(step.returned) if place not in carries)
+    needed = step.slice_of(value for value in returned if value is not None)
+    ops = [step.ops[position] for position in {step.definers[value] for value in needed} - {-1}]
+    return any(is_dear(op) and _largest(op, types) > threshold for op in ops)
 
 
 def _repeated(step: Step, found: Sum, stored: set[int], types: Types) -> int:
@@ -78,17 +90,22 @@ def _repeated(step: Step, found: Sum, stored: set[int], types: Types) -> int:
 
 
 def _bytes_of(op: ir.Operation, types: Types) -> int:
-    """The bytes of an expensive op's largest tensor, of a product's operands too; 0 for any other op."""
+    """The bytes of an expensive op's largest result, or of a product's largest tensor; 0 for any other op."""
+    if has_trait(op, Trait.CONTRACTS):
+        return _largest(op, types)
     if not is_dear(op) and not has_trait(op, Trait.EXPENSIVE):
         return 0
-    values = [*op.results, *(op.operands if has_trait(op, Trait.CONTRACTS) else ())]
-    return max((types.of(value).bytes for value in values), default=0)
+    return max((types.of(value).bytes for value in op.results), default=0)
 
 
-def _is_kept(value: ir.Value, types: Types) -> bool:
-    """Whether something needs a tensor complete, or a tensor as big that is computed from it: tiles save nothing then.
+def _largest(op: ir.Operation, types: Types) -> int:
+    return max((types.of(value).bytes for value in operands_of(op) + list(op.results)), default=0)
 
-    What is elementwise, moved, reduced or multiplied can be computed tile by tile.
+
+def is_kept(value: ir.Value, types: Types) -> bool:
+    """Whether a reader of a tensor, or of another of more than half its size that is computed from it, needs all of it.
+
+    Elementwise ops, moves, sums and products can be computed tile by tile.
     """
     size = types.of(value).bytes
     tiles = (Trait.POINTWISE, Trait.MOVES, Trait.REDUCES, Trait.CONTRACTS)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxlib.mlir import ir
+
+from exla_opt.ir.types import element_type
 from exla_opt.ir.values import has_discardable_attributes
+from exla_opt.ir.walk import walk
+from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.passes.loop_residuals.steps import Step
+
+# Counters of fewer bits may not hold the number of a step, counted from the first.
+_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +30,16 @@ class Sum:
     terms: tuple[int, ...]
 
 
+def may_be_copied(loop: ir.Operation) -> bool:
+    """Whether a second loop may count as this one does: without its attributes, and without its condition's effects."""
+    condition = loop.regions[0].blocks[0]
+    integers = [element_type(value) for value in loop.results if isinstance(value.type, ir.RankedTensorType)]
+    is_narrow = any(isinstance(kind, ir.IntegerType) and 1 < kind.width < _BITS for kind in integers)
+    return not len(loop.attributes) and not is_narrow and not any(map(has_order, walk(condition)))
+
+
 def find_sums(step: Step, threshold: int) -> list[Sum]:
-    """The sums of a step of more bytes than the threshold; none if its loop does nothing else but count."""
+    """The carries above the threshold, in bytes, that are sums; none if the loop does nothing else but count."""
     found = [each for carry in range(len(step.returned)) if (each := _sum(step, carry, threshold)) is not None]
     sums = {each.carry for each in found}
     others = [carry for carry in range(len(step.returned)) if carry not in sums and not step.is_counted(carry)]

@@ -70,7 +70,9 @@ class Step:
         """Whether a carry follows from the number of the step: a counter, or an invariant."""
         if carry == self.counting.place or self.returned[carry] == carry:
             return True
-        kind = ir.RankedTensorType(self.values[carry].type)
+        kind = self.values[carry].type
+        if not isinstance(kind, ir.RankedTensorType):  # a token
+            return False
         if not isinstance(kind.element_type, ir.IntegerType) or len(kind.shape):
             return False
         return isinstance(self.growths[carry], int)

@@ -117,11 +117,8 @@ class Graph:
 
 
 def updates_carry(graph: Graph, node: Node) -> bool:
-    """Whether the op updates a carry of a loop, as an accumulator: if cut, it would copy all of it.
-
-    A product of the carry with another matrix is computed in another buffer, cut or not.
-    """
-    if not graph.nested or graph.arguments.isdisjoint(node.operands) or Trait.CONTRACTS in node.traits:
+    """Whether the op updates a carry of a loop, as an accumulator: if cut, it would copy all of it."""
+    if not graph.nested or graph.arguments.isdisjoint(node.operands):
         return False
     return not graph.returned.isdisjoint(node.results)
 

@@ -71,6 +71,12 @@ class _Growth:
                 if index >= 0:
                     self.visit(self.graph.nodes[user])
 
+    def may_update(self, node: Node) -> bool:
+        """Whether an op that updates a carry may be cut: in place, or as a small product, in another buffer anyway."""
+        if Trait.CONTRACTS in node.traits:
+            return not any(map(self.follow, node.results))
+        return updates_in_place(self.graph, node)
+
     def visit(self, node: Node) -> bool:
         """Make `node` a tiled op if it can be one; True when it is."""
         if node.position in self.region.tiled:
@@ -80,7 +86,7 @@ class _Growth:
             return False
         # Functions of other elements of a loop's carry are read ahead (`windows.py`).
         ahead = self.shifts and (Trait.POINTWISE in node.traits or may_shift(node.name))
-        if not ahead and updates_carry(self.graph, node) and not updates_in_place(self.graph, node):
+        if not ahead and updates_carry(self.graph, node) and not self.may_update(node):
             reason = Reason("EX302", f"{node.name} updates a loop carry")
             self.region.blocked.setdefault(node.position, reason)
             return False
