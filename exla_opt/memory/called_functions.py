@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .block import Operation
 from .machine import Machine
 from .operation import JAXLIB
 
@@ -15,19 +14,13 @@ _SECONDS = {
 _VECTORISED = frozenset(("sine", "cosine", "tan"))
 
 
-def may_be_called(name: str) -> bool:
-    """Whether some release of XLA:CPU calls the C library for an op of this name, without the dialect."""
-    return name in _SECONDS
-
-
-def seconds_of_calls(op: Operation, elements: float, dtype: str, machine: Machine) -> float:
+def seconds_of_calls(name: str, elements: float, dtype: str, machine: Machine) -> float:
     """The seconds in which a CPU calls a function for so many elements, besides the time of any op; else 0.
 
-    They count in programs as they are written, and in what a whole module may compute again. Where a trip of a loop is
-    compared with what it would compute again, they do not: that limit was measured for all functions alike.
+    name: of the op, without the dialect.
     """
-    if machine.kind != "cpu" or not (machine.is_written or machine.any_shape) or not dtype.startswith(("f", "bf")):
+    if machine.kind != "cpu" or not dtype.startswith(("f", "bf")):
         return 0.0
-    if op.name in _VECTORISED and machine.vectorised <= JAXLIB:
+    if name in _VECTORISED and machine.vectorised <= JAXLIB:
         return 0.0
-    return elements * _SECONDS.get(op.name, 0.0)
+    return elements * _SECONDS.get(name, 0.0)

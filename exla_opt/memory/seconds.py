@@ -169,7 +169,9 @@ def _arithmetic(block: Block, op: Operation, machine: Machine) -> float:
         operations = float(prod(block.shapes[op.operands[0]]))
     else:
         operations = made * (SLOW if Trait.SLOW in op.traits else QUICK)
-    called = seconds_of_calls(op, made, block.dtypes[op.results[0]], machine) if op.results else 0.0
+    # Plans price slow functions alike: what they may compute again was measured so.
+    is_called = machine.is_written and bool(op.results)
+    called = seconds_of_calls(op.name, made, block.dtypes[op.results[0]], machine) if is_called else 0.0
     return operations / machine.flops_elementwise + called
 
 

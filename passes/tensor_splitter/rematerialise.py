@@ -10,17 +10,21 @@ own work, and only if the split then removes it; otherwise the move is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 from jaxlib.mlir import ir
 
+from exla_opt.memory.called_functions import seconds_of_calls
 from exla_opt.ops.comparisons import asks, asks_about
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
 from .graph import OUTSIDE, Graph, read_graphs
+from .plans.allowance import MOST_ARITHMETIC, runs_of
 from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
 from .plans.early import IS_FUSED
@@ -158,7 +162,27 @@ class _Prices:
         again = sum(work.get(position, 0.0) for position in chain)
         if again > _MOST_AGAIN * sum(self.of(self.graphs[block]).values()):
             return False
+        if self._calls(graph, chain) * runs_of(block) > MOST_ARITHMETIC * self.in_all:
+            return False
         return self.allowance.allows(block, sum(work_of(graph, self.machine, chain, any_shape=True).values()))
+
+    @cached_property
+    def in_all(self) -> float:
+        """The seconds of the arithmetic of the module as it came, and of all functions that a CPU calls."""
+        graphs = self.graphs.values()
+        calls = (self._calls(graph, range(len(graph.nodes))) * runs_of(graph.block) for graph in graphs)
+        return self.allowance.most / MOST_ARITHMETIC + sum(calls)
+
+    def _calls(self, graph: Graph, positions: Iterable[int]) -> float:
+        """The seconds in which a CPU calls functions for each element of some ops' results."""
+        found = 0.0
+        for position in positions:
+            node = graph.nodes[position]
+            if Trait.POINTWISE in node.traits:
+                kind = graph.tensors[node.results[0]].type
+                name = node.name.rpartition(".")[2]
+                found += seconds_of_calls(name, prod(kind.shape), kind.dtype, self.machine)
+        return found
 
 
 def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, list[int]]]:

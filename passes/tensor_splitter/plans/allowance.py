@@ -39,13 +39,13 @@ class Allowance:
 
     def allows(self, block: ir.Block, seconds: float) -> bool:
         """Whether each run of a block may take this many seconds more, or less."""
-        return seconds <= 0 or seconds * _runs(block) <= self.rest()
+        return seconds <= 0 or seconds * runs_of(block) <= self.rest()
 
     def take(self, block: ir.Block, seconds: float) -> bool:
         """Let each run of a block take this many seconds more, or less, if allowed; return whether it is."""
         allowed = self.allows(block, seconds)
         if allowed:
-            self.left = self.rest() - seconds * _runs(block)
+            self.left = self.rest() - seconds * runs_of(block)
         return allowed
 
     def rest(self) -> float:
@@ -65,7 +65,7 @@ def _arithmetic(graphs: Sequence[Graph], machine: Machine) -> float:
     return sum(sum(work_of(graph, machine, any_shape=True).values()) for graph in graphs if not graph.nested)
 
 
-def _runs(block: ir.Block) -> int:
+def runs_of(block: ir.Block) -> int:
     """How often a block runs; a loop with an unknown trip count counts as one trip."""
     runs = 1
     for op in around(block):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from exla_opt.ir.types import TensorType
-from exla_opt.memory.called_functions import may_be_called
 from exla_opt.memory.fusion import fuse
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.operation import has_own_buffer
@@ -19,7 +18,7 @@ from exla_opt.ops.rules import DimMapping
 from exla_opt.ops.tiling import converts_operands
 from exla_opt.ops.traits import Trait
 
-from ..graph import Graph, Node
+from ..graph import Graph
 from ..regions.extents import Extents
 from ..regions.region import Producers, Region, Stage
 from .planned_block import PlannedBlock, operation_of
@@ -136,7 +135,7 @@ def work_of(
     planned = PlannedBlock(graph, machine, lambda bodies: 0)
     positions: list[int] = []
     for position in wanted:
-        if position in other and _is_priced_alike(graph.nodes[position]):
+        if position in other and Trait.CONTRACTS not in graph.nodes[position].traits:
             known[position] = other[position]
         if position not in known:
             known[position] = None
@@ -150,11 +149,6 @@ def work_of(
         if (bodies := graph.bodies.get(position)) is not None:
             known[position] = bodies.trips * bodies.arithmetic
     return {position: seconds for position in wanted if (seconds := known[position]) is not None}
-
-
-def _is_priced_alike(node: Node) -> bool:
-    """Whether an op takes as long in any shape."""
-    return Trait.CONTRACTS not in node.traits and not may_be_called(node.name.rpartition(".")[2])
 
 
 class WorkOf(Mapping[int, float]):
