@@ -15,6 +15,7 @@
 // CHECK-NEXT: %)  symmetric-products
 // CHECK-NEXT: %)  reshape-sinker
 // CHECK-NEXT: %)  loop-residuals
+// CHECK-NEXT: %)  late-sums
 // CHECK-NEXT: %)  blocked-cholesky
 // CHECK-NEXT: %)  order-statistics
 // CHECK-NEXT: %)  tensor-splitter

@@ -6,7 +6,7 @@
 // CHECK-NOT: stablehlo.while
 // CHECK-NOT: EX020
 
-func.func @main(%start: tensor<30xf32>, %y: tensor<30xf32>) -> (tensor<30xf32>, tensor<30xf32>, tensor<30x30xf32>) {
+func.func @main(%m: tensor<30x30xf32>, %start: tensor<30xf32>, %y: tensor<30xf32>) -> (tensor<30xf32>, tensor<30xf32>, tensor<30x30xf32>) {
   %n = stablehlo.constant dense<5> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %c0 = stablehlo.constant dense<0> : tensor<i32>
@@ -17,7 +17,8 @@ func.func @main(%start: tensor<30xf32>, %y: tensor<30xf32>) -> (tensor<30xf32>, 
     %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %more : tensor<i1>
   } do {
-    %next = stablehlo.sine %h : tensor<30xf32>
+    %product = stablehlo.dot_general %m, %h, contracting_dims = [1] x [0] : (tensor<30x30xf32>, tensor<30xf32>) -> tensor<30xf32>
+    %next = stablehlo.sine %product : tensor<30xf32>
     %term = stablehlo.dot_general %h, %y, contracting_dims = [] x [] : (tensor<30xf32>, tensor<30xf32>) -> tensor<30x30xf32>
     %added = stablehlo.add %sum, %term : tensor<30x30xf32>
     %i_next = stablehlo.add %i, %one : tensor<i32>
