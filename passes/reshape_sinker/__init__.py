@@ -18,6 +18,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.rewrite import Pattern, apply_patterns
+from exla_opt.ir.walk import number_of_ops
 from exla_opt.ops.pointwise import STABLEHLO_POINTWISE
 from exla_opt.options import Options
 from exla_opt.passes import rce
@@ -37,9 +38,11 @@ def run(module: ir.Module, options: Options) -> list[Remark]:
     patterns = make_patterns(options)
     changed = True
     while changed:
+        ops = number_of_ops(module)
         changed = apply_patterns(module, patterns)
         changed = apply_patterns(module, rce.PATTERNS) or changed
         clean_up(module)
+        changed = changed or number_of_ops(module) < ops  # what an op had read may sink without it
     return []
 
 
