@@ -5,7 +5,7 @@
 
 A Sinkhorn iteration, a scan or a conjugate gradient reads a huge matrix that was computed once outside: as a capture it
 can never be split. It is recomputed in every trip, from small values, if that is no more than a few times the trip's
-own work, and only if the split then removes it; otherwise the move is undone.
+own work, and only if the split then removes it, or it is fused into its readers; otherwise the move is undone.
 """
 
 from __future__ import annotations
