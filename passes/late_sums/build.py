@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.loops import drop_carries
-from exla_opt.passes.loop_residuals.build import with_stacks
+from exla_opt.passes.loop_residuals.build import from_first, with_stacks
 from exla_opt.passes.loop_residuals.steps import Step
 
 from .legal import Sum
@@ -39,9 +38,7 @@ def _reduced(copy: ir.Operation, step: Step, found: Sum, stacks: Mapping[int, ir
     ops = [view.operation for view in views]
     values = [*body.arguments, *(result for op in ops for result in op.results)]  # in the numbers of the step
     with ir.InsertionPoint.at_block_begin(body), copy.location:
-        counter = body.arguments[step.counting.place]
-        start = step.counting.start
-        index = stablehlo.subtract(counter, build.splat(counter.type, start)) if start else counter
+        index = from_first(body.arguments[step.counting.place], step.counting)
         for number, stack in stacks.items():
             part = build.slice_along(stack, 0, index, 1)
             values[number].replace_all_uses_with(build.reshaped(part, build.shape_of(values[number])))

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import operands_of
 from exla_opt.ops.traits import Trait, has_trait
-from exla_opt.passes.loop_residuals.cut import Network
+from exla_opt.passes.loop_residuals.cut import UNLIMITED, cheapest
 from exla_opt.passes.loop_residuals.steps import Step, is_dear
 
 from .legal import Sum
@@ -24,27 +24,17 @@ from .legal import Sum
 _PART = 4
 # The results of products of matrices and of other expensive ops are stored if all take at most this fraction of it.
 _SMALL = 64
-_UNLIMITED = 2**62
 _CALL = "func.call"
 
 
 def find_stored(step: Step, found: Sum) -> set[int]:
     """The values to store, by number: a minimum cut before the terms."""
-    needed = sorted(step.slice_of(found.terms))
-    place = {value: 2 * index for index, value in enumerate(needed)}
-    source, sink = 2 * len(needed), 2 * len(needed) + 1
-    network = Network(sink + 1)
-    for value, enters in place.items():
-        network.connect(enters, enters + 1, step.bytes[value] * step.counting.trips or _UNLIMITED)
-        if _begins(step, found, value):
-            network.connect(source, enters, _UNLIMITED)
-        else:
-            for other in step.operands_of(value):
-                network.connect(place[other] + 1, enters, _UNLIMITED)
-    for value in found.terms:
-        network.connect(place[value] + 1, sink, 2 * _UNLIMITED)
-    side = network.cut(source, sink)
-    return {value for value, enters in place.items() if enters not in side and enters + 1 in side}
+    return cheapest(
+        sorted(step.slice_of(found.terms)),
+        found.terms,
+        lambda value: step.bytes[value] * step.counting.trips or UNLIMITED,
+        lambda value: None if _begins(step, found, value) else step.operands_of(value),
+    )
 
 
 def _begins(step: Step, found: Sum, value: int) -> bool:

@@ -13,7 +13,7 @@ from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.passes.loop_residuals.steps import Step
 
-# Counters of fewer bits may not hold the number of a step, counted from the first.
+# Counters of fewer bits may not hold the number of a step, counted from the first. Any carry may be one.
 _BITS = 32
 
 
@@ -31,7 +31,7 @@ class Sum:
 
 
 def may_be_copied(loop: ir.Operation) -> bool:
-    """Whether a second loop may count as this one does: without its attributes, and without its condition's effects."""
+    """Whether a second loop may count as this one: no carry is of narrow integers, no attribute or effect is lost."""
     condition = loop.regions[0].blocks[0]
     integers = [element_type(value) for value in loop.results if isinstance(value.type, ir.RankedTensorType)]
     is_narrow = any(isinstance(kind, ir.IntegerType) and 1 < kind.width < _BITS for kind in integers)

@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
-from exla_opt.ir.loops import add_carries
+from exla_opt.ir.loops import Counting, add_carries
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_regions
 
@@ -47,8 +47,7 @@ def with_stacks(step: Step, added: Sequence[int]) -> ir.Operation:
     counting, body = step.counting, step.loop.regions[1].blocks[0]
 
     def write(stacks: Sequence[ir.Value]) -> list[ir.Value]:
-        counter = body.arguments[counting.place]
-        index = stablehlo.subtract(counter, build.splat(counter.type, counting.start)) if counting.start else counter
+        index = from_first(body.arguments[counting.place], counting)
         parts = [reshaped(value, build.with_shape(kind, [1, *kind.shape])) for value, kind in _kinds(values)]
         return [build.update_along(whole, part, 0, index) for whole, part in zip(stacks, parts, strict=True)]
 
@@ -58,6 +57,11 @@ def with_stacks(step: Step, added: Sequence[int]) -> ir.Operation:
             for _, kind in _kinds(values)
         ]
     return add_carries(step.loop, initial, write)
+
+
+def from_first(counter: ir.Value, counting: Counting) -> ir.Value:
+    """The number of the step of a loop that counts by one, counted from 0."""
+    return stablehlo.subtract(counter, build.splat(counter.type, counting.start)) if counting.start else counter
 
 
 def _kinds(values: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.RankedTensorType]]:

@@ -17,14 +17,14 @@ are values to store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exla_opt.ops.collectives import talks
 from exla_opt.ops.comparisons import is_float_name
 from exla_opt.remarks import Reason
 
-from .cut import Network
+from .cut import UNLIMITED, cheapest
 from .readers import Obstacle
 from .stacks import Stack
 from .steps import Step, is_dear
@@ -33,7 +33,6 @@ from .steps import Step, is_dear
 _WORTHWHILE = 0.8
 # The factor in bytes up to which a product of matrices is stored rather than recomputed.
 _DEAR = 1.25
-_UNLIMITED = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,29 +168,22 @@ class _Problem:
 
     def stacked(self, value: int) -> int:
         """The bytes of a stack of a value; infinite unless it is a tensor of known size."""
-        return self.step.bytes[value] * self.step.counting.trips or _UNLIMITED
+        return self.step.bytes[value] * self.step.counting.trips or UNLIMITED
 
     def bytes_of(self, values: set[int]) -> int:
         return sum(self.stacked(value) for value in values)
 
     def cut(self, repeats_dear: bool, light: int) -> set[int]:
         """The values to store."""
-        source, sink = 2 * len(self.slice), 2 * len(self.slice) + 1
-        network = Network(sink + 1)
-        place = {value: 2 * index for index, value in enumerate(self.slice)}
-        for value, enters in place.items():
-            network.connect(enters, enters + 1, self.stacked(value))
+
+        def reads(value: int) -> Iterable[int] | None:
             if value in self.next_of:
-                network.connect(place[self.next_of[value]] + 1, enters, _UNLIMITED)
-            elif self._begins(value, not repeats_dear, light):
-                network.connect(source, enters, _UNLIMITED)
-            elif value not in self.free:
-                for other in self.step.operands_of(value):
-                    network.connect(place[other] + 1, enters, _UNLIMITED)
-        for value in self.targets:
-            network.connect(place[value] + 1, sink, 2 * _UNLIMITED)
-        side = network.cut(source, sink)
-        return {value for value, enters in place.items() if enters not in side and enters + 1 in side}
+                return [self.next_of[value]]
+            if self._begins(value, not repeats_dear, light):
+                return None
+            return [] if value in self.free else self.step.operands_of(value)
+
+        return cheapest(self.slice, self.targets, self.stacked, reads)
 
 
 def _plan(problem: _Problem, stored: set[int], wanted: Sequence[Stack], before: int, after: int) -> Plan:

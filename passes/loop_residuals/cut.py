@@ -3,6 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+UNLIMITED = 2**62
+
+
+def cheapest(
+    values: Sequence[int],
+    targets: Collection[int],
+    cost: Callable[[int], int],
+    reads: Callable[[int], Iterable[int] | None],
+) -> set[int]:
+    """The values of the least cost in all from which others compute the targets; of several, those nearest to them.
+
+    values: all that the targets depend on. reads: the values that one is computed from; None if it cannot be computed.
+    """
+    source, sink = 2 * len(values), 2 * len(values) + 1
+    network = Network(sink + 1)
+    place = {value: 2 * index for index, value in enumerate(values)}
+    for value, enters in place.items():
+        network.connect(enters, enters + 1, cost(value))
+        read = reads(value)
+        if read is None:
+            network.connect(source, enters, UNLIMITED)
+            continue
+        for other in read:
+            network.connect(place[other] + 1, enters, UNLIMITED)
+    for value in targets:
+        network.connect(place[value] + 1, sink, 2 * UNLIMITED)
+    side = network.cut(source, sink)
+    return {value for value, enters in place.items() if enters not in side and enters + 1 in side}
 
 
 class Network:

@@ -162,13 +162,14 @@ class _Prices:
         again = sum(work.get(position, 0.0) for position in chain)
         if again > _MOST_AGAIN * sum(self.of(self.graphs[block]).values()):
             return False
-        if self._calls(graph, chain) * runs_of(block) > MOST_ARITHMETIC * self.in_all:
+        called = self._calls(graph, chain)
+        if called and called * runs_of(block) > MOST_ARITHMETIC * self.in_all:
             return False
         return self.allowance.allows(block, sum(work_of(graph, self.machine, chain, any_shape=True).values()))
 
     @cached_property
     def in_all(self) -> float:
-        """The seconds of the arithmetic of the module as it came, and of all functions that a CPU calls."""
+        """The seconds of the arithmetic of the module as it came, and of the functions that a CPU calls in it now."""
         graphs = self.graphs.values()
         calls = (self._calls(graph, range(len(graph.nodes))) * runs_of(graph.block) for graph in graphs)
         return self.allowance.most / MOST_ARITHMETIC + sum(calls)

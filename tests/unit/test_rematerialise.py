@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -27,18 +28,22 @@ def sorted_sums(x: Any, y: Any, start: Any) -> Any:
     return lax.fori_loop(0, 3, lambda _, u: jnp.sort(jnp.sort(costs + u[0], 0), 1)[0] + u, start)
 
 
-def test_a_tensor_is_moved_once_the_body_that_reads_it_is_cut() -> None:
-    points = (jax.ShapeDtypeStruct((ROWS,), jnp.float32),) * 3
-    before = export.export(jax.jit(sorted_sums))(*points).mlir_module()
+def assert_no_matrix_is_left(before: str, slices: int, passes: Sequence[str]) -> None:
+    """Assert that passes with slices of so many to a matrix of ROWS x ROWS keep the results, and no such matrix."""
     largest = 4 * ROWS * ROWS
     with new_context() as context:
         module = parse_module("<program>", before.encode(), context).module
-        options = Options(size_threshold=largest // 4, split_size=largest // 4)
-        run_pipeline(module, ["normalise", "tensor-splitter", "normalise"], options)
-        # The matrix stays if a move that leads to no split at first is not tried again in a later round.
+        run_pipeline(module, passes, Options(size_threshold=largest // slices, split_size=largest // slices))
         assert predict(module, CPU).peak < largest
         after = serialise(module, "text").decode()
     assert_equal_results(before, after)
+
+
+def test_a_tensor_is_moved_once_the_body_that_reads_it_is_cut() -> None:
+    points = (jax.ShapeDtypeStruct((ROWS,), jnp.float32),) * 3
+    before = export.export(jax.jit(sorted_sums))(*points).mlir_module()
+    # The matrix stays if a move that leads to no split at first is not tried again in a later round.
+    assert_no_matrix_is_left(before, 4, ("normalise", "tensor-splitter", "normalise"))
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU, machine_of("tpu:v5e")], ids=lambda machine: machine.kind)
@@ -59,14 +64,7 @@ def repeated_product(x: Any) -> Any:
 
 def test_a_product_may_be_the_next_carry() -> None:
     before = export.export(jax.jit(repeated_product))(jax.ShapeDtypeStruct((ROWS,), jnp.float32)).mlir_module()
-    largest = 4 * ROWS * ROWS
-    with new_context() as context:
-        module = parse_module("<program>", before.encode(), context).module
-        options = Options(size_threshold=largest // 8, split_size=largest // 8)
-        run_pipeline(module, ["normalise", "tensor-splitter", "normalise"], options)
-        assert predict(module, CPU).peak < largest
-        after = serialise(module, "text").decode()
-    assert_equal_results(before, after)
+    assert_no_matrix_is_left(before, 8, ("normalise", "tensor-splitter", "normalise"))
 
 
 def sampled(x: Any, data: Any, weights: Any, keys: Any) -> Any:
@@ -91,10 +89,4 @@ def test_a_tensor_that_tiles_compute_in_their_kernels_is_not_kept() -> None:
     shapes = [jax.ShapeDtypeStruct(each, jnp.float32) for each in ((ROWS, 8), (ROWS, 8), (ROWS,))]
     keys = jax.ShapeDtypeStruct((3, 2), jnp.uint32)
     before = export.export(jax.jit(sampled))(*shapes, keys).mlir_module()
-    largest = 4 * ROWS * ROWS
-    with new_context() as context:
-        module = parse_module("<program>", before.encode(), context).module
-        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=largest // 10, split_size=largest // 10))
-        assert predict(module, CPU).peak < largest
-        after = serialise(module, "text").decode()
-    assert_equal_results(before, after)
+    assert_no_matrix_is_left(before, 10, DEFAULT_PASSES)
