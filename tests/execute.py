@@ -33,7 +33,7 @@ def interpret(text: str, arrays: Sequence[Array]) -> list[Array]:
         module = ir.Module.parse(text, context)
         PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(module.operation)
         stablehlo.register_interpreter_dialect(context)
-        arguments = [ir.DenseElementsAttr.get(np.ascontiguousarray(array).data) for array in arrays]
+        arguments = [ir.DenseElementsAttr.get(np.asarray(array, order="C").data) for array in arrays]
         return [np.array(result) for result in stablehlo.eval_module(module, arguments)]
 
 

@@ -126,6 +126,16 @@ def operands_of(op: ir.Operation) -> list[ir.Value]:
     return [*op.operands, *(captured_values(op) if op.name in CONTROL_FLOW else ())]
 
 
+def within(op: ir.Operation, block: ir.Block) -> ir.Operation | None:
+    """The op of a block that is this op or has it in its regions; None if there is none."""
+    while op.block != block:
+        parent = op.parent
+        if parent is None or parent.name == "func.func":
+            return None
+        op = parent.operation
+    return op
+
+
 def is_in_loop(op: ir.Operation) -> bool:
     """Whether an op is in a region of a `while`, at any depth."""
     outer = op.parent

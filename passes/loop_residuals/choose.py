@@ -30,9 +30,9 @@ from .stacks import Stack
 from .steps import Step, is_dear
 
 # Storing must lower the bytes to this fraction, as recomputing takes time.
-_WORTHWHILE = 0.8
+WORTHWHILE = 0.8
 # The factor in bytes up to which a product of matrices is stored rather than recomputed.
-_DEAR = 1.25
+DEAR = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ def choose(step: Step, wanted: Sequence[Stack], kept: Sequence[Stack], light: in
     for asks_again in (True, False):
         problem = _Problem(step, targets, free, asks_again)
         cheap, dear = (problem.cut(repeats_dear, light) for repeats_dear in (False, True))
-        stored = cheap if problem.bytes_of(cheap) <= _DEAR * problem.bytes_of(dear) else dear
+        stored = cheap if problem.bytes_of(cheap) <= DEAR * problem.bytes_of(dear) else dear
         before, after = sum(stack.bytes for stack in wanted), problem.bytes_of(stored)
-        if after > _WORTHWHILE * before:
+        if after > WORTHWHILE * before:
             break
         plan = _plan(problem, stored, wanted, before, after)
         if not asks_again or _answers_alike(step, plan, targets):

@@ -26,6 +26,7 @@ from exla_opt.passes.algebra.merged_sums import merge_sums
 from exla_opt.remarks import Reason, Remark
 
 from .ask_anew import ask_anew
+from .branches import recompute_in_branches, stores_for_branches
 from .distribute import distribute_sums
 from .draws import expand_draws
 from .emit import build_plans
@@ -71,6 +72,8 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [mirror])
         if reads_rows(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
+        if _is_above_limit(module, options) and stores_for_branches(original, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [recompute_in_branches])
         if _is_above_limit(module, options) and parts_meet(original, options):
             done, missed = _split_changed(module, original, options, (done, missed), [separate_and_overwrite])
             if _is_above_limit(module, options):
