@@ -8,6 +8,8 @@ from jaxlib.mlir import ir
 
 # Only the regions of these hold ops of their own; those of reduce, sort, ... are scalar code, a part of the op.
 CONTROL_FLOW = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
+# Those of which one region runs.
+BRANCHES = ("stablehlo.case", "stablehlo.if")
 
 
 def walk(block: ir.Block, inside: Container[str] = CONTROL_FLOW) -> Iterator[ir.Operation]:

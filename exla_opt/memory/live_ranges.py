@@ -132,7 +132,8 @@ class Run:
         """The bytes of the op's results that its bodies count themselves: those of a branch."""
         if not is_branch(op):
             return 0
-        return sum(self.block.sizes[value] for value in op.results if value not in self.elsewhere)
+        apart = self.elsewhere, self.lent
+        return sum(self.block.sizes[value] for value in op.results if not any(value in each for each in apart))
 
     def run_loops(self) -> dict[int, Run]:
         """The runs of loop bodies, which do not depend on the order of the ops around them."""
@@ -186,20 +187,31 @@ class Run:
                 chains.append(chain_of[value])
         return chains
 
-    def without(self, lent: Mapping[Run, Collection[int]]) -> None:
-        """Stop counting these tensors of this run and of the runs inside it."""
+    def without(self, lent: Mapping[Run, Collection[int]], returned: Collection[int] = ()) -> None:
+        """Stop counting these tensors of this run and of the runs inside it.
+
+        returned: those of this run, a branch, that it returns into such memory.
+        """
         change = [0] * (len(self.order) + 1)
-        self.lent = frozenset(lent.get(self, ()))
+        inside = [self.inside(step) for step in self.inner]
+        chains = self.chains() if returned else ()
+        shared = {value for chain in chains if not set(chain).isdisjoint(returned) for value in chain}
+        self.lent = frozenset(lent.get(self, ())) | shared
         for value in self.lent:
             change[self.born.pop(value)] -= self.block.sizes[value]
             change[self.died.pop(value, len(self.order) - 1) + 1] += self.block.sizes[value]
         for step, (moved, inners) in enumerate(zip(accumulate(change), self.inner.values(), strict=False)):
             self.lives[step] += moved
-            before = self.inside(step)
             for inner in inners:
-                inner.without(lent)
-            self.scratches[step] += self.inside(step) - before
+                inner.without(lent, self.returned_apart(self.block.ops[self.order[step]], inner))
+            self.scratches[step] += self.inside(step) - inside[step]
         self.peak = max(map(add, self.lives, self.scratches), default=0)
+
+    def returned_apart(self, op: Operation, inner: Run) -> list[int]:
+        """What a body of a branch returns into memory of others."""
+        if not is_branch(op):
+            return []
+        return [value for value, own in zip(inner.block.returned, op.results, strict=False) if own in self.lent]
 
     def widened_before(self, op: Operation) -> dict[int, int]:
         """The tensors that are widened before a loop that reads slices of them, with the bytes of the copies."""

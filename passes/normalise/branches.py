@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 from exla_opt.ir.values import splat_value
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import BRANCHES, inside_out
 
 
 def take_known_branches(module: ir.Module) -> bool:
@@ -14,7 +14,7 @@ def take_known_branches(module: ir.Module) -> bool:
     An index out of range selects the last branch of a case. JAX writes the diagonal of a matrix in this way.
     """
     changed = False
-    for op in inside_out(module, "stablehlo.case", "stablehlo.if"):
+    for op in inside_out(module, *BRANCHES):
         branch = _known_branch(op)
         if branch is not None:
             _take(op, branch)

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ir.walk import captured_values
+from exla_opt.ir.walk import BRANCHES, captured_values
 from exla_opt.memory.live_ranges import Run
 from exla_opt.memory.machine import Machine
 from exla_opt.memory.peak import Memory, memory_of
@@ -25,7 +25,6 @@ from exla_opt.ops.traits import Trait, traits_of
 
 # Tensors in a branch depend on its predicate, which would have to be stored as well; barriers delay what others
 # recompute.
-_BRANCHES = ("stablehlo.if", "stablehlo.case")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ def _given_to(block: ir.Block) -> list[ir.Value]:
 
 def may_repeat(op: ir.Operation) -> bool:
     """Whether an op gives the same result again, and may run again: it is neither random nor foreign, nor sends."""
-    if op.name in _BRANCHES:
+    if op.name in BRANCHES:
         return False
     if not len(op.regions):
         return not _runs_once(op.name)

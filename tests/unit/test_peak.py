@@ -27,6 +27,8 @@ def program(lines: str, result: str = ROW, arguments: str = f"%a: {BIG}, %b: {BI
     return f"func.func @main({arguments}) -> {result} {{\n{ZERO}\n{lines}\nreturn %r : {result}\n}}"
 
 
+LARGE, SQUARE, TALL = "tensor<1024x1024xf32>", "tensor<2048x2048xf32>", "tensor<2048x8xf32>"
+OUTER = f"contracting_dims = [] x [] : (tensor<1024xf32>, tensor<1024xf32>) -> {LARGE}"
 DOT = f"contracting_dims = [1] x [0] : ({BIG}, {BIG}) -> {BIG}"
 SPLIT = """
 %zeros = stablehlo.constant dense<0.0> : tensor<512xf32>
@@ -125,6 +127,19 @@ RULES = {
         "%2 = stablehlo.broadcast_in_dim %1, dims = [0] : (tensor<512xf32>) -> tensor<512x512xf32>\n"
         f"%r = stablehlo.add %a, %2 : {BIG}",
         BIG,
+    ),
+    "what a branch needs before it writes into the buffer of a result": program(
+        '%0 = "stablehlo.case"(%k) ({\n'
+        f"%a1 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [1] : ({TALL}, {TALL}) -> {SQUARE}\n"
+        f"%b1 = stablehlo.dot_general %a1, %a1, contracting_dims = [1] x [0] : ({SQUARE}, {SQUARE}) -> {SQUARE}\n"
+        f"%v1 = {reduced('%b1', SQUARE, 'tensor<2048xf32>')}\n"
+        "%l1 = stablehlo.slice %v1 [0:1024] : (tensor<2048xf32>) -> tensor<1024xf32>\n"
+        f"%r1 = stablehlo.dot_general %l1, %l1, {OUTER}\nstablehlo.return %r1 : {LARGE}\n}}, {{\n"
+        f"%r2 = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> {LARGE}\n"
+        f"stablehlo.return %r2 : {LARGE}\n}}) : (tensor<i32>) -> {LARGE}\n"
+        f"%1 = {reduced('%0', LARGE, 'tensor<1024xf32>')}\n%r = stablehlo.dot_general %1, %1, {OUTER}",
+        LARGE,
+        f"%k: tensor<i32>, %a: {TALL}",
     ),
     "a result is sorted in place": program(
         f'%0 = stablehlo.sine %a : {BIG}\n%r = "stablehlo.sort"(%0) <{{dimension = 1 : i64}}> ({{\n'

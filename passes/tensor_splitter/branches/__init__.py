@@ -19,12 +19,12 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import inside_out
+from exla_opt.ir.walk import BRANCHES, inside_out
 from exla_opt.options import Options
 
 from .build import build_plan
 from .choose import choose
-from .legal import BRANCHES, find_residuals
+from .legal import find_residuals
 
 
 def stores_for_branches(module: ir.Module, options: Options) -> bool:

@@ -10,7 +10,6 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import within
 from exla_opt.ops.comparisons import asks_about
 
-BRANCHES = ("stablehlo.case", "stablehlo.if")
 # Results below this fraction of the threshold stay: statistics, for example, from which much is computed in tiles.
 _LIGHT = 16
 
