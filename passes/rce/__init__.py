@@ -3,10 +3,12 @@
     reshape(reshape(x))       ->   reshape(x)          transpose(transpose(x))   ->   transpose(x), or x
     broadcast(reshape(x))     ->   broadcast(x)        reduce over sizes of 1    ->   reshape(x)
     first k of sort(x)        ->   top_k(x, k)         select(p, select(p, x, y), z)   ->   select(p, x, z)
+    x == max(x, y)            ->   x >= y
 
 Applies everywhere. Every pattern is one equation, exact in every bit but the sign of a zero that is added to zero. Has
 no refusals and no remarks: other ops stay. Terminates: every rewrite lowers the number of ops, or keeps it and turns a
-transpose or a broadcast into a reshape, or a reshape before a reduce into a smaller one after it.
+transpose or a broadcast into a reshape, a reshape before a reduce into a smaller one after it, or a test for equality
+into one of order.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from exla_opt.ir.rewrite import Pattern, apply_patterns
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
+from .comparisons import equal_to_extreme
 from .parts import (
     concatenate_of_nothing,
     concatenate_of_one,
@@ -57,6 +60,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
         broadcast_of_transpose,
         broadcast_of_reshape,
     ),
+    "stablehlo.compare": (equal_to_extreme,),
     "stablehlo.concatenate": (concatenate_of_one, concatenate_of_nothing),
     "stablehlo.convert": (same_convert, convert_of_wider),
     "stablehlo.dynamic_slice": (same_dynamic_slice,),

@@ -9,8 +9,9 @@ NOTE [Positions]: index 0 of each tensor is laid at a position in the loop, that
 A region has one position for each tensor, so a tensor that is needed at two is computed twice: only the range of its
 indices that is needed at each. An op that multiplies matrices is computed twice only if the ranges do not overlap.
 
-NOTE [Not compared]: two copies may round differently, so nothing is done in a block if an op that a part reaches tests
-for equality, or asks which of two tensors with these indices is larger.
+NOTE [Not compared]: two copies may round differently, so nothing is done in a block if an op tests for equality what is
+computed from a tensor that is computed in parts, or if one that a part reaches asks which of two tensors with these
+indices is larger.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Positions:
         self.fix(reached)
         self.sweep(reached)
         group = reached.keys() | self.placed.keys()
-        return not any(self.is_compared(self.graph.nodes[place]) for place in group) and self.repeats_big()
+        if self.are_tested() or any(self.is_compared(self.graph.nodes[place]) for place in group):
+            return False
+        return self.repeats_big()
 
     def repeats_big(self) -> bool:
         """Whether big tensors, or big parts of them, are computed at several positions: else nothing is gained."""
@@ -248,10 +251,18 @@ class Positions:
                 return index
         return None
 
+    def are_tested(self) -> bool:
+        """Whether an op tests for equality what is computed from tensors of which there would be several copies."""
+        after = {result for place in self.placed for result in self.graph.nodes[place].results}
+        for node in self.graph.nodes[:-1]:
+            if not after.isdisjoint(node.operands):
+                if node.asks():
+                    return True
+                after.update(node.results)
+        return False
+
     def is_compared(self, node: Node) -> bool:
-        """Whether the op's result may depend on how its operands are rounded; see NOTE [Not compared]."""
-        if node.asks():
-            return True
+        """Whether the op asks which of two tensors with these indices is larger."""
         return Trait.COMPARES in node.traits and sum(map(self.is_computed, node.operands)) > 1
 
     def is_computed(self, value: int) -> bool:
