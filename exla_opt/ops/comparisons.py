@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from math import inf
 
 from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import walk
+from exla_opt.ir.walk import terminator, walk
 
 from .reducers import body_of, componentwise, selects
 from .traits import Trait, has_trait, traits_of
@@ -17,6 +17,7 @@ from .traits import Trait, has_trait, traits_of
 EQUALITY = ("EQ", "NE")
 # What these compute of a number and itself is no fixed number, so that comparing it decides nothing by definition.
 SYMMETRIC = ("stablehlo.add", "stablehlo.multiply")
+_SCATTER = "stablehlo.scatter"
 # How many definitions a walk follows: a selected value is compared near its selection.
 MOST_STEPS = 32
 
@@ -58,7 +59,7 @@ def takes_maximum(op: ir.Operation) -> bool:
 def _selects_floats(op: ir.Operation) -> bool:
     if op.name in ("stablehlo.maximum", "stablehlo.minimum"):
         chosen = all(splat_value(operand) is None for operand in op.operands)
-    elif op.name == "stablehlo.scatter":
+    elif op.name == _SCATTER:
         chosen = not {"maximum", "minimum"}.isdisjoint(componentwise(body_of(op)) or ())
     else:
         chosen = selects(op)
@@ -67,6 +68,69 @@ def _selects_floats(op: ir.Operation) -> bool:
 
 def asks_about(value: ir.Value, block: ir.Block) -> bool:
     """Whether anything in a block tests, as above, a value computed from this one, also in later steps of its loops."""
+    return any(asks_inside(op) for op, _ in _readers_in(value, block))
+
+
+def asks_across(value: ir.Value, block: ir.Block) -> bool:
+    """As `asks_about`, but only for tests of numbers that come from the value as another block reads it.
+
+    If each block has a copy of the value, any other test compares numbers of the same copy.
+    """
+    tests: list[ir.Operation] = []
+    after: set[ir.Value] = set()
+    for op, results in _readers_in(value, block):
+        after.update(results)
+        if not has_trait(op, Trait.CONTROL_FLOW) and asks(op):
+            tests.append(op)
+    return any(_reads_elsewhere(op, value, after) for op in tests)
+
+
+def _reads_elsewhere(test: ir.Operation, value: ir.Value, after: Container[ir.Value]) -> bool:
+    """Whether a test depends on a value as read in another block, but not through a sum or a product of matrices.
+
+    What these make of a number does not equal another one by definition. after: all that is computed from the value.
+    """
+    seen: set[ir.Value] = set()
+    queue = [(test, operand) for operand in test.operands]
+    while queue:
+        reader, read = queue.pop()
+        if read == value and reader.block != test.block:
+            return True
+        if read not in after or read in seen:
+            continue
+        seen.add(read)
+        queue += _sources(read)
+    return False
+
+
+def _sources(value: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
+    """The values that hold the numbers of a value, exactly or changed one by one, and the ops that read these."""
+    op = defining_op(value)
+    if op is not None and not has_trait(op, Trait.CONTROL_FLOW):
+        return [] if _adds_up(op) else [(op, operand) for operand in op.operands]
+    if op is None:
+        assert isinstance(value.owner, ir.Block)
+        index, op = ir.BlockArgument(value).arg_number, value.owner.owner.operation
+    else:
+        index = ir.OpResult(value).result_number
+    if not has_trait(op, Trait.CONTROL_FLOW):
+        return []  # an argument of a function
+    if has_trait(op, Trait.IN_PLACE):
+        last = terminator(op.regions[1].blocks[0])
+        return [(op, op.operands[index]), (last, last.operands[index])]
+    return [(last, last.operands[index]) for last in (terminator(region.blocks[0]) for region in op.regions)]
+
+
+def _adds_up(op: ir.Operation) -> bool:
+    """Whether each element of the result is computed from many, none of which it was selected from."""
+    if has_trait(op, Trait.CONTRACTS):
+        return True
+    return has_trait(op, Trait.REDUCES) and op.name != _SCATTER and not selects(op)
+
+
+def _readers_in(value: ir.Value, block: ir.Block) -> Iterator[tuple[ir.Operation, list[ir.Value]]]:
+    """The ops in a block, and in its control flow, that read what is computed from a value, with what they compute of
+    it for the first time."""
     queue = [value]
     seen = {value}
     while queue:
@@ -75,11 +139,9 @@ def asks_about(value: ir.Value, block: ir.Block) -> bool:
             after = [result for result in _after(op, use.operand_number) if result not in seen]
             if not after or not _is_inside(op, block):
                 continue
-            if asks_inside(op):
-                return True
+            yield op, after
             seen.update(after)
             queue += after
-    return False
 
 
 def _after(op: ir.Operation, index: int) -> list[ir.Value]:

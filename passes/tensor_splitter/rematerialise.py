@@ -18,7 +18,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.memory.called_functions import seconds_of_calls
-from exla_opt.ops.comparisons import asks, asks_about
+from exla_opt.ops.comparisons import asks, asks_across
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
@@ -199,8 +199,8 @@ def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, l
             continue  # tensors that are cut here, once, would be cut in each trip, for no more than a few slices
         if chain and not _is_read_once(graph, chain, value):
             # Two loops that recompute it may get different results of an equality test; so may its own block, which
-            # compares it with a result that a loop has found in its copy.
-            if asks_about(tensor.value, graph.block):
+            # compares it with a result that a loop has found in its copy. In one block, both numbers are of one copy.
+            if asks_across(tensor.value, graph.block):
                 continue
             if any(asks(graph.nodes[position].op) for position in chain):
                 chain = _chain(graph, value, threshold, keeps_answers=True)

@@ -10,11 +10,14 @@ import jax.numpy as jnp
 import pytest
 from jax import export, lax
 
+from exla_opt.ir import build
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
+from exla_opt.ir.walk import walk_functions
 from exla_opt.ir.write import serialise
 from exla_opt.memory.machine import CPU, GPU, Machine, machine_of
 from exla_opt.memory.peak import predict
+from exla_opt.ops.comparisons import asks_about, asks_across
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from tests.execute import assert_equal_results
@@ -90,3 +93,66 @@ def test_a_tensor_that_tiles_compute_in_their_kernels_is_not_kept() -> None:
     keys = jax.ShapeDtypeStruct((3, 2), jnp.uint32)
     before = export.export(jax.jit(sampled))(*shapes, keys).mlir_module()
     assert_no_matrix_is_left(before, 10, DEFAULT_PASSES)
+
+
+def tail_averages(x: Any, w: Any) -> Any:
+    """Each step, and the program after it, compares numbers of its own copy of the matrix with a quantile of these."""
+    losses = x * 0.1
+
+    def objective(w: Any) -> Any:
+        loss = losses @ w
+        bound = jnp.quantile(loss, 0.9)
+        return bound + jnp.maximum(loss - bound, 0).mean()
+
+    w = lax.fori_loop(0, 3, lambda _, w: w - 0.1 * jax.grad(objective)(w), w)
+    return w, objective(w)
+
+
+def test_a_matrix_is_moved_if_tests_compare_numbers_of_one_copy() -> None:
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8 * ROWS, ROWS // 8), (ROWS // 8,))]
+    text = str(export.export(jax.jit(tail_averages), platforms=["cpu"])(*shapes).mlir_module())
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=2**16, split_size=2**16))
+        assert predict(module, CPU).temp < 2**20 / 4, "a quarter of the matrix"
+        after = serialise(module, "text").decode()
+    assert_equal_results(text, after)
+
+
+def largest_of_a_loop(x: Any, start: Any) -> Any:
+    matrix = jnp.exp(x @ x.T) / jnp.abs(x[:, :1])
+    largest = lax.fori_loop(0, 3, lambda _, m: jnp.maximum(m, (matrix * 1.0).max(0)), start)
+    return jnp.where(matrix == largest, 1.0, 0.0).sum(1), largest
+
+
+def largest_before_a_loop(x: Any, start: Any) -> Any:
+    matrix = jnp.exp(x @ x.T) / jnp.abs(x[:, :1])
+    largest = matrix.max(0)
+    return lax.fori_loop(0, 3, lambda _, m: m + jnp.where(matrix == largest, 1.0, 0.0).sum(1), start)
+
+
+def largest_carried(x: Any, start: Any) -> Any:
+    """The first step compares with what was selected before the loop, by way of another array."""
+    matrix = jnp.exp(x @ x.T) / jnp.abs(x[:, :1])
+
+    def step(_: Any, state: Any) -> Any:
+        m, total = state
+        return matrix.max(0), total + jnp.where(matrix - m == 0, 1.0, 0.0).sum(1)
+
+    return lax.fori_loop(0, 3, step, (jnp.zeros(ROWS).at[:].set(matrix.max(0)), start))
+
+
+@pytest.mark.parametrize("function", [largest_of_a_loop, largest_before_a_loop, largest_carried])
+def test_a_matrix_is_not_moved_if_a_test_compares_numbers_of_two_copies(function: Any) -> None:
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((ROWS, 37), (ROWS,))]
+    text = str(export.export(jax.jit(function), platforms=["cpu"])(*shapes).mlir_module())
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        run_pipeline(module, ("normalise",), Options())
+        matrices = [
+            op.results[0]
+            for op in walk_functions(module.operation)
+            if op.name == "stablehlo.divide" and build.shape_of(op.results[0]) == [ROWS, ROWS]
+        ]
+        assert matrices and all(asks_across(matrix, matrix.owner.operation.block) for matrix in matrices)
+        assert all(asks_about(matrix, matrix.owner.operation.block) for matrix in matrices)
