@@ -111,12 +111,17 @@ class _Pairs:
 
 
 def _do_the_same(one: ir.Operation, other: ir.Operation) -> bool:
-    if one.name != other.name or len(one.regions) or len(one.operands) != len(other.operands):
+    if one.name != other.name or len(one.operands) != len(other.operands):
         return False
     if len(one.results) != 1 or one.results[0].type != other.results[0].type:
         return False
-    computes = any(has_trait(one, trait) for trait in (Trait.POINTWISE, Trait.MOVES, Trait.GENERATES))
-    return computes and _attributes_of(one) == _attributes_of(other)
+    if _attributes_of(one) != _attributes_of(other):
+        return False
+    if len(one.regions):
+        reduces = has_trait(one, Trait.REDUCES) and len(one.regions) == 1
+        return reduces and (componentwise(body_of(one)) or ()) == componentwise(body_of(other))
+    traits = (Trait.POINTWISE, Trait.MOVES, Trait.GENERATES, Trait.CONTRACTS)
+    return any(has_trait(one, trait) for trait in traits)
 
 
 def _attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:

@@ -85,6 +85,25 @@ def students(key: Array) -> Array:
     return jax.random.t(jax.random.wrap_key_data(key), 3.0, (200, 100)).max(1)
 
 
+def descents(a: Array, b: Array) -> Array:
+    """Each until its own gradient is small: a sum, and a product, of what the element has."""
+    scale = jnp.arange(1.0, 9.0)
+
+    def one(a: Array, b: Array) -> Array:
+        gradient = lambda x: scale * x - a * b  # noqa: E731
+
+        def go_on(state: tuple[Array, Array]) -> Array:
+            g = gradient(state[0])
+            return (g @ g > 1e-6) & (jnp.abs(g).sum() > 1e-4) & (state[1] < 60)
+
+        def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            return state[0] - 0.2 * gradient(state[0]), state[1] + 1
+
+        return lax.while_loop(go_on, step, (jnp.zeros(8), jnp.int32(0)))[0]
+
+    return jax.vmap(lambda x: jax.vmap(lambda y: one(x, y))(b))(a).max((1, 2))
+
+
 KEY = np.array([1, 2], np.uint32)
 PAIR = (numbers(0, 150), numbers(1, 140))
 # What is left of the predicted peak at most; programs this small may need as much for what is small.
@@ -92,6 +111,7 @@ CUT: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], float]] = {
     "roots": (roots, PAIR, 0.4),
     "bisected": (bisected, PAIR, 0.8),
     "nested": (nested, PAIR, 0.4),
+    "descents": (descents, PAIR, 0.3),
     "gamma": (gammas, (KEY,), 0.4),
     "poisson": (counts, (KEY,), 3.0),
     "t": (students, (KEY,), 0.4),
