@@ -90,7 +90,8 @@ def descents(a: Array, b: Array) -> Array:
     scale = jnp.arange(1.0, 9.0)
 
     def one(a: Array, b: Array) -> Array:
-        gradient = lambda x: scale * x - a * b  # noqa: E731
+        def gradient(x: Array) -> Array:
+            return scale * x - a * b
 
         def go_on(state: tuple[Array, Array]) -> Array:
             g = gradient(state[0])
