@@ -155,7 +155,7 @@ def _split_until_done(
     graphs = _read(module, options, options.size_threshold)
     choices = Choices(options, Allowance(graphs, options.machine), shifts, before)
     for attempt in range(_MOST_ROUNDS):
-        if rematerialise_captures(module, graphs, choices):
+        if rematerialise_captures(module, graphs, choices, of_program=attempt == 0):
             graphs = _read(module, options, options.size_threshold)
         made, found = _run_rounds(module, graphs, choices, rounds)
         if made or attempt == 0:

@@ -18,7 +18,7 @@ from math import prod
 from jaxlib.mlir import ir
 
 from exla_opt.memory.called_functions import seconds_of_calls
-from exla_opt.ops.comparisons import asks, asks_across
+from exla_opt.ops.comparisons import asks, asks_about, asks_across
 from exla_opt.ops.rules import read_rules
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
@@ -120,13 +120,17 @@ def _reading_blocks(value: ir.Value, home: ir.Block) -> list[ir.Block]:
     return blocks
 
 
-def rematerialise_captures(module: ir.Module, graphs: Sequence[Graph], choices: Choices) -> bool:
+def rematerialise_captures(
+    module: ir.Module, graphs: Sequence[Graph], choices: Choices, of_program: bool = False
+) -> bool:
     """Move tensors that can be split into the bodies that capture them; undo the moves that lead to no split.
 
-    graphs: of all blocks of the module. Returns whether the module has changed, and the graphs with it.
+    graphs: of all blocks of the module. of_program: whether all loops are the program's own. For loops of tiles, any
+    test for equality prevents a move: they would compute anew what is complete, to save little. Returns whether the
+    module has changed, and the graphs with it.
     """
     choices.allowance.start(graphs)
-    chains = [found for graph in graphs for found in _chains(graph, choices.options)]
+    chains = [found for graph in graphs for found in _chains(graph, choices.options, of_program)]
     prices = _Prices(graphs, choices)
     moves = [
         _clone_into(graph, chain, value, block)
@@ -186,7 +190,7 @@ class _Prices:
         return found
 
 
-def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
+def _chains(graph: Graph, options: Options, of_program: bool) -> Iterator[tuple[Graph, ir.Value, list[int]]]:
     """The big captured tensors that may be recomputed, and the ops that compute each."""
     threshold, few_slices = options.size_threshold, MOST_SLICES_ALIVE * options.slice_bytes
     captured = {value for node in graph.nodes for value in node.operands[node.own :]}
@@ -200,7 +204,8 @@ def _chains(graph: Graph, options: Options) -> Iterator[tuple[Graph, ir.Value, l
         if chain and not _is_read_once(graph, chain, value):
             # Two loops that recompute it may get different results of an equality test; so may its own block, which
             # compares it with a result that a loop has found in its copy. In one block, both numbers are of one copy.
-            if asks_across(tensor.value, graph.block):
+            may_differ = asks_across if of_program else asks_about
+            if may_differ(tensor.value, graph.block):
                 continue
             if any(asks(graph.nodes[position].op) for position in chain):
                 chain = _chain(graph, value, threshold, keeps_answers=True)
@@ -216,13 +221,18 @@ def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
 
 
 def _not_split(module: ir.Module, moves: list[_Move], choices: Choices) -> list[_Move]:
-    """The moves whose copy would stay in memory, unsplit, in its new block."""
+    """The moves whose copy would stay in memory, unsplit, in its new block.
+
+    A copy that is only fused there is merged with the original again, if something else still reads that.
+    """
     blocks = {move.block for move in moves}
     graphs = read_graphs(module, read_rules(module, choices.options.op_rules))
     reading = [graph for graph in graphs if graph.block in blocks]  # the others are processed once all is decided
-    gone: set[ir.Value] = set()
+    fused: set[ir.Value] = set()
+    split: set[ir.Value] = set()
     for graph, choice in zip(reading, choices.of(reading), strict=True):
-        fused = (value for value, refusal in choice.refusals.items() if refusal.reason.code == IS_FUSED)
-        for value in (*fused, *(value for plan in choice.plans for value in plan.vanished)):
-            gone.add(graph.tensors[value].value)
-    return [move for move in moves if move.copy not in gone]
+        values = (value for value, refusal in choice.refusals.items() if refusal.reason.code == IS_FUSED)
+        fused.update(graph.tensors[value].value for value in values)
+        split.update(graph.tensors[value].value for plan in choice.plans for value in plan.vanished)
+    moved = {move.original for move in moves if not any(True for _ in move.original.uses)}
+    return [move for move in moves if move.copy not in split and not (move.copy in fused and move.original in moved)]
