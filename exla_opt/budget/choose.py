@@ -7,10 +7,13 @@ order of the attempts is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import log, log2
 
 from exla_opt.budget.attempt import NEVER, Attempt
 from exla_opt.budget.search import Search
+from exla_opt.pipeline import Outcome
+from exla_opt.remarks import Kind
 
 # The factor in predicted time that makes a program slower.
 _SLOWER = 1.1
@@ -25,6 +28,8 @@ _ABOUT = 1.05
 _MAY_BE_LARGER = 1.25
 # A program this many times slower than one that needs more memory gets a note.
 _MUCH_SLOWER = 2.0
+# The code of a tensor that a loop of the split program writes slice by slice.
+_OF_A_LOOP = "EX104"
 
 
 def steps(seconds: float) -> int:
@@ -145,6 +150,16 @@ def smallest(search: Search) -> Attempt:
     """The attempt that needs the least, decided by the compiler if there is one."""
     measured = [found for found in search.attempts if found.measured is not None]
     return min(measured or search.attempts, key=lambda found: found.peak)
+
+
+def explained(search: Search, found: Attempt) -> Outcome:
+    """The outcome of an attempt that does not fit; of the original, with the reasons why the smallest keeps tensors."""
+    unsplit, *others = search.attempts
+    if found is not unsplit or not others:
+        return found.outcome
+    missed = [remark for remark in min(others, key=_peak).outcome.remarks if remark.kind is Kind.MISSED]
+    reasons = tuple(remark for remark in missed if remark.code != _OF_A_LOOP)
+    return replace(found.outcome, remarks=(*found.outcome.remarks, *reasons))
 
 
 def much_faster(found: Attempt, attempts: Sequence[Attempt]) -> Attempt | None:

@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from exla_opt.budget.attempt import RECOMPUTE, SPLITTER, Attempt
 from exla_opt.budget.bound import Bound, lower_bound
 from exla_opt.budget.choose import (
+    explained,
     fastest,
     fastest_that_fits,
     is_about_as_fast,
@@ -171,7 +172,7 @@ def fit(
     said = [remark for attempt in search.attempts for remark in attempt.outcome.remarks]
     return Fit(
         module=found.module,
-        outcome=found.outcome,
+        outcome=found.outcome if fits else explained(search, found),
         options=found.options,
         peak=found.peak,
         seconds=found.seconds,

@@ -29,6 +29,7 @@ from exla_opt.memory.peak import Memory, predict
 from exla_opt.memory.timeline import read_timeline
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, PASSES, SIZELESS
+from exla_opt.remarks import Kind
 from exla_opt.runtime.memory import measure_memory
 from exla_opt.runtime.target import Compiled
 from exla_opt.sizes import format_size, parse_size
@@ -77,6 +78,26 @@ def test_what_holds_up_a_limit_that_cannot_be_met() -> None:
     assert "65536xf32" in found.held_by and "sort" in found.held_by
     again, _ = fitted(SORTED, found.peak)
     assert again.fits, "the smallest limit that was named can be met"
+
+
+FACTORED = """
+func.func @main(%x: tensor<300x300xf32>) -> tensor<300xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<300x300xf32>) -> tensor<300x300xf32>
+  %1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : (tensor<300x300xf32>, tensor<300x300xf32>) -> tensor<300x300xf32>
+  %2 = "stablehlo.cholesky"(%1) <{lower = true}> : (tensor<300x300xf32>) -> tensor<300x300xf32>
+  %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<300x300xf32>, tensor<f32>) -> tensor<300xf32>
+  return %3 : tensor<300xf32>
+}
+"""
+
+
+def test_a_program_that_stays_as_it_came_says_what_kept_it_large() -> None:
+    module = parse_module("factored", FACTORED.encode(), new_context()).module
+    found = fit(module, ("normalise", "tensor-splitter"), Options(), 400_000, measure)
+    assert not found.fits and found.options.split_size is None, "no split saves anything"
+    reasons = [remark.message for remark in found.outcome.remarks if remark.kind is Kind.MISSED]
+    assert any("stablehlo.cholesky couples" in reason for reason in reasons), reasons
 
 
 LIT = SORTED.parent
