@@ -157,7 +157,17 @@ def of_the_mean(a: Array, b: Array) -> Array:
     return lax.while_loop(lambda x: (x < x.mean() + 0.1).any() & (x.max() < 1e3), step, every).max(1)
 
 
-WHOLE = (steps_of_all, goes_on_after, of_the_mean)
+def of_the_largest(a: Array, b: Array) -> Array:
+    """Whether one goes on depends on the largest of all, which grows."""
+    every = a[:, None] * b[None]
+
+    def step(x: Array) -> Array:
+        return jnp.where(x < x.max() * 0.5, x * 2.3 + 0.01, x)
+
+    return lax.while_loop(lambda x: (x < x.max() * 0.5).any(), step, every).sum(1)
+
+
+WHOLE = (steps_of_all, goes_on_after, of_the_mean, of_the_largest)
 
 
 def rewritten(function: Callable[..., Any], arguments: tuple[np.ndarray, ...]) -> tuple[str, str, float]:
