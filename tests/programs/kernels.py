@@ -204,7 +204,7 @@ PROGRAMS: list[Program] = [
     Program("scan_big_body", scan_big_body, "300x4xf32 300xf32"),
     Program("scan_big_body_gradient", gradient(scan_big_body), "300x4xf32 300xf32"),
     Program("cond_big", cond_big, XVI),
-    Program("cond_big_gradient", gradient(cond_big), XVI, 0.25),
+    Program("cond_big_gradient", gradient(cond_big), XVI, 0.25, "needs a tensor of its full shape as well"),
     Program("switch_captured", switch_captured, XVI),
     Program("switch_captured_gradient", gradient(switch_captured), XVI, 0.7, "it is a result of this block"),
     *both("l1_distances", l1_distances, "301x16xf32 257x16xf32"),
