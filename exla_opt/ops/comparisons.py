@@ -88,7 +88,8 @@ def asks_across(value: ir.Value, block: ir.Block) -> bool:
 def _reads_elsewhere(test: ir.Operation, value: ir.Value, after: Container[ir.Value]) -> bool:
     """Whether a test depends on a value as read in another block, but not through a sum or a product of matrices.
 
-    What these make of a number does not equal another one by definition. after: all that is computed from the value.
+    What these make of a number seldom equals another one; a sum that is taken in two blocks may.
+    after: all that is computed from the value.
     """
     seen: set[ir.Value] = set()
     queue = [(test, operand) for operand in test.operands]
@@ -145,7 +146,10 @@ def _readers_in(value: ir.Value, block: ir.Block) -> Iterator[tuple[ir.Operation
 
 
 def _after(op: ir.Operation, index: int) -> list[ir.Value]:
-    """What depends on an operand of an op: its results, or those of the control flow that the op ends a block of."""
+    """What depends on an operand of an op: its results, and the carries of a loop that starts from it; for an op that
+    ends a block of control flow, those of that."""
+    if has_trait(op, Trait.CONTROL_FLOW) and has_trait(op, Trait.IN_PLACE):
+        return [*op.results, *(region.blocks[0].arguments[index] for region in op.regions)]
     parent = op.parent
     if len(op.results) or parent is None or not has_trait(around := parent.operation, Trait.CONTROL_FLOW):
         return list(op.results)

@@ -23,9 +23,6 @@ from exla_opt.memory.seconds import seconds_of_kernels
 from exla_opt.ops.effects import CUSTOM_CALL
 from exla_opt.ops.traits import Trait, traits_of
 
-# Tensors in a branch depend on its predicate, which would have to be stored as well; barriers delay what others
-# recompute.
-
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -205,6 +202,8 @@ def _given_to(block: ir.Block) -> list[ir.Value]:
 
 def may_repeat(op: ir.Operation) -> bool:
     """Whether an op gives the same result again, and may run again: it is neither random nor foreign, nor sends."""
+    # Tensors in a branch depend on its predicate, which would have to be stored as well; barriers delay what others
+    # recompute.
     if op.name in BRANCHES:
         return False
     if not len(op.regions):

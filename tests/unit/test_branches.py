@@ -104,7 +104,16 @@ def compared(which: Tensor, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return lax.switch(which, [lambda: (one == one.max(0)).sum(0), lambda: jnp.int32(one[0])])
 
 
-LEFT = [returned, on_another_index, compared]
+def compared_afterwards(which: Tensor, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """What a later branch selects is compared with what the first one did."""
+    one = lambda x: (p := jnp.tanh(x @ a), p.max(0))  # noqa: E731
+    other = lambda x: (p := jnp.sin(x @ a), p.max(0))  # noqa: E731
+    p, largest = lax.switch(which, [one, other], x)
+    again = lax.switch(which, [lambda: p.max(0), lambda: p.max(0) * 1.0])
+    return again == largest
+
+
+LEFT = [returned, on_another_index, compared, compared_afterwards]
 
 
 def exported(function: Function) -> tuple[str, list[Any]]:

@@ -142,7 +142,18 @@ def largest_carried(x: Any, start: Any) -> Any:
     return lax.fori_loop(0, 3, step, (jnp.zeros(ROWS).at[:].set(matrix.max(0)), start))
 
 
-@pytest.mark.parametrize("function", [largest_of_a_loop, largest_before_a_loop, largest_carried])
+def largest_doubled(x: Any, start: Any) -> Any:
+    """The first step compares with what the loop starts from; the next ones carry nothing of the matrix."""
+    matrix = jnp.exp(x @ x.T) / jnp.abs(x[:, :1])
+
+    def step(_: Any, state: Any) -> Any:
+        m, total = state
+        return m * 2, total + jnp.where(matrix == m, 1.0, 0.0).sum(1)
+
+    return lax.fori_loop(0, 3, step, (matrix.max(0), start))[1]
+
+
+@pytest.mark.parametrize("function", [largest_of_a_loop, largest_before_a_loop, largest_carried, largest_doubled])
 def test_a_matrix_is_not_moved_if_a_test_compares_numbers_of_two_copies(function: Any) -> None:
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((ROWS, 37), (ROWS,))]
     text = str(export.export(jax.jit(function), platforms=["cpu"])(*shapes).mlir_module())

@@ -26,8 +26,10 @@ def find_residuals(case: ir.Operation, threshold: int, types: Types) -> dict[int
     """The results that may be recomputed where they are read, by number, and their readers; none if all take less than
     the threshold, in bytes.
 
-    A reader that tests a result for equality needs its exact bits, which recomputing might not give.
+    A test for equality, in a reader or of what readers return, needs the exact bits of a result, which recomputing
+    might not give.
     """
+    # Attributes may have an entry for each result.
     if len(case.attributes) or sum(types.of(result).bytes for result in case.results) <= threshold:
         return {}
     found: dict[int, set[Reader]] = {}
@@ -36,7 +38,7 @@ def find_residuals(case: ir.Operation, threshold: int, types: Types) -> dict[int
             continue
         readers = [_reader(case, use.owner.operation) for use in result.uses]
         known = {reader for reader in readers if reader is not None}
-        if None in readers or not known or any(asks_about(result, reader.block) for reader in known):
+        if None in readers or not known or asks_about(result, case.block):
             continue
         found[number] = known
     return found if sum(types.of(case.results[number]).bytes for number in found) > threshold else {}
