@@ -132,8 +132,8 @@ class Run:
         """The bytes of the op's results that its bodies count themselves: those of a branch."""
         if not is_branch(op):
             return 0
-        apart = self.elsewhere, self.lent
-        return sum(self.block.sizes[value] for value in op.results if not any(value in each for each in apart))
+        own = (value for value in op.results if value not in self.elsewhere and value not in self.lent)
+        return sum(self.block.sizes[value] for value in own)
 
     def run_loops(self) -> dict[int, Run]:
         """The runs of loop bodies, which do not depend on the order of the ops around them."""

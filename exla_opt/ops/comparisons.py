@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.types import element_type
 from exla_opt.ir.values import defining_op, splat_value
-from exla_opt.ir.walk import terminator, walk
+from exla_opt.ir.walk import terminator, walk, within
 
 from .reducers import body_of, componentwise, selects
 from .traits import Trait, has_trait, traits_of
@@ -138,7 +138,7 @@ def _readers_in(value: ir.Value, block: ir.Block) -> Iterator[tuple[ir.Operation
         for use in queue.pop().uses:
             op = use.owner.operation
             after = [result for result in _after(op, use.operand_number) if result not in seen]
-            if not after or not _is_inside(op, block):
+            if not after or within(op, block) is None:
                 continue
             yield op, after
             seen.update(after)
@@ -157,15 +157,6 @@ def _after(op: ir.Operation, index: int) -> list[ir.Value]:
         return [around.results[index]]
     condition, body = (region.blocks[0] for region in around.regions)
     return [] if op.block == condition else [around.results[index], condition.arguments[index], body.arguments[index]]
-
-
-def _is_inside(op: ir.Operation, block: ir.Block) -> bool:
-    while op.block != block:
-        parent = op.parent
-        if parent is None or parent.name == "func.func":
-            return False
-        op = parent.operation
-    return True
 
 
 def orders_by_element(

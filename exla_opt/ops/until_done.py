@@ -118,10 +118,16 @@ def _do_the_same(one: ir.Operation, other: ir.Operation) -> bool:
     if _attributes_of(one) != _attributes_of(other):
         return False
     if len(one.regions):
-        reduces = has_trait(one, Trait.REDUCES) and len(one.regions) == 1
-        return reduces and (componentwise(body_of(one)) or ()) == componentwise(body_of(other))
+        return has_trait(one, Trait.REDUCES) and len(one.regions) == 1 and _reduce_alike(one, other)
     traits = (Trait.POINTWISE, Trait.MOVES, Trait.GENERATES, Trait.CONTRACTS)
     return any(has_trait(one, trait) for trait in traits)
+
+
+def _reduce_alike(one: ir.Operation, other: ir.Operation) -> bool:
+    """Whether two ops reduce by the same monoid, in the same precision."""
+    bodies = [body_of(op) for op in (one, other)]
+    kinds = [[(op.name, *(value.type for value in op.results)) for op in operations_of(body)] for body in bodies]
+    return kinds[0] == kinds[1] and (componentwise(bodies[0]) or ()) == componentwise(bodies[1])
 
 
 def _attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:

@@ -12,7 +12,7 @@ from exla_opt.ir.attributes import devices_of
 from exla_opt.ir.clean_up import clean_up
 from exla_opt.ir.locations import describe
 from exla_opt.ir.loops import dead_carries, drop_carries
-from exla_opt.ir.rewrite import apply_patterns, copy_of
+from exla_opt.ir.rewrite import apply_patterns, copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import CONTROL_FLOW, inside_out, walk
 from exla_opt.memory.peak import predict
@@ -65,14 +65,14 @@ def recompute_residuals(module: ir.Module, options: Options) -> list[Remark]:
         missed = [remark for remark in remarks if remark.kind is not Kind.PASSED]
         if not passed:
             if rewriter.moved:
-                _restore(module, before)
+                restore(module, before)
             break
         done += passed
         _tidy(module)
     remarks = list(dict.fromkeys(prepared + done + missed))
     if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return remarks
-    _restore(module, original)
+    restore(module, original)
     reason = Reason("EX604", "all recomputations together would not save memory")
     return [_as_missed(remark, reason) if remark in done else remark for remark in remarks]
 
@@ -89,7 +89,7 @@ def _prepare(module: ir.Module, options: Options) -> list[Remark]:
         _tidy(module)
     if not done or predict(module, options.machine).peak <= predict(original, options.machine).peak:
         return list(dict.fromkeys(done))
-    _restore(module, original)
+    restore(module, original)
     return []
 
 
@@ -99,14 +99,6 @@ def _tidy(module: ir.Module) -> None:
     drop_dead(module)
     while apply_patterns(module, rce.PATTERNS):
         clean_up(module)
-
-
-def _restore(module: ir.Module, original: ir.Module) -> None:
-    """Restore the original module."""
-    for view in list(module.body.operations):
-        view.operation.erase()
-    for view in list(original.body.operations):
-        module.body.append(view.operation.detach_from_parent())
 
 
 def drop_dead(module: ir.Module) -> None:

@@ -8,9 +8,9 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.loops import Counting, step_of, trip_count
 from exla_opt.ir.types import Types
-from exla_opt.ir.walk import captured_values, walk
+from exla_opt.ir.walk import captured_values
 from exla_opt.ops.collectives import talks
-from exla_opt.ops.comparisons import asks
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait, traits_of
 
@@ -52,7 +52,7 @@ class Step:
         self.returned = [self.number.get(value) for value in last.operation.operands]
         # Ops that must not run twice, collectives among them, as the devices would send more; and equality tests.
         self.acts = [has_order(op) or talks(op) for op in self.ops]
-        self.asks = [asks_within(op) for op in self.ops]
+        self.asks = [asks_inside(op) for op in self.ops]
         self.growths = [step_of(old, new) for old, new in zip(body.arguments, last.operation.operands, strict=True)]
         self.dtypes = [types.of(value).dtype for value in self.values]
         self.bytes = [types.of(value).bytes for value in self.values]
@@ -90,13 +90,6 @@ class Step:
             if value not in ends:
                 queue += self.operands_of(value)
         return found
-
-
-def asks_within(op: ir.Operation) -> bool:
-    """Whether the op, or one in its regions, tests for equality (see `comparisons`)."""
-    if not has_trait(op, Trait.CONTROL_FLOW):
-        return asks(op)
-    return any(asks(inner) for region in op.regions for block in region.blocks for inner in walk(block))
 
 
 def is_dear(op: ir.Operation) -> bool:

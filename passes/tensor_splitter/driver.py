@@ -72,7 +72,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [mirror])
         if reads_rows(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
-        if _is_above_limit(module, options) and stores_for_branches(original, options):
+        if stores_for_branches(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [recompute_in_branches])
         if _is_above_limit(module, options) and parts_meet(original, options):
             done, missed = _split_changed(module, original, options, (done, missed), [separate_and_overwrite])

@@ -17,11 +17,12 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
 from exla_opt.ir.walk import operands_of, operations_of, terminator, within
 from exla_opt.ops.collectives import talks
+from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.passes.loop_residuals.choose import DEAR, WORTHWHILE
 from exla_opt.passes.loop_residuals.cut import UNLIMITED, cheapest
-from exla_opt.passes.loop_residuals.steps import asks_within, is_dear
+from exla_opt.passes.loop_residuals.steps import is_dear
 
 from .legal import Reader
 
@@ -130,7 +131,7 @@ def values_behind(
 
 def _may_run_again(op: ir.Operation, repeats_dear: bool) -> bool:
     """Whether the op gives the same result again, and may take the time."""
-    if has_order(op) or talks(op) or asks_within(op):
+    if has_order(op) or talks(op) or asks_inside(op):
         return False
     return repeats_dear or not is_dear(op)
 
