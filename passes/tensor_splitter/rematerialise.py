@@ -221,18 +221,13 @@ def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:
 
 
 def _not_split(module: ir.Module, moves: list[_Move], choices: Choices) -> list[_Move]:
-    """The moves whose copy would stay in memory, unsplit, in its new block.
-
-    A copy that is only fused there is merged with the original again, if something else still reads that.
-    """
+    """The moves whose copy would stay in memory, unsplit, in its new block."""
     blocks = {move.block for move in moves}
     graphs = read_graphs(module, read_rules(module, choices.options.op_rules))
     reading = [graph for graph in graphs if graph.block in blocks]  # the others are processed once all is decided
-    fused: set[ir.Value] = set()
-    split: set[ir.Value] = set()
+    gone: set[ir.Value] = set()
     for graph, choice in zip(reading, choices.of(reading), strict=True):
-        values = (value for value, refusal in choice.refusals.items() if refusal.reason.code == IS_FUSED)
-        fused.update(graph.tensors[value].value for value in values)
-        split.update(graph.tensors[value].value for plan in choice.plans for value in plan.vanished)
-    moved = {move.original for move in moves if not any(True for _ in move.original.uses)}
-    return [move for move in moves if move.copy not in split and not (move.copy in fused and move.original in moved)]
+        fused = (value for value, refusal in choice.refusals.items() if refusal.reason.code == IS_FUSED)
+        for value in (*fused, *(value for plan in choice.plans for value in plan.vanished)):
+            gone.add(graph.tensors[value].value)
+    return [move for move in moves if move.copy not in gone]
