@@ -64,12 +64,16 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
 
 
 def with_room(sizes: Sequence[Options], room: int) -> list[Options]:
-    """The way with slices of several caches for all tensors, if the limit leaves room for many of them.
+    """The first way with slices of several caches instead, if the limit leaves room for many of them.
 
-    They run fewer trips than slices of the cache's size. room: as in `coarse_first`.
+    They run fewer trips than slices of the cache's size. What is smaller than a slice stays unsplit. room: as in
+    `coarse_first`.
     """
     size = SEVERAL * sizes[0].slice_bytes if sizes else 0
-    return [way for way in sizes if not is_coarse(way) and way.slice_bytes == size and size * _OF_ROOM <= room]
+    if size * _OF_ROOM > room:
+        return []
+    first = coarse_first(sizes, room, 1)[:1]
+    return [replace(way, size_threshold=max(way.size_threshold, size), split_size=size) for way in first]
 
 
 def step_by_step(sizes: Sequence[Options]) -> list[Options]:

@@ -240,12 +240,13 @@ def test_larger_slices_of_a_very_large_module_take_too_long_to_plan(search_for: 
     assert found is not None and len(search.attempts) == 2
 
 
-@pytest.mark.parametrize(("room", "tried"), [(256, [16]), (255, [4])])
+@pytest.mark.parametrize(("room", "tried"), [(4096, (128, 16)), (256, (16, 16)), (255, (8, 4))])
 def test_in_a_very_large_module_larger_slices_come_first_if_there_is_room_for_many(
-    search_for: Searched, room: int, tried: list[int]
+    search_for: Searched, room: int, tried: tuple[int, int]
 ) -> None:
     search, found = search_for(LARGER + 1, room * MB, lambda way: (100 * MB, 2.0, False))
-    assert [each.options.slice_bytes // MB for each in search.attempts[1:]] == tried
+    first, *others = [each.options for each in search.attempts[1:]]
+    assert (first.size_threshold // MB, first.slice_bytes // MB) == tried and not others
     assert found is search.attempts[1]
 
 
