@@ -1,7 +1,7 @@
-"""Ops that communicate with other devices: none is cut by its own rule.
+"""Ops that communicate with other devices: none is cut by its own rule, unless it is marked.
 
-A loop that contains one may be cut from outside, along a dimension in which it moves nothing: all devices run the same
-tiles, each tile sends its part, and together they send as much as before.
+Both a marked one and a loop that contains one may be cut along a dimension in which it moves nothing: all devices run
+the same tiles, each tile sends its part, and together they send as much as before.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from .definition import NONE, SAME_OP, OpDefinition
 from .factor import Einsum, Factor, OpRule, Shapes, factors_of
 from .traits import Trait, has_trait
 
+# On a collective that may be cut by its own rule.
+MARK = "exla.sends_slices"
 # The dimensions along which shards of several devices are concatenated, or taken apart.
 DIMENSIONS = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
 

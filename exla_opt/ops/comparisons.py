@@ -278,7 +278,8 @@ def _computed_by(value: ir.Value) -> ir.Operation | None:
         if op is None or not len(op.operands):
             break
         traits = traits_of(op.name)
-        if Trait.MOVES not in traits and not (Trait.POINTWISE in traits and len(op.operands) == 1):
+        moves = traits & (Trait.MOVES | Trait.COLLECTIVE)
+        if not moves and not (Trait.POINTWISE in traits and len(op.operands) == 1):
             break
         op = defining_op(op.operands[0])
     return op

@@ -157,7 +157,7 @@ class _Reader:
             return self.remembered(name, None, signature, lambda: OpRule((), _refusal(name, definition)))
         if not isinstance(factors, ByShardy):
             made = _rule(name, shapes, factors(op, shapes), definition.reason.format(name))
-            if name in collectives.OPS:
+            if name in collectives.OPS and collectives.MARK not in op.attributes:
                 return collectives.CollectiveRule((), Reason("EX203", definition.reason.format(name)), inside=made)
             return replace(made, overlaps=tuple(overlaps_of(op, shapes)))
         attribute = annotated().attributes.get(RULE)

@@ -13,13 +13,14 @@ from exla_opt.budget.measured import Instead
 from exla_opt.budget.search import CannotCompile
 from exla_opt.ir.diagnostics import InputError
 from exla_opt.ir.write import serialise
+from exla_opt.ops.sent import MORE
 from exla_opt.options import Options
 from exla_opt.pipeline import Outcome
 from exla_opt.remarks import Remark
 from exla_opt.sizes import format_size
 
 from .partition import Partition
-from .rewrite import MORE, is_changed, joined_if_gained, more_needed, too_much_sent
+from .rewrite import is_changed, joined_if_gained, more_needed, too_much_sent
 
 # What one device sends and needs; None where a compiler does not say what it sends, as of a program that does not fit.
 Bytes = tuple[float | None, int]

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from jaxlib.mlir import ir
 
+from exla_opt.ops.sent import MORE, bytes_sent
 from exla_opt.remarks import Kind, Remark
 
 from .equal import merge_equal_collectives
 from .partition import Partition
-from .sent import bytes_sent
 
-# The tolerance for traffic: compilers may differ by as much for equal programs.
-MORE = 1.02
 _MORE_SENT, _NOTHING_GAINED = "EX312", "EX305"
 _WRITTEN_IN_SLICES = "EX104"  # names a loop, which a module that is left unchanged does not have
 # Passes that name the big tensors of a module that is left unchanged.

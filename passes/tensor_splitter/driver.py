@@ -18,6 +18,7 @@ from exla_opt.memory.loop_kernels import needs_separate_kernels
 from exla_opt.memory.peak import predict
 from exla_opt.ops.effects import has_order
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.sent import MORE, bytes_sent
 from exla_opt.ops.shifts import may_shift
 from exla_opt.ops.traits import Trait, has_trait
 from exla_opt.options import Options
@@ -40,6 +41,7 @@ from .rematerialise import rematerialise_captures
 from .rounded_once import compute_rounded_once
 from .rows import compute_rows, reads_rows
 from .said import all_missed, remark_on_missed, remark_on_plan
+from .sends import remove_marks, send_slices, sends_big_tensors
 from .separate_parts import parts_meet, separate_and_overwrite, separate_parts
 
 # Each round splits something big into tiles that are not, so a few suffice; the bound on all of them is a safety net.
@@ -74,6 +76,9 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
         if stores_for_branches(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [recompute_in_branches])
+        if sends_big_tensors(original, options) and _is_above_limit(module, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [send_slices])
+            remove_marks(module)
         if _is_above_limit(module, options) and parts_meet(original, options):
             done, missed = _split_changed(module, original, options, (done, missed), [separate_and_overwrite])
             if _is_above_limit(module, options):
@@ -109,8 +114,10 @@ def _is_above_limit(module: ir.Module, options: Options) -> bool:
 def _split_changed(
     module: ir.Module, original: ir.Module, options: Options, found: Remarks, changes: Sequence[_Change]
 ) -> Remarks:
-    """Split after changes that compute something twice, if that takes clearly less. found: the remarks on the module
-    as already split."""
+    """Split after changes that compute something twice or send it in parts, if that takes clearly less.
+
+    It must not send more. found: the remarks on the module as already split.
+    """
     other = copy_of(original)
     changed = [change(other, options) for change in changes]
     if not any(changed):
@@ -120,6 +127,8 @@ def _split_changed(
     except CannotOrder:
         return found
     if not made[0] or predict(other, options.machine).peak * _LEAST_GAIN >= predict(module, options.machine).peak:
+        return found
+    if bytes_sent(other) > MORE * bytes_sent(module):
         return found
     restore(module, other)
     return made

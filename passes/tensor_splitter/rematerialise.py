@@ -34,6 +34,8 @@ from .plans.early import IS_FUSED
 # 4,000 points, on a machine with other work, those below this took at most 5.5 times as long in slices, and those above
 # it, from 6.4 on, 5.8 to 7.8 times. It was chosen on these.
 _MOST_AGAIN = 4.0
+# In a body, a collective would send in every trip.
+_RUNS_ONCE = Trait.CONTROL_FLOW | Trait.COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def _chain(graph: Graph, value: int, threshold: int, keeps_answers: bool = False
         if keeps_answers and asks(graph.nodes[tensor.producer].op):
             continue
         node = graph.nodes[tensor.producer]
-        if Trait.CONTROL_FLOW in node.traits or not node.rule.factors:
+        if node.traits & _RUNS_ONCE or not node.rule.factors:
             return None
         chain.add(node.position)
         queue += node.operands

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from exla_opt.sharding.rewrite import MORE
+from exla_opt.ops.sent import MORE
 from tests.fuzz.generate import generate
 from tests.fuzz.partitioned import use_this_process
 from tests.fuzz.run import STRICT_FLAGS, Outcome, run_batch

@@ -18,6 +18,7 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import main_function
 from exla_opt.ir.write import serialise
+from exla_opt.ops.sent import MORE
 from exla_opt.options import Options
 from exla_opt.pipeline import DEFAULT_PASSES, run_pipeline
 from exla_opt.runtime import pjrt
@@ -26,7 +27,7 @@ from exla_opt.runtime.compile import compile_program, run_program
 from exla_opt.runtime.memory import memory_of
 from exla_opt.runtime.traffic import traffic_of
 from exla_opt.sharding.partition import partition
-from exla_opt.sharding.rewrite import MORE, joined_if_gained
+from exla_opt.sharding.rewrite import joined_if_gained
 
 from .program import DEVICES, Program
 from .programs import made

@@ -35,6 +35,12 @@ def block(weights: list[Any], x: Array) -> Array:
     return x + jax.nn.gelu(x @ weights[1]) @ weights[2]
 
 
+def stacked(weights: list[Any], x: Array) -> Array:
+    for each in weights:
+        x = block(each, x)
+    return (x**2).mean()
+
+
 def mean_square(function: Callable[..., Array], *arguments: Array) -> Array:
     return (function(*arguments) ** 2).mean()
 
@@ -226,7 +232,8 @@ def made() -> dict[str, Program]:
         **edges.made(),
         **fully_sharded.made(layers=6, rows=8192, width=128, gain=4),
         "batch": Program(jax.grad(partial(mean_square, heads)), (attended, on((16, 256, 64), "d")), 8),
-        "megatron": Program(square_loss, (tensor_parallel, spec(two, (4, 256, 64), "d")), 2),
+        "megatron": Program(square_loss, (tensor_parallel, spec(two, (4, 256, 64), "d")), 6),
+        "megatron, three layers": Program(jax.grad(stacked), ([tensor_parallel] * 3, spec(two, (8, 256, 64), "d")), 6),
         "device_ids": Program(
             square_loss,
             (
@@ -239,9 +246,9 @@ def made() -> dict[str, Program]:
             ),
             2,
         ),
-        "queries": Program(jax.grad(attention_loss, (0, 1, 2)), (queries, all_of, all_of)),
-        "keys": Program(attention, (on((4, 2048, 64)), on((4, 2048, 64), None, "d"), on((4, 2048, 64), None, "d")), 2),
-        "fsdp": Program(constrained, (matrices, on((1024, 256), "d")), 0, {"donate_argnums": 0}),
+        "queries": Program(jax.grad(attention_loss, (0, 1, 2)), (queries, all_of, all_of), 3),
+        "keys": Program(attention, (on((4, 2048, 64)), on((4, 2048, 64), None, "d"), on((4, 2048, 64), None, "d")), 12),
+        "fsdp": Program(constrained, (matrices, on((1024, 256), "d")), 1.5, {"donate_argnums": 0}),
         "fsdp without constraints": Program(
             lambda ws, x: [w - 0.1 * d for w, d in zip(ws, jax.grad(layers)(ws, x), strict=True)],
             (matrices, on((1024, 256), "d")),
@@ -263,7 +270,7 @@ def made() -> dict[str, Program]:
             2,
         ),
         "cross entropy, vocabulary": Program(
-            jax.value_and_grad(cross_entropy, (0, 1)), (on((64, 8000), None, "d"), on((512, 64)), labels), 8
+            jax.value_and_grad(cross_entropy, (0, 1)), (on((64, 8000), None, "d"), on((512, 64)), labels), 60
         ),
         "ring": Program(ring_attention, (on((2048, 64), "d"),) * 3),
         "ring, gradient": Program(jax.grad(ring_loss, (0, 1, 2)), (on((2048, 64), "d"),) * 3, 2),
@@ -279,6 +286,7 @@ def made() -> dict[str, Program]:
                 axis_names={"d"},
             )(x),
             (spec(two, (64, 256), "d", "m"),),
+            30,
         ),
         "talking along one axis": Program(talking, (spec(two, (64, 32), "d"), spec(two, (32, 1024), None, "m")), 2),
         "drawn along one axis": Program(drawn, (spec(two, (4,), dtype=jnp.uint32),)),
@@ -359,7 +367,7 @@ def made() -> dict[str, Program]:
             lambda x: (jnp.argmax(jnp.round(x), 0), jnp.argmin(jnp.round(x))), (spec(two, (256, 64), "d", "m"),)
         ),
         "embedding, batch": Program(
-            jax.grad(lambda e, i: (e[i] ** 2).sum()), (on((1000, 64)), on((512,), "d", dtype=jnp.int32)), 0
+            jax.grad(lambda e, i: (e[i] ** 2).sum()), (on((1000, 64)), on((512,), "d", dtype=jnp.int32)), 3
         ),
         "embedding, rows": Program(jax.value_and_grad(lambda e, i: (e[i] ** 2).sum()), (on((8000, 64), "d"), labels)),
         "sorted": Program(lambda x: jnp.sort(jnp.sin(x), 0), (rows,), 0),
@@ -396,7 +404,7 @@ def made() -> dict[str, Program]:
             lambda x, k: lax.conv_general_dilated(jnp.sin(x), k, (1,), "SAME", batch_group_count=16),
             (on((64, 4, 128), "d"), on((16, 4, 3))),
         ),
-        "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 0),
+        "differences": Program(lambda x: x[1:] - x[:-1], (rows,), 3),
         "turned round": Program(lambda x: x[::-1] + jnp.roll(x, 1, 0), (rows,), 0),
         "joined and padded": Program(lambda x: jnp.pad(jnp.concatenate([x, 2 * x]), ((1, 7), (0, 0))), (rows,), 0),
         "branches": Program(

@@ -168,3 +168,31 @@ def test_a_matrix_and_its_transpose_have_one_diagonal(asked: Question, of: Quest
     text, written, _, arguments = rewritten(function, Options(100_000, 30_000))
     before, after = (run_program(compile_program(each), arguments) for each in (text, written))
     np.testing.assert_array_equal(before[0], after[0])
+
+
+# The product's elements that are the largest of all devices' products, counted by row; one group of one device.
+LARGEST_OF_ALL = """
+func.func @main(%a: tensor<300x30xf32>, %b: tensor<30x200xf32>) -> tensor<300xi32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %least = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %x = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<300x30xf32>, tensor<30x200xf32>) -> tensor<300x200xf32>
+  %own = stablehlo.reduce(%x init: %least) applies stablehlo.maximum across dimensions = [0, 1] : (tensor<300x200xf32>, tensor<f32>) -> tensor<f32>
+  %largest = "stablehlo.all_reduce"(%own) <{replica_groups = dense<[[0]]> : tensor<1x1xi64>}> ({
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %m = stablehlo.maximum %p, %q : tensor<f32>
+    stablehlo.return %m : tensor<f32>
+  }) : (tensor<f32>) -> tensor<f32>
+  %all = stablehlo.broadcast_in_dim %largest, dims = [] : (tensor<f32>) -> tensor<300x200xf32>
+  %is = stablehlo.compare GE, %x, %all : (tensor<300x200xf32>, tensor<300x200xf32>) -> tensor<300x200xi1>
+  %one = stablehlo.convert %is : (tensor<300x200xi1>) -> tensor<300x200xi32>
+  %sums = stablehlo.reduce(%one init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<300x200xi32>, tensor<i32>) -> tensor<300xi32>
+  return %sums : tensor<300xi32>
+}
+"""
+
+
+def test_the_largest_of_all_devices_is_one_of_the_own_elements() -> None:
+    with new_context() as context:
+        module = parse_module("test", LARGEST_OF_ALL.encode(), context).module
+        remarks = list(run_pipeline(module, DEFAULT_PASSES, Options(100_000, 30_000)).remarks)
+    assert not split(remarks) or "EX309" in {remark.code for remark in remarks}

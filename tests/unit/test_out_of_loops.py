@@ -13,8 +13,8 @@ from jaxlib.mlir import ir
 from exla_opt.ir.context import new_context
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ops.collectives import talks
+from exla_opt.ops.sent import bytes_sent
 from exla_opt.sharding.out_of_loops import communicate_outside_loops
-from exla_opt.sharding.sent import bytes_sent
 
 GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids"
 CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = {}, type = 1>"

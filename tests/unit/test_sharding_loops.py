@@ -9,9 +9,9 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.walk import walk_functions
 from exla_opt.ops.factor import OpRule
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.sent import bytes_sent
 from exla_opt.sharding.behind_loops import sum_behind_loops
 from exla_opt.sharding.equal import merge_equal_collectives
-from exla_opt.sharding.sent import bytes_sent
 
 GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids"
 # The sums of what a step makes, each written into a stack; %res stands for what all layers leave for it.

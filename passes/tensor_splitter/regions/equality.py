@@ -60,6 +60,9 @@ from .region import Producers, Stage
 
 # For pointwise ops: each element of the result is the one at its position in one of the operands.
 _CHOICE = Trait.SELECTS | Trait.POINTWISE
+# A collective moves elements between devices, or picks the largest of all devices.
+_MOVES = Trait.MOVES | Trait.COLLECTIVE
+_BY_ELEMENT = Trait.POINTWISE | _MOVES
 
 
 class _Flow(NamedTuple):
@@ -116,7 +119,7 @@ class _Awaited:
             found = [picks[value] for value in node.operands if value in picks]
             if node.selects():
                 picks.update(dict.fromkeys(node.results, True))
-            elif found and node.traits & (Trait.POINTWISE | Trait.MOVES):
+            elif found and node.traits & _BY_ELEMENT:
                 kept = any(found) and (_keeps(node) or _is_selection(node))
                 picks.update(dict.fromkeys(node.results, kept))
         for value, bit in self.bits.items():
@@ -261,7 +264,7 @@ def _rounds(graph: Graph, node: Node) -> bool:
 def _keeps(node: Node) -> bool:
     """Whether a picked value stays one: the op moves it, or maps each element by an op of one operand."""
     traits = node.traits
-    return Trait.MOVES in traits or (Trait.POINTWISE in traits and len(node.operands) == 1)
+    return bool(traits & _MOVES) or (Trait.POINTWISE in traits and len(node.operands) == 1)
 
 
 def _is_selection(node: Node) -> bool:
@@ -271,7 +274,7 @@ def _is_selection(node: Node) -> bool:
 
 def _is_by_element(node: Node) -> bool:
     """Whether each element of the result depends on one of each operand."""
-    return bool(node.traits & (Trait.POINTWISE | Trait.MOVES))
+    return bool(node.traits & _BY_ELEMENT)
 
 
 def _is_constant(graph: Graph, value: int) -> bool:

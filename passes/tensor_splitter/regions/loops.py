@@ -7,17 +7,17 @@ tensor of the region that was requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exla_opt.ops.comparisons import asks
 from exla_opt.remarks import Reason
 
 from ..graph import Graph, Node
 from .equality import find_repeated, find_unequal
+from .kept import ways_to_store
 from .online import find_online
 from .region import Output, Producers, Region, Stage, Work, find_copies, find_producers
-from .talking import find_resent
+from .talking import find_resent, find_sent
 
 # Every loop recomputes big tensors that others need too: all loops together may take this many times the work of one
 # pass. Eleven loops take that if each recomputes everything before it.
@@ -83,13 +83,17 @@ def find_loops(
         return Refusal(
             Reason("EX301", f"{graph.nodes[partly].name} would have no elements in some of its slices"), partly
         )
+    sent = find_sent(graph, region)
+    if sent and region.reaches():  # what tiles overlap in would be sent twice
+        sender = graph.nodes[graph.tensors[min(sent)].producer]
+        return Refusal(Reason("EX301", f"{sender.name} would send more in tiles that overlap"), sender.position)
     producers = find_producers(graph, region)
     copies = find_copies(graph, producers)
     outline = find_outline(graph, region, producers, copies)
     if not outline.outputs:
         return _refuse_unread(graph, region)
     most = _MOST_RECOMPUTED * sum(work.get(position, 0.0) for position in region.tiled)
-    for big, keeps in _ways_to_store(graph, is_big):
+    for big, keeps in ways_to_store(graph, is_big, sent):
         stages = find_stages(graph, region, producers, copies, outline, big, Work(work, most), keeps)
         if stages is None:
             text = f"it would take {len(outline.outputs)} consecutive loops, which recompute most of it"
@@ -126,18 +130,6 @@ def _vanished(
             if is_big(value) and value not in written and not (position in copies and read_outside):
                 gone.add(value)
     return gone
-
-
-def _ways_to_store(graph: Graph, is_big: Callable[[int], bool]) -> Iterator[tuple[Callable[[int], bool], bool]]:
-    """Size limits for tensors kept between loops, and whether any are kept: the first sound way is taken."""
-    yield is_big, True
-    yield is_big, False
-
-    # The results of a test take a quarter of its operand, or less, so big ones may be kept as well.
-    def is_big_and_no_answer(value: int) -> bool:
-        return is_big(value) and not asks(graph.nodes[graph.tensors[value].producer].op)
-
-    yield is_big_and_no_answer, True
 
 
 def _unequal(graph: Graph, producers: Producers, stages: Sequence[Stage]) -> int | None:

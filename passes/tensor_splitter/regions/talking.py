@@ -1,4 +1,4 @@
-"""Loops of the program that communicate with other devices, and must not do so more often than before."""
+"""Ops that communicate with other devices, and must not do so more often than before."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from collections.abc import Sequence
 from exla_opt.ops.collectives import talks
 from exla_opt.ops.traits import Trait
 
-from ..graph import Graph
-from .region import Stage
+from ..graph import Graph, Node
+from .region import Region, Stage
+
+_MAY_TALK = Trait.CONTROL_FLOW | Trait.COLLECTIVE
+
+
+def find_sent(graph: Graph, region: Region) -> frozenset[int]:
+    """The results of a region's collectives, which other loops must read rather than compute again."""
+    talking = (graph.nodes[position] for position in region.tiled if _talks(graph.nodes[position]))
+    return frozenset(value for node in talking if Trait.COLLECTIVE in node.traits for value in node.results)
 
 
 def find_resent(graph: Graph, stages: Sequence[Stage]) -> int | None:
-    """The first loop of the program that communicates with other devices in more than one of the loops."""
+    """The first collective, or loop of the program with one, that is in more than one of the loops."""
     seen: set[int] = set()
     for stage in stages:
-        talking = {
-            position
-            for position in stage.nodes
-            if Trait.CONTROL_FLOW in graph.nodes[position].traits and talks(graph.nodes[position].op)
-        }
+        talking = {position for position in stage.nodes if _talks(graph.nodes[position])}
         if both := seen & talking:
             return min(both)
         seen |= talking
     return None
+
+
+def _talks(node: Node) -> bool:
+    return bool(node.traits & _MAY_TALK) and talks(node.op)

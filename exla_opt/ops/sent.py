@@ -9,6 +9,9 @@ from exla_opt.ir.types import Types
 from exla_opt.ir.walk import CONTROL_FLOW, operations_of
 from exla_opt.ops.traits import Trait, has_trait
 
+# The tolerance for traffic: compilers may differ by as much for equal programs.
+MORE = 1.02
+
 
 def bytes_sent(module: ir.Module) -> int:
     """The larger of the bytes read and written by each collective, summed; those in loops once per trip.
