@@ -57,9 +57,15 @@ def counting(loop: ir.Operation) -> Counting | None:
 
 
 def _asked(condition: ir.Value) -> ir.Value:
-    """What a condition asks, if it asks that twice, as TensorFlow's loops do once `normalise` has merged counters."""
+    """What a condition asks, without what it asks twice or knows.
+
+    TensorFlow's loops ask twice once `normalise` has merged counters; those that only count also ask for a constant.
+    """
     both = defining_op(condition, "stablehlo.and")
-    return both.operands[0] if both is not None and both.operands[0] == both.operands[1] else condition
+    if both is None:
+        return condition
+    asked = [value for value in dict.fromkeys(both.operands) if splat_value(value) != 1]
+    return asked[0] if len(asked) == 1 else condition
 
 
 def _holds(counter: ir.Value, number: int) -> bool:

@@ -11,13 +11,15 @@ from exla_opt.ir.read import parse_module
 from exla_opt.ir.walk import walk_functions
 
 
-def trips(kind: str, start: int, step: int, bound: int, asks: str = "%j") -> int | None:
-    """The trips of the inner of two loops, whose condition asks for the number `asks`."""
+def trips(kind: str, start: int, step: int, bound: int, asks: str = "%j", goes: str = "%go") -> int | None:
+    """The trips of the inner of two loops, whose condition asks for the number `asks` and returns `goes`."""
     text = f"""
     func.func @main() -> tensor<{kind}> {{
       %start = stablehlo.constant dense<{start}> : tensor<{kind}>
       %step = stablehlo.constant dense<{step}> : tensor<{kind}>
       %bound = stablehlo.constant dense<{bound}> : tensor<{kind}>
+      %true = stablehlo.constant dense<true> : tensor<i1>
+      %false = stablehlo.constant dense<false> : tensor<i1>
       %outer:2 = stablehlo.while(%i = %start, %k = %start) : tensor<{kind}>, tensor<{kind}>
         cond {{
           %go = stablehlo.compare LT, %i, %bound : (tensor<{kind}>, tensor<{kind}>) -> tensor<i1>
@@ -26,7 +28,8 @@ def trips(kind: str, start: int, step: int, bound: int, asks: str = "%j") -> int
           %inner:1 = stablehlo.while(%j = %start) : tensor<{kind}>
             cond {{
               %go = stablehlo.compare LT, {asks}, %bound : (tensor<{kind}>, tensor<{kind}>) -> tensor<i1>
-              stablehlo.return %go : tensor<i1>
+              %both = stablehlo.and %go, {goes} : tensor<i1>
+              stablehlo.return %both : tensor<i1>
             }} do {{
               %n = stablehlo.add %j, %step : tensor<{kind}>
               stablehlo.return %n : tensor<{kind}>
@@ -63,3 +66,8 @@ def test_a_counter_reaches_its_bound(kind: str, start: int, step: int, bound: in
 @pytest.mark.parametrize("asks", ["%i", "%k"])
 def test_another_loop_s_counter_is_not_its_own(asks: str) -> None:
     assert trips("i32", 0, 1, 7, asks) is None
+
+
+@pytest.mark.parametrize(("goes", "expected"), [("%go", 7), ("%true", 7), ("%false", None)])
+def test_a_condition_also_asks_for_itself_or_a_constant(goes: str, expected: int | None) -> None:
+    assert trips("i32", 0, 1, 7, goes=goes) == expected
