@@ -21,7 +21,7 @@ from .convolutions import convolve, convolve_as_it_is
 from .dots import copied_order, merged_sides
 from .machine import Machine
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
-from .scatters import is_one_window, scatter_of_windows, update_window
+from .scatters import is_one_window, is_transposed, scatter_of_windows, scatter_transposed, update_window
 from .widening import Append, add_widened, is_widened
 
 # XLA turns a sort of which at most this fraction is read into a top-k.
@@ -71,6 +71,8 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return partial(_scatter_windows, machine)
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_one_window(op, types):
         return update_window
+    if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_transposed(op, types):
+        return scatter_transposed
     # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
         return convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)

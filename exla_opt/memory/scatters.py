@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
 
 from .block import Operation
 from .builder import Builder
@@ -24,6 +26,30 @@ def update_window(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA turns a scatter at one position into an update of a slice."""
     operand, indices, updates = made.operands
     builder.add_plain("dynamic_update_slice", (operand, updates, indices), made.results)
+
+
+def is_transposed(op: ir.Operation, types: Types) -> bool:
+    """Whether a scatter's updates have their positions behind dimensions of the windows, and are not one product.
+
+    Such a product is computed transposed.
+    """
+    made = defining_op(op.operands[2])
+    if made is not None and made.name == "stablehlo.dot_general":
+        return False
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    rank, windows = len(types.of(op.operands[2]).shape), list(numbers.update_window_dims)
+    return windows != list(range(rank - len(windows), rank))
+
+
+def scatter_transposed(builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """XLA:CPU transposes the updates, so that their positions come first."""
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    operand, indices, updates = made.operands
+    shape, windows = builder.block.shapes[updates], list(numbers.update_window_dims)
+    order = [dim for dim in range(len(shape)) if dim not in windows] + windows
+    turned = builder.fresh(op.results[0], tuple(shape[dim] for dim in order), updates)
+    builder.add_plain("transpose", (updates,), (turned,))
+    builder.add(replace(made, operands=(operand, indices, turned)))
 
 
 def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:

@@ -103,6 +103,18 @@ IDIOMS: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]] =
     "argsort": (lambda a: jnp.argsort(a @ a, axis=1).sum(1), (MATRIX,)),
     "top_k": (lambda a: lax.top_k(a, 5), (MATRIX,)),
     "scatter": (lambda a, i: jnp.zeros(SIZE).at[i].add(a), (LONG, of(SIZE * SIZE, dtype=jnp.int32))),
+    "columns scattered": (
+        lambda a, i: jnp.zeros((SIZE, SIZE)).at[:, i].add(a @ a),
+        (MATRIX, of(SIZE, dtype=jnp.int32)),
+    ),
+    "columns computed and scattered": (
+        lambda a, i: jnp.zeros((SIZE, SIZE)).at[:, i].add(jnp.tanh(a)),
+        (MATRIX, of(SIZE, dtype=jnp.int32)),
+    ),
+    "columns of a loop scattered": (
+        lambda a, i: jnp.zeros((SIZE, SIZE)).at[:, i].add(lax.fori_loop(0, 9, lambda _, x: jnp.sin(x), a)),
+        (MATRIX, of(SIZE, dtype=jnp.int32)),
+    ),
     "gather": (lambda a, i: (jnp.tanh(a[i]) @ a).sum(1), (MATRIX, of(SIZE, dtype=jnp.int32))),
     "rows gathered, scaled and scattered": (
         lambda a, i, v: jax.ops.segment_sum(a[i] * v[:, None] / jnp.linalg.norm(a[i], axis=1)[:, None], i, SIZE),
