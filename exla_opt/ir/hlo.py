@@ -1,4 +1,4 @@
-"""XLA's HLO, as in its dumps, and StableHLO: conversion both ways, by jaxlib's own converters.
+"""XLA's HLO, as in its dumps, and StableHLO: conversion both ways, and refined shapes, by jaxlib's own converters.
 
 `jaxlib._hlo` and `jaxlib._jax` have no stability guarantee; only this file uses them. They do not load jax.
 """
@@ -74,6 +74,20 @@ def hlo_of(bytecode: bytes) -> bytes:
         raise InputError(f"XLA cannot write this module as HLO: {_first_line(str(error))}") from None
     written: bytes = found.as_serialized_hlo_module_proto()
     return written
+
+
+def refined(bytecode: bytes, *, is_sharded: bool) -> bytes | None:
+    """StableHLO as MLIR bytecode, with the shapes that follow from those of the main function's arguments.
+
+    None if some of them do not. is_sharded: whether the module has Shardy's ops.
+    """
+    from jaxlib import _jax
+
+    try:
+        found: bytes = _jax.mlir.refine_polymorphic_shapes(bytecode, enable_shardy=is_sharded)
+    except (RuntimeError, ValueError):
+        return None
+    return found
 
 
 def _proto(data: bytes) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.attributes import PARTITIONS, REPLICAS
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, replicas_of, stablehlo_of
+from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, refined, replicas_of, stablehlo_of
 from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
@@ -71,8 +72,7 @@ def parse_module(name: str, data: bytes, context: ir.Context) -> Source:
     """
     try:
         data = _unzip(data)
-        module = _parse(data, context)
-        _check(module, data)
+        module = _checked(_parse(data, context), data)
     except InputError as error:
         if "after_optimizations" in name and error.help != AFTER_HELP:  # buffers and kernels: XLA dumps them too
             error = InputError("this is what XLA made of a program, not the program", help=AFTER_HELP)
@@ -210,6 +210,34 @@ def _captured(saved: int, printed: list[str]) -> Iterator[list[str]]:
             os.close(saved)
             file.seek(0)
             printed.append(file.read().decode("utf-8", "replace"))
+
+
+def _checked(module: ir.Module, data: bytes) -> ir.Module:
+    """The module if it is supported, with the shapes that follow from its arguments'. Raises InputError otherwise.
+
+    `jax.export` leaves symbolic shapes in a function that was exported with them, and is called at known sizes.
+    """
+    try:
+        _check(module, data)
+        return module
+    except InputError as error:
+        if not error.message.startswith(DYNAMIC.partition("{")[0]) or not _has_known_arguments(module):
+            raise
+        bytecode = io.BytesIO()
+        module.operation.write_bytecode(bytecode)
+        is_sharded = any(view.operation.name == "sdy.mesh" for view in module.body.operations)
+        found = refined(bytecode.getvalue(), is_sharded=is_sharded)
+        if found is None:
+            raise
+    module = ir.Module.parse(found, module.context)
+    _check(module, data)
+    return module
+
+
+def _has_known_arguments(module: ir.Module) -> bool:
+    functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
+    arguments = [value for each in functions if not is_private(each) for value in each.regions[0].blocks[0].arguments]
+    return all(not isinstance(value.type, ir.RankedTensorType) or value.type.has_static_shape for value in arguments)
 
 
 def _check(module: ir.Module, data: bytes) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
@@ -133,14 +135,26 @@ def test_the_diagnostic_points_at_the_fault(
 
 
 def test_dynamic_shapes_inside_the_function(tmp_path: Path) -> None:
-    body = """func.func @main(%n: tensor<1xi32>) -> tensor<4xf32> {
-  %c = stablehlo.constant dense<0.0> : tensor<4xf32>
+    body = """func.func @main(%n: tensor<1xi32>) -> tensor<f32> {
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
-  return %c : tensor<4xf32>
+  %1 = stablehlo.reduce(%0 init: %c) applies stablehlo.add across dimensions = [0] : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
 }"""
     error = error_of(tmp_path / "dynamic.mlir", body)
     assert (error.line, error.col) == (3, 8)
     assert "dynamic shape tensor<?xf32>" in error.message
+
+
+def test_shapes_that_follow_from_those_of_the_arguments(tmp_path: Path) -> None:
+    """As `jax.export` writes a call, at known sizes, of a function that was exported with symbolic ones."""
+    (n,) = jax.export.symbolic_shape("n")
+    known, symbolic = (jax.ShapeDtypeStruct((size, 3), np.float32) for size in (5, n))
+    inner = jax.export.export(jax.jit(lambda x: x @ x.T))(symbolic)
+    text = jax.export.export(jax.jit(lambda x: inner.call(x).sum()))(known).mlir_module()
+    assert "tensor<?x" in text
+    module = str(read(tmp_path / "called.mlir", text).module)
+    assert "?" not in module and "tensor<5x5xf32>" in module
 
 
 def test_a_fault_in_the_users_own_program_is_told_by_its_line(tmp_path: Path) -> None:
