@@ -11,6 +11,10 @@ from exla_opt.ir.diagnostics import InputError, error_at
 
 BYTECODE = b"ML\xefR"
 DYNAMIC = "dynamic shape {}: exla-opt needs to know every size"
+BOUNDED = (
+    "TensorFlow writes such sizes for tf.where, tf.unique and sparse gradients, as those of an Embedding with Adagrad "
+    "or RMSprop: tf.convert_to_tensor(gradient) or Adam have none"
+)
 SPECIALISE = "export with concrete sizes, or specialise the module with stablehlo-refine-shapes"
 EXPORT_HELP = "export StableHLO: jax.jit(f).lower(...).as_text(), or TensorFlow's get_compiler_ir(stage='stablehlo')"
 

@@ -21,7 +21,7 @@ from jaxlib.version import __version__ as jaxlib_version
 from exla_opt.ir.attributes import PARTITIONS, REPLICAS
 from exla_opt.ir.diagnostics import InputError, error_at
 from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, refined, replicas_of, stablehlo_of
-from exla_opt.ir.parse_errors import BYTECODE, DYNAMIC, SPECIALISE, explain
+from exla_opt.ir.parse_errors import BOUNDED, BYTECODE, DYNAMIC, SPECIALISE, explain
 
 _GZIP = b"\x1f\x8b"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
@@ -283,7 +283,7 @@ def _check_function(function: ir.Operation) -> None:
         if isinstance(kind, ir.UnrankedTensorType) or (
             isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape
         ):
-            raise error_at(op.location, DYNAMIC.format(kind), help=SPECIALISE)
+            raise error_at(op.location, DYNAMIC.format(kind), help=BOUNDED if "bounds" in str(kind) else SPECIALISE)
         if isinstance(kind, ir.RankedTensorType) and any(size < 0 for size in kind.shape):
             raise error_at(op.location, f"{kind} has a size below zero: the file is damaged")
         static.add(kind)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.values import splat_value
 from exla_opt.ir.walk import BRANCHES, inside_out
+from exla_opt.ops.known import known_number
 
 
 def take_known_branches(module: ir.Module) -> bool:
-    """Replace each case and if with a constant index by its branch; return whether there was one.
+    """Replace each case and if whose index is computed from constants by its branch; return whether there was one.
 
     An index out of range selects the last branch of a case. JAX writes the diagonal of a matrix in this way.
     """
@@ -23,13 +23,13 @@ def take_known_branches(module: ir.Module) -> bool:
 
 
 def _known_branch(op: ir.Operation) -> ir.Block | None:
-    chosen = splat_value(op.operands[0])
+    chosen = known_number(op.operands[0])
     if len(op.attributes) or chosen is None:
         return None
     if op.name == "stablehlo.if":
         number = 0 if chosen else 1
     else:
-        number = int(chosen) if 0 <= chosen < len(op.regions) else len(op.regions) - 1
+        number = chosen if 0 <= chosen < len(op.regions) else len(op.regions) - 1
     block: ir.Block = op.regions[number].blocks[0]
     return block
 

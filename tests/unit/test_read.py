@@ -146,6 +146,11 @@ def test_dynamic_shapes_inside_the_function(tmp_path: Path) -> None:
     assert "dynamic shape tensor<?xf32>" in error.message
 
 
+def test_bounded_sizes_come_from_tensorflow(tmp_path: Path) -> None:
+    bounded = GOOD.replace("(%arg0", "(%rows: tensor<?xf32, #stablehlo.bounds<9>>, %arg0")
+    assert "Adam" in error_of(tmp_path / "bounded.mlir", bounded).help
+
+
 def test_shapes_that_follow_from_those_of_the_arguments(tmp_path: Path) -> None:
     """As `jax.export` writes a call, at known sizes, of a function that was exported with symbolic ones."""
     (n,) = jax.export.symbolic_shape("n")
