@@ -13,6 +13,8 @@ from exla_opt.ir.attributes import integer
 from exla_opt.ir.types import element_type
 from exla_opt.ops.window_geometry import Window, windows_of
 
+_SHORT = ("bf16", "f16")
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
@@ -20,7 +22,8 @@ class Convolution:
 
     orders: the dimensions of image, kernel and result in the fast kernel's order: batch, space, features of the image
     and the result; space, input features, output features of the kernel.
-    image, kernel, result: the shapes in these orders. dtype: of all three; empty if they differ.
+    image, kernel, result: the shapes in these orders. dtype: of all three, or of the first two, if the result is added
+    up in f32; empty if they differ otherwise.
     groups: of features. batch_groups: of images; image number i is read with part i // (images / groups) of the output
     features.
     """
@@ -82,14 +85,15 @@ def read_convolution(op: ir.Operation) -> Convolution:
     image, kernel, result = (
         tuple(build.shape_of(value)[dim] for dim in order) for value, order in zip(values, orders, strict=True)
     )
-    types = {str(element_type(value)) for value in values}
+    kind, *others = (str(element_type(value)) for value in values)
+    is_uniform = others == [kind, kind] or (kind in _SHORT and others == [kind, "f32"])
     reversal = "window_reversal"
     return Convolution(
         orders=orders,
         image=image,
         kernel=kernel,
         result=result,
-        dtype=types.pop() if len(types) == 1 else "",
+        dtype=kind if is_uniform else "",
         windows=tuple(windows_of(op, kernel[:-2])),
         is_reversed=reversal in op.attributes and any(ir.DenseBoolArrayAttr(op.attributes[reversal])),
         groups=integer(op, "feature_group_count", 1),

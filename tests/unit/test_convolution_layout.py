@@ -51,6 +51,12 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
     ),
     "few features, large window": ((4, 9, 9, 2), (4, 8, 8, 3), ("CHWN", "IHWO", "HWNC"), {"padding": "VALID"}),
     "half": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "bfloat16"}),
+    "half, added up in float32": (
+        (6, 9, 8, 4),
+        (6, 9, 8, 5),
+        ("CHWN", "IHWO", "HWNC"),
+        {"padding": ((1, 1), (1, 0)), "dtype": "bfloat16", "preferred_element_type": jnp.float32},
+    ),
     "double": ((4, 6, 9, 8), (20, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64", "window_strides": (2, 1)}),
 }
 PLAIN = ("NHWC", "HWIO", "NHWC")
@@ -129,7 +135,7 @@ def looped(form: tuple[Any, ...]) -> str:
     def convolve(images: Any, weights: Any) -> Any:
         def body(total: Any, x: Any) -> Any:
             y = lax.conv_general_dilated(x, weights, dimension_numbers=tuple(orders), **rest)
-            return jnp.maximum(total, y.max()), y
+            return jnp.maximum(total, y.max().astype(dtype)), y
 
         return lax.scan(body, jnp.zeros((), dtype), images)
 
