@@ -44,12 +44,10 @@ def is_transposed(op: ir.Operation, types: Types) -> bool:
 def scatter_transposed(builder: Builder, op: ir.Operation, made: Operation) -> None:
     """XLA:CPU transposes the updates, so that their positions come first."""
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
-    operand, indices, updates = made.operands
-    shape, windows = builder.block.shapes[updates], list(numbers.update_window_dims)
-    order = [dim for dim in range(len(shape)) if dim not in windows] + windows
-    turned = builder.fresh(op.results[0], tuple(shape[dim] for dim in order), updates)
-    builder.add_plain("transpose", (updates,), (turned,))
-    builder.add(replace(made, operands=(operand, indices, turned)))
+    windows, rank = list(numbers.update_window_dims), len(builder.types.of(op.operands[2]).shape)
+    order = [dim for dim in range(rank) if dim not in windows] + windows
+    turned = builder.transposed(op.results[0], op.operands[2], order)
+    builder.add(replace(made, operands=(*made.operands[:2], turned)))
 
 
 def scatter_of_windows(builder: Builder, op: ir.Operation, made: Operation) -> None:
