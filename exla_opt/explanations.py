@@ -172,7 +172,8 @@ EXPLANATIONS: dict[str, Explanation] = {
     "EX203": Explanation(
         "the op must not be split",
         "It draws random numbers that depend on their position, communicates with other devices, or has a side "
-        "effect. For a CPU or GPU, rng_bit_generator is rewritten as ops that can be split, if it uses Philox or "
+        "effect. An op that communicates is split where clearly less memory is needed and no tiles overlap. "
+        "For a CPU or GPU, rng_bit_generator is rewritten as ops that can be split, if it uses Philox or "
         "Threefry and draws more than one number.",
         "Draw random numbers with jax.random, outside, or in slices.",
     ),

@@ -17,6 +17,7 @@ AFTER_HELP = (
 # In the first line of a text. A proto does not contain them.
 _PARTITIONS = re.compile(rb"\bnum_partitions=(\d+)")
 _REPLICAS = re.compile(rb"\breplica_count=(\d+)")
+_FORBIDDEN = re.compile(r"error: ([^\n]*)(?=.*\bshape_assertion\b)", re.DOTALL)
 _SYNTAX = re.compile(r"was parsing (\d+):(\d+): error: (?:expects \w+ but sees: \w+, error: )?([^\n]*)")
 
 
@@ -79,14 +80,18 @@ def hlo_of(bytecode: bytes) -> bytes:
 def refined(bytecode: bytes, *, is_sharded: bool) -> bytes | None:
     """StableHLO as MLIR bytecode, with the shapes that follow from those of the main function's arguments.
 
-    None if some of them do not. is_sharded: whether the module has Shardy's ops.
+    None if some of them do not. is_sharded: whether the module has Shardy's ops. Raises InputError for sizes that the
+    module forbids.
     """
     from jaxlib import _jax
 
     try:
         found: bytes = _jax.mlir.refine_polymorphic_shapes(bytecode, enable_shardy=is_sharded)
-    except (RuntimeError, ValueError):
-        return None
+    except (RuntimeError, ValueError) as error:
+        forbidden = _FORBIDDEN.search(str(error))
+        if forbidden is None:
+            return None
+        raise InputError(f"the module forbids its own sizes: {forbidden[1]}") from None
     return found
 
 

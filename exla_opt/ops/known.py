@@ -17,6 +17,9 @@ from .integers import Numbers, fits, run_integers
 
 # More elements are no shape, and more ops are not looked at.
 _MOST_ELEMENTS, _MOST_OPS = 64, 200
+# The bindings cannot read the elements of others.
+_WIDTHS = (1, 8, 16, 32, 64)
+_LARGEST = 2**63 - 1
 _FOLDS: dict[str, Callable[..., Numbers]] = {
     "stablehlo.add": np.add.reduce,
     "stablehlo.multiply": np.multiply.reduce,
@@ -60,7 +63,9 @@ def _is_small(value: ir.Value) -> bool:
     kind = value.type
     if not isinstance(kind, ir.RankedTensorType) or not isinstance(kind.element_type, ir.IntegerType):
         return False
-    return kind.has_static_shape and prod(kind.shape) <= _MOST_ELEMENTS
+    if kind.element_type.width not in _WIDTHS or not kind.has_static_shape:
+        return False
+    return 0 < prod(kind.shape) <= _MOST_ELEMENTS
 
 
 def _run(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:
@@ -93,11 +98,12 @@ def _spread(numbers: Numbers, dims: Sequence[int], shape: list[int]) -> Numbers:
 def _constant(op: ir.Operation, shape: list[int]) -> Numbers | None:
     splat = splat_value(op.results[0])
     if splat is not None:
-        return np.full(shape, int(splat), np.int64)
+        return np.full(shape, int(splat), np.int64) if splat <= _LARGEST else None
     if not isinstance(attribute := op.attributes["value"], ir.DenseElementsAttr):
         return None
     elements = ir.DenseIntElementsAttr(attribute)
-    return np.array([int(elements[place]) for place in range(prod(shape))], np.int64).reshape(shape)
+    numbers = [int(elements[place]) for place in range(prod(shape))]
+    return np.array(numbers, np.int64).reshape(shape) if max(numbers) <= _LARGEST else None
 
 
 def _fold(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:

@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type, float_bits
 from exla_opt.ir.values import Number, splat_value
-from exla_opt.ir.walk import operations_of
+from exla_opt.ir.walk import operations_of, walk_regions
 
 from .traits import Trait, traits_of
 from .types import holds
@@ -19,6 +19,7 @@ MONOIDS = frozenset("stablehlo." + name for name in "add multiply minimum maximu
 _CHOOSING = frozenset(
     "stablehlo." + name for name in "compare select and or not minimum maximum constant return".split()
 )
+_OF_TWO = ("stablehlo.maximum", "stablehlo.minimum")
 # Idempotent monoids have no entry.
 IDENTITY = {"add": 0, "multiply": 1, "xor": 0}
 
@@ -166,6 +167,12 @@ def selects(op: ir.Operation) -> bool:
         return Trait.SELECTS in traits and Trait.POINTWISE not in traits
     names = componentwise(body_of(op))
     return chooses(body_of(op)) if names is None else not {"maximum", "minimum"}.isdisjoint(names)
+
+
+def selects_inside(op: ir.Operation) -> bool:
+    """Whether an op in the blocks of a loop or branch selects, or takes the larger of two elements, as a step may."""
+    inner = (each for region in op.regions for block in region.blocks for each in walk_regions(block))
+    return any(selects(each) or each.name in _OF_TWO for each in inner)
 
 
 def chooses_from_the_end(op: ir.Operation) -> bool:

@@ -18,7 +18,7 @@ from exla_opt.memory.block import Operation
 from exla_opt.memory.tiles import Bodies, CutBodies
 from exla_opt.ops.comparisons import asks_inside
 from exla_opt.ops.factor import lay_factor
-from exla_opt.ops.reducers import selects
+from exla_opt.ops.reducers import selects, selects_inside
 from exla_opt.ops.rules import DimMapping, Factor, OpRule
 from exla_opt.ops.traits import Trait, traits_of
 
@@ -72,9 +72,9 @@ class Node:
         return self.asked
 
     def selects(self) -> bool:
-        """Whether its results are selected among many elements, as in `ops.reducers.selects`."""
+        """Whether its results, or those of an op in its blocks, are selected by order, as in `ops.reducers.selects`."""
         if self.chosen is None:
-            self.chosen = selects(self.op)
+            self.chosen = selects_inside(self.op) if Trait.CONTROL_FLOW in self.traits else selects(self.op)
         return self.chosen
 
     def values(self) -> list[ir.Value]:

@@ -42,6 +42,33 @@ NUMBERS = {
         "%r = stablehlo.reduce(%b init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<2x6xi32>, tensor<i32>) -> tensor<i32>",
         44,
     ),
+    "rest of a negative number": (
+        "%n = stablehlo.constant dense<[-7, 7, 6]> : tensor<3xi32>\n%m = stablehlo.constant dense<[2, -2, 4]> : tensor<3xi32>\n"
+        "%d = stablehlo.remainder %n, %m : tensor<3xi32>\n%q = stablehlo.divide %n, %m : tensor<3xi32>\n"
+        "%s = stablehlo.add %d, %q : tensor<3xi32>\n"
+        "%r = stablehlo.reduce(%s init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<3xi32>, tensor<i32>) -> tensor<i32>",
+        -1 + 1 + 2 - 3 - 3 + 1,
+    ),
+    "the largest of none": (
+        "%e = stablehlo.constant dense<> : tensor<0xi32>\n"
+        "%r = stablehlo.reduce(%e init: %zero) applies stablehlo.maximum across dimensions = [0] : (tensor<0xi32>, tensor<i32>) -> tensor<i32>",
+        None,
+    ),
+    "four bits": (
+        "%f = stablehlo.constant dense<[1, -2]> : tensor<2xi4>\n%w = stablehlo.convert %f : (tensor<2xi4>) -> tensor<2xi32>\n"
+        "%r = stablehlo.reduce(%w init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>",
+        None,
+    ),
+    "above int64": (
+        "%h = stablehlo.constant dense<18446744073709551615> : tensor<ui64>\n%r = stablehlo.convert %h : (tensor<ui64>) -> tensor<i32>",
+        None,
+    ),
+    "one of several above int64": (
+        "%h = stablehlo.constant dense<[18446744073709551615, 1]> : tensor<2xui64>\n"
+        "%o = stablehlo.slice %h [1:2] : (tensor<2xui64>) -> tensor<1xui64>\n%p = stablehlo.reshape %o : (tensor<1xui64>) -> tensor<ui64>\n"
+        "%r = stablehlo.convert %p : (tensor<ui64>) -> tensor<i32>",
+        None,
+    ),
     "of an argument": ("%r = stablehlo.add %zero, %x : tensor<i32>", None),
     "above its type": (
         "%big = stablehlo.constant dense<2147483647> : tensor<i32>\n%r = stablehlo.add %big, %big : tensor<i32>",

@@ -151,6 +151,21 @@ def test_bounded_sizes_come_from_tensorflow(tmp_path: Path) -> None:
     assert "Adam" in error_of(tmp_path / "bounded.mlir", bounded).help
 
 
+def test_sizes_that_the_module_forbids(tmp_path: Path) -> None:
+    body = """func.func @main(%x: tensor<5xf32>) -> tensor<f32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %seven = stablehlo.constant dense<7> : tensor<i32>
+  %size = stablehlo.get_dimension_size %x, dim = 0 : (tensor<5xf32>) -> tensor<i32>
+  %enough = stablehlo.compare GE, %size, %seven : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%enough, %size) {api_version = 2 : i32, error_message = "need {0} >= 7", has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  %n = stablehlo.reshape %size : (tensor<i32>) -> tensor<1xi32>
+  %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}"""
+    assert error_of(tmp_path / "forbidden.mlir", body).message == "the module forbids its own sizes: need 5 >= 7"
+
+
 def test_shapes_that_follow_from_those_of_the_arguments(tmp_path: Path) -> None:
     """As `jax.export` writes a call, at known sizes, of a function that was exported with symbolic ones."""
     (n,) = jax.export.symbolic_shape("n")

@@ -32,8 +32,8 @@ two plans as well, and for recomputation in the bodies of two loops of the progr
 from outside counts as a test if one of its ops does; its operands there are not examined.
 
 Limits: an element compared with a multiple of the maximum, rounding to the nearest, a test for finite numbers, as in 1
-/ (x - max(x)), and values picked inside a loop of the program or a custom call are not recognised as tests; nor is the
-difference multiplied or divided by another awaited value. x - max(x) > -10 counts as one, though it is none.
+/ (x - max(x)), and values picked inside a custom call, or returned by some branches, are not recognised as tests; nor
+is the difference multiplied or divided by another awaited value. x - max(x) > -10 counts as one, though it is none.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ _CHOICE = Trait.SELECTS | Trait.POINTWISE
 # A collective moves elements between devices, or picks the largest of all devices.
 _MOVES = Trait.MOVES | Trait.COLLECTIVE
 _BY_ELEMENT = Trait.POINTWISE | _MOVES
+# Ops that may return what was picked; a barrier does too.
+_PASSES = _BY_ELEMENT | Trait.CONTROL_FLOW
+_BARRIER = "stablehlo.optimization_barrier"
 
 
 class _Flow(NamedTuple):
@@ -116,11 +119,11 @@ class _Awaited:
     def trace_picks(self, first: int, last: int) -> None:
         picks: dict[int, bool] = {}  # of what pointwise ops and moves made of a choice: whether it still is the chosen
         for node in self.graph.nodes[first : last + 1]:
-            found = [picks[value] for value in node.operands if value in picks]
+            found = [picks[value] for value in (*node.operands, *node.captures) if value in picks]
             if node.selects():
                 picks.update(dict.fromkeys(node.results, True))
-            elif found and node.traits & _BY_ELEMENT:
-                kept = any(found) and (_keeps(node) or _is_selection(node))
+            elif found and (node.traits & _PASSES or node.name == _BARRIER):
+                kept = any(found) and (not node.traits & Trait.POINTWISE or _keeps(node) or _is_selection(node))
                 picks.update(dict.fromkeys(node.results, kept))
         for value, bit in self.bits.items():
             if value in picks:
