@@ -27,6 +27,7 @@ from exla_opt.passes.algebra.merged_sums import merge_sums
 from exla_opt.remarks import Reason, Remark
 
 from .ask_anew import ask_anew
+from .batches import merge_in_order, merges_batches
 from .branches import recompute_in_branches, stores_for_branches
 from .distribute import distribute_sums
 from .draws import expand_draws
@@ -76,6 +77,8 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [compute_rows])
         if stores_for_branches(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [recompute_in_branches])
+        if merges_batches(original, options) and _is_above_limit(module, options):
+            done, missed = _split_changed(module, original, options, (done, missed), [merge_in_order])
         if sends_big_tensors(original, options) and _is_above_limit(module, options):
             done, missed = _split_changed(module, original, options, (done, missed), [send_slices])
             remove_marks(module)
