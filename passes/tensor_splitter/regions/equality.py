@@ -44,6 +44,7 @@ from itertools import permutations
 from operator import or_
 from typing import NamedTuple
 
+from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.comparisons import (
     EQUALITY,
     MOST_STEPS,
@@ -65,7 +66,6 @@ _MOVES = Trait.MOVES | Trait.COLLECTIVE
 _BY_ELEMENT = Trait.POINTWISE | _MOVES
 # Ops that may return what was picked; a barrier does too.
 _PASSES = _BY_ELEMENT | Trait.CONTROL_FLOW
-_BARRIER = "stablehlo.optimization_barrier"
 
 
 class _Flow(NamedTuple):
@@ -122,7 +122,7 @@ class _Awaited:
             found = [picks[value] for value in (*node.operands, *node.captures) if value in picks]
             if node.selects():
                 picks.update(dict.fromkeys(node.results, True))
-            elif found and (node.traits & _PASSES or node.name == _BARRIER):
+            elif found and (node.traits & _PASSES or isinstance(node.rule, BarrierRule)):
                 kept = any(found) and (not node.traits & Trait.POINTWISE or _keeps(node) or _is_selection(node))
                 picks.update(dict.fromkeys(node.results, kept))
         for value, bit in self.bits.items():
