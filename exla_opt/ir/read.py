@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import re
 import sys
@@ -20,8 +19,10 @@ from jaxlib.version import __version__ as jaxlib_version
 
 from exla_opt.ir.attributes import PARTITIONS, REPLICAS
 from exla_opt.ir.diagnostics import InputError, error_at
-from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, refined, replicas_of, stablehlo_of
+from exla_opt.ir.hlo import AFTER_HELP, is_hlo, partitions_of, replicas_of, stablehlo_of
 from exla_opt.ir.parse_errors import BOUNDED, BYTECODE, DYNAMIC, SPECIALISE, explain
+from exla_opt.ir.refine import with_known_shapes
+from exla_opt.ir.walk import is_private
 
 _GZIP = b"\x1f\x8b"
 _PORTABLE = re.compile(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)")
@@ -213,31 +214,16 @@ def _captured(saved: int, printed: list[str]) -> Iterator[list[str]]:
 
 
 def _checked(module: ir.Module, data: bytes) -> ir.Module:
-    """The module if it is supported, with the shapes that follow from its arguments'. Raises InputError otherwise.
-
-    `jax.export` leaves symbolic shapes in a function that was exported with them, and is called at known sizes.
-    """
+    """The module if it is supported, with the shapes that follow from its arguments'. Raises InputError otherwise."""
     try:
         _check(module, data)
-        return module
     except InputError as error:
-        if not error.message.startswith(DYNAMIC.partition("{")[0]) or not _has_known_arguments(module):
+        known = with_known_shapes(module) if error.message.startswith(DYNAMIC.partition("{")[0]) else None
+        if known is None:
             raise
-        bytecode = io.BytesIO()
-        module.operation.write_bytecode(bytecode)
-        is_sharded = any(view.operation.name == "sdy.mesh" for view in module.body.operations)
-        found = refined(bytecode.getvalue(), is_sharded=is_sharded)
-        if found is None:
-            raise
-    module = ir.Module.parse(found, module.context)
-    _check(module, data)
+        _check(known, data)
+        return known
     return module
-
-
-def _has_known_arguments(module: ir.Module) -> bool:
-    functions = [view.operation for view in module.body.operations if view.operation.name == "func.func"]
-    arguments = [value for each in functions if not is_private(each) for value in each.regions[0].blocks[0].arguments]
-    return all(not isinstance(value.type, ir.RankedTensorType) or value.type.has_static_shape for value in arguments)
 
 
 def _check(module: ir.Module, data: bytes) -> None:
@@ -265,12 +251,6 @@ def _check(module: ir.Module, data: bytes) -> None:
         )
     for function in functions:
         _check_function(function)
-
-
-def is_private(function: ir.Operation) -> bool:
-    """Whether only its own module can call a func.func."""
-    attributes = function.attributes
-    return "sym_visibility" in attributes and str(attributes["sym_visibility"]) == '"private"'
 
 
 def _check_function(function: ir.Operation) -> None:

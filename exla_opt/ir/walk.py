@@ -93,6 +93,12 @@ def main_function(module: ir.Module) -> ir.Operation:
     return named.get("main") or (public or functions)[0]
 
 
+def is_private(function: ir.Operation) -> bool:
+    """Whether only its own module can call a func.func."""
+    attributes = function.attributes
+    return "sym_visibility" in attributes and str(attributes["sym_visibility"]) == '"private"'
+
+
 def operations_of(block: ir.Block) -> list[ir.Operation]:
     """A list of the current ops of a block, which later changes to the block do not affect."""
     return [view.operation for view in block.operations]

@@ -13,8 +13,7 @@ from math import prod
 
 from jaxlib.mlir import ir
 
-from exla_opt.ir.read import is_private
-from exla_opt.ir.walk import terminator, walk_functions
+from exla_opt.ir.walk import is_private, terminator, walk_functions
 from exla_opt.ops.definition import BY_FACTORS, NONE
 from exla_opt.ops.rules import OPS, read_rules
 from exla_opt.ops.tie import Site, by_factors

@@ -6,7 +6,7 @@ from jaxlib.mlir import ir, passmanager
 
 from exla_opt.ir.diagnostics import error_at
 from exla_opt.ir.locations import call_site
-from exla_opt.ir.read import is_private
+from exla_opt.ir.walk import is_private
 
 # Nested calls that a location names; in deeper nests those in the middle are left out. Locations are read as text for
 # every op, and longer ones help nobody.
