@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -20,14 +20,6 @@ _MOST_ELEMENTS, _MOST_OPS = 64, 200
 # The bindings cannot read the elements of others.
 _WIDTHS = (1, 8, 16, 32, 64)
 _LARGEST = 2**63 - 1
-_FOLDS: dict[str, Callable[..., Numbers]] = {
-    "stablehlo.add": np.add.reduce,
-    "stablehlo.multiply": np.multiply.reduce,
-    "stablehlo.maximum": np.maximum.reduce,
-    "stablehlo.minimum": np.minimum.reduce,
-    "stablehlo.or": np.bitwise_or.reduce,
-    "stablehlo.and": np.bitwise_and.reduce,
-}
 
 
 def known_number(value: ir.Value) -> int | None:
@@ -109,7 +101,12 @@ def _constant(op: ir.Operation, shape: list[int]) -> Numbers | None:
 def _fold(op: ir.Operation, operands: list[Numbers]) -> Numbers | None:
     block = op.regions[0].blocks[0]
     inner = block.operations[0].operation
-    if len(block.operations) != 2 or inner.name not in _FOLDS or list(inner.operands) != list(block.arguments):
+    if len(block.operations) != 2 or list(inner.operands) != list(block.arguments):
         return None
-    folded = _FOLDS[inner.name](operands[0], axis=tuple(integers(op, "dimensions", [])))
-    return run_integers(inner, [folded, np.broadcast_to(operands[1], folded.shape)])
+    dims = integers(op, "dimensions", [])
+    rows = np.moveaxis(operands[0], dims, range(len(dims)))
+    rows = rows.reshape(-1, *rows.shape[len(dims) :])
+    total: Numbers | None = np.broadcast_to(operands[1], rows.shape[1:])
+    for row in rows:
+        total = None if total is None else run_integers(inner, [total, row])
+    return total

@@ -13,7 +13,8 @@ from exla_opt.ir.attributes import integer
 from exla_opt.ir.types import element_type
 from exla_opt.ops.window_geometry import Window, windows_of
 
-_SHORT = ("bf16", "f16")
+# Floats that XLA:CPU convolves in f32.
+SHORT = ("bf16", "f16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def read_convolution(op: ir.Operation) -> Convolution:
         tuple(build.shape_of(value)[dim] for dim in order) for value, order in zip(values, orders, strict=True)
     )
     kind, *others = (str(element_type(value)) for value in values)
-    is_uniform = others == [kind, kind] or (kind in _SHORT and others == [kind, "f32"])
+    is_uniform = others == [kind, kind] or (kind in SHORT and others == [kind, "f32"])
     reversal = "window_reversal"
     return Convolution(
         orders=orders,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .convolution import Convolution
+from .convolution import SHORT, Convolution
 
 # turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group. joined:
 # turned, with groups of features instead of groups of images. sum: a sum of products, position by position.
 Form = Literal["turned", "apart", "joined", "sum"]
 
-NARROW = ("f32", "f16", "bf16")
+NARROW = ("f32", *SHORT)
 # Input features times output features. Chosen on 8 images of 28 x 28 with kernels of 5 x 5 and 4 of 64 x 64 with 3 x 3,
 # the slow kernel's time over the fast one's: 1 x 1 features 0.04 and 0.17, 1 x 8 0.8 and 1.1, 3 x 8 1.6 and 2.9, more
 # 1.4 to 95. On others, 16 of 20 x 20 with 3 x 3 and 6 of 33 x 33 with 1 x 1: below 24 0.08 to 1.6, above 3.9 to 46 and

@@ -12,8 +12,8 @@ from exla_opt.ir import build
 from exla_opt.ir.types import element_type
 from exla_opt.ops.window_geometry import NO_WINDOW, Window
 
-from .convolution import Convolution
-from .forms import NARROW, Form
+from .convolution import SHORT, Convolution
+from .forms import Form
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
@@ -139,8 +139,7 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
     """
     order = convolution.orders[2]
     result = build.tensor_of(op.results[0])
-    is_short = convolution.dtype in NARROW and convolution.dtype != "f32"
-    wide = build.wide_float() if is_short else result.element_type
+    wide = build.wide_float() if convolution.dtype in SHORT else result.element_type
     turn = [convolution.orders[0][order.index(dim)] for dim in range(len(order))]
     image = build.convert(_transposed(op.operands[0], turn), wide)
     kernel = build.convert(_transposed(op.operands[1], convolution.orders[1]), wide)

@@ -15,8 +15,8 @@ _MAY_TALK = Trait.CONTROL_FLOW | Trait.COLLECTIVE
 
 def find_sent(graph: Graph, region: Region) -> frozenset[int]:
     """The results of a region's collectives, which other loops must read rather than compute again."""
-    talking = (graph.nodes[position] for position in region.tiled if _talks(graph.nodes[position]))
-    return frozenset(value for node in talking if Trait.COLLECTIVE in node.traits for value in node.results)
+    nodes = (graph.nodes[position] for position in region.tiled)
+    return frozenset(value for node in nodes if Trait.COLLECTIVE in node.traits for value in node.results)
 
 
 def find_resent(graph: Graph, stages: Sequence[Stage]) -> int | None:
