@@ -21,6 +21,7 @@ from .plans.last_input import find_depths, last_input
 from .plans.loop_plan import LoopPlan
 from .plans.plan import Plan
 from .plans.runs import TileRun
+from .regions.overwrite import read_in
 from .tiles import Tiles, outputs_of, times
 from .windows import first_window, rows_behind, window_key
 
@@ -46,7 +47,9 @@ def _initial_states(graph: Graph, plan: Plan, loop: LoopPlan, depths: Sequence[i
             if factor.kind is not Kind.CHAIN:
                 states[position] = [after_input(value, after, types.of(value).bytes) for value in states[position]]
     for (position, result), number in loop.overwritten.items():
-        states[position][outputs_of(loop, position).index(result)] = graph.tensors[number].value
+        user, index = read_in(graph, loop.stage, number)
+        # The current one: another loop may have replaced it.
+        states[position][outputs_of(loop, position).index(result)] = graph.nodes[user].values()[index]
     return states
 
 
@@ -141,7 +144,8 @@ def _results_of(graph: Graph, plan: Plan, loop: LoopPlan, position: int, state: 
     with op.location:
         if tiled.factor.kind in (Kind.INDEPENDENT, Kind.SCAN):
             outputs = outputs_of(loop, position)
-            results = dict(zip(outputs, state[len(state) - len(outputs) :], strict=True))
+            written = zip(outputs, state[len(state) - len(outputs) :], strict=True)
+            results = {index: build.reshaped(value, build.shape_of(op.results[index])) for index, value in written}
             for index in tiled.factor.summed:
                 if index in results:
                     results[index] = tiling.add_start(op, index, results[index])

@@ -21,6 +21,7 @@ from .graph import OUTSIDE, Graph, TiledOp
 from .plans.loop_plan import LoopPlan
 from .plans.plan import Plan
 from .plans.runs import TileRun
+from .regions.overwrite import read_in
 from .running import shifted, shifts_of
 from .windows import beginning, next_window, ring_slice, window_key
 
@@ -200,7 +201,8 @@ class Tiles:
                     states[position] = scanned + self.write(tiled, wholes, results)
                 for index, (number, mapping) in enumerate(zip(node.results, tiled.results, strict=True)):
                     if self.reads_back(position, index):  # other readers read it back
-                        self.carried[number] = self.state_of(states, position, index)
+                        written = self.state_of(states, position, index)
+                        self.carried[number] = build.reshaped(written, self.graph.tensors[number].type.shape)
                     elif mapping is not None or tiled.factor.is_same(index):
                         self.made[number] = (mapping, results[index], self.loop.extents.get(position, _OWN))
         for number, window in self.loop.windows.items():
@@ -234,7 +236,7 @@ class Tiles:
         return after
 
     def state_of(self, states: dict[int, list[ir.Value]], position: int, result: int) -> ir.Value:
-        """An output of an independent op as far as it is written."""
+        """An output of an independent op as far as it is written, in the shape of what it is written over."""
         return states[position][outputs_of(self.loop, position).index(result)]
 
     def tiles_of(self, tiled: TiledOp, state: list[ir.Value] | None) -> list[ir.Value]:
@@ -274,6 +276,13 @@ class Tiles:
             mapping, made = tiled.results[output], results[output]
             if mapping is not None and self.holds(mapping):
                 made = self.part(made, mapping, self.loop.extents.get(tiled.node, _OWN), _OWN)
+                before = self.loop.overwritten.get((tiled.node, output))
+                if before is not None:
+                    user, index = read_in(self.graph, self.loop.stage, before)
+                    mapping = self.plan.tiled[user].operands[index] or mapping
+                shape = build.shape_of(whole)  # that of the tensor that it is written over
+                shape[mapping.dim] = self.run.tile * mapping.inner
+                made = build.reshaped(made, shape)
                 made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
             elif mapping is not None:
                 made = whole

@@ -50,6 +50,9 @@ from .runs import cut_runs, find_borders, tile_of
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
 _MOST_REPEATED = 3.0
+# A loop writes over a tensor of the program if that has at least this part of a slice: little is gained by smaller ones,
+# and a loop that starts from zeros can still be cut by another one, and added up.
+_WORTH_OVERWRITING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +226,9 @@ def _plan_in(common: _Common, slice_bytes: int, sizes: Sequence[int], is_big: Ca
         *(-(-most * _least_tile(own) // slice_bytes) for most, own in zip(per_index, extents, strict=True)),
     )
     again = [-(-size // slice_bytes) for size in sizes]
+    least = slice_bytes // _WORTH_OVERWRITING
     planned = [
-        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage))
+        LoopPlan(stage, cut_runs(own, most), find_overwritten(graph, region.tiled, stages, stage, least))
         if not region.reaches()
         else overlapping_loop(graph, region, stages, stage, cut_runs(own, most), longer, common.periods, read, ahead)
         for stage, own, most, longer, read, ahead in zip(

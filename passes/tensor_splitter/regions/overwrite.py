@@ -1,4 +1,4 @@
-"""Results that a loop writes over an operand: a donated argument, or a carry of a loop.
+"""Results that a loop writes over an operand: a donated argument, a carry of a loop, or a tensor that it alone reads.
 
     %new = subtract %p, %step             while ... (%p' = %p) { write(%p', read(%p', i) - step(i), i) }
     %sum = add %carried, dot(%a, %b)      while ... (%s' = %carried) { write(%s', read(%s', i) + dot(i), i) }
@@ -15,44 +15,93 @@ back (`emit`), or it would be recomputed from the old one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 
-from ..graph import Graph, TiledOp
+from ..graph import OUTSIDE, Graph, TiledOp
 from .region import Output, Stage
 
 Overwritten = Mapping[tuple[int, int], int]
 
 
-def find_overwritten(graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage) -> Overwritten:
+def find_overwritten(
+    graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage, least: int
+) -> Overwritten:
     """The outputs of one of the stages, by node and result, that may start from the tensor that they overwrite.
 
     If that tensor has other readers, later or unsplit, the loop would start with a copy of it.
+    least: the bytes of the smallest tensors that the block computes, and that are overwritten.
     """
     later = frozenset(node for other in stages if other.number > stage.number for node in other.nodes)
     found: dict[tuple[int, int], int] = {}
     for output in stage.outputs:
-        before = graph.overwritten.get(graph.nodes[output.node].results[output.result])
-        if before is None or output.mapping is None or tiled[output.node].factor.kind is not Kind.INDEPENDENT:
+        if output.mapping is None or tiled[output.node].factor.kind is not Kind.INDEPENDENT:
             continue
-        if any(user in later or user > stage.nodes[-1] for user, _ in graph.tensors[before].users):
-            continue
-        if not _is_read_along(graph, tiled, stage, before, output.mapping):
-            continue
-        if _is_read_first(graph, stage, before, output, {position for position, _ in found}):
-            found[output.node, output.result] = before
+        number = graph.nodes[output.node].results[output.result]
+        given = graph.overwritten.get(number)
+        for before in _dying(graph, stage, number, least) if given is None else [given]:
+            readers = {user for user, _ in graph.tensors[before].users}
+            if before in found.values() or readers & later or max(readers, default=0) > stage.nodes[-1]:
+                continue
+            if not _is_read_along(graph, tiled, stage, before, output):
+                continue
+            if _is_read_first(graph, stage, before, output, {position for position, _ in found}):
+                found[output.node, output.result] = before
+                break
     return found
 
 
-def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, value: int, mapping: DimMapping) -> bool:
-    """Whether a stage reads a tensor, and only in the slices of the mapping: no longer ones, that are overwritten."""
+def read_in(graph: Graph, stage: Stage, value: int) -> tuple[int, int]:
+    """The first op of a stage that reads a tensor, and the operand."""
     inside = frozenset(stage.nodes)
+    return min((user, index) for user, index in graph.tensors[value].users if user in inside)
+
+
+def _dying(graph: Graph, stage: Stage, number: int, least: int) -> list[int]:
+    """The tensors as large as an output that the block computes before a stage, and that only the stage reads."""
+    inside, kind = frozenset(stage.nodes), graph.tensors[number].type
+    if kind.bytes < least:
+        return []
+    read = {value for node in stage.nodes for value in graph.nodes[node].operands}
+    return [
+        value
+        for value in sorted(read - graph.returned)
+        if (found := graph.tensors[value].type).bytes == kind.bytes
+        and found.dtype == kind.dtype
+        and _has_own_buffer(graph, value, inside)
+        and all(user in inside for user, _ in graph.tensors[value].users)
+    ]
+
+
+def _has_own_buffer(graph: Graph, value: int, inside: Collection[int]) -> bool:
+    """Whether an op of the block, but none of these, computes the tensor, and writes it."""
+    producer = graph.tensors[value].producer
+    if producer == OUTSIDE or producer in inside:
+        return False
+    return not graph.nodes[producer].traits & (Trait.GENERATES | Trait.VIEW)
+
+
+def _is_read_along(graph: Graph, tiled: Mapping[int, TiledOp], stage: Stage, value: int, output: Output) -> bool:
+    """Whether a stage reads a tensor, and only in the slices of an output: no longer ones, that are overwritten."""
+    inside, kind = frozenset(stage.nodes), graph.tensors[value].type
+    made = graph.tensors[graph.nodes[output.node].results[output.result]].type
     read = [(user, index) for user, index in graph.tensors[value].users if user in inside]
     return bool(read) and all(
-        index >= 0 and tiled[user].operands[index] == mapping and tiled[user].reach(index) == (0, 0)
+        index >= 0
+        and _are_same(kind.shape, tiled[user].operands[index], made.shape, output.mapping)
+        and tiled[user].reach(index) == (0, 0)
         for user, index in read
     )
+
+
+def _are_same(one: Sequence[int], cut: DimMapping | None, other: Sequence[int], made: DimMapping | None) -> bool:
+    """Whether the tiles of two tensors, given by their shapes and mappings, are the same elements of one buffer."""
+    if cut is None or made is None or cut.length != made.length or prod(one[: cut.dim]) != prod(other[: made.dim]):
+        return False
+    steps = [prod(shape[each.dim + 1 :]) * each.inner for shape, each in ((one, cut), (other, made))]
+    return steps[0] == steps[1] and cut.low == made.low
 
 
 def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overwritten: Collection[int]) -> bool:
