@@ -56,7 +56,7 @@ def peak_before(graph: Graph, plan: Plan, machine: Machine) -> int:
     for position in sorted(plan.tiled):
         planned.add_node(graph.nodes[position], {})
     outputs = {graph.nodes[output.node].results[output.result] for loop in plan.loops for output in loop.stage.outputs}
-    # While a tensor is read that a result will overwrite, the result has no buffer of its own for its operands.
+    # While an argument is read that a result will overwrite, the result has no buffer of its own for its operands.
     overwritten = {graph.nodes[node].results[result] for loop in plan.loops for node, result in loop.overwritten}
     overwritten &= graph.overwritten.keys()
     held = {planned.of(value) for value in (outputs & graph.returned) - overwritten}

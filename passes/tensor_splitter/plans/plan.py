@@ -50,8 +50,8 @@ from .runs import cut_runs, find_borders, tile_of
 _MOST_BORDERS = 6
 # A loop of the program is cut if all tiles together compute no more than this many times its arithmetic.
 _MOST_REPEATED = 3.0
-# A loop writes over a tensor of the program if that has at least this part of a slice: little is gained by smaller ones,
-# and a loop that starts from zeros can still be cut by another one, and added up.
+# A loop writes over a tensor that the program computes if that has at least this part of a slice: smaller ones gain
+# little, and a loop that starts from zeros can still be cut by another one, and added up.
 _WORTH_OVERWRITING = 16
 
 
