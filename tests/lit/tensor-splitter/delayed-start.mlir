@@ -12,9 +12,9 @@
 // CHECK-DAG: %[[ABOVE:.*]] = stablehlo.compare GT, %[[NUMBER]], %[[ZEROS]]
 // CHECK: %[[NEVER:.*]] = stablehlo.and %[[BELOW]], %[[ABOVE]] : tensor<i1>
 // CHECK: %[[START:.*]] = stablehlo.select %[[NEVER]], %[[OTHER]], %[[ZEROS]]
-// CHECK: %[[WHOLE:.*]] = stablehlo.broadcast_in_dim %[[START]], dims = [] : (tensor<f32>) -> tensor<600x600xf32>
+// CHECK: %[[WHOLE:.*]] = stablehlo.broadcast_in_dim %[[START]], dims = [] : (tensor<f32>) -> tensor<600x500xf32>
 // CHECK: stablehlo.while({{.*}} = %[[WHOLE]])
-func.func @main(%x: tensor<600x600xf32>, %y: tensor<600x2400xf32>) -> tensor<600x600xf32> {
+func.func @main(%x: tensor<600x600xf32>, %y: tensor<600x2400xf32>, %z: tensor<500x2400xf32>) -> tensor<600x500xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %eye = stablehlo.iota dim = 0 : tensor<600x600xi32>
   %columns = stablehlo.iota dim = 1 : tensor<600x600xi32>
@@ -28,7 +28,7 @@ func.func @main(%x: tensor<600x600xf32>, %y: tensor<600x2400xf32>) -> tensor<600
   %big = stablehlo.dot_general %factor, %y, contracting_dims = [1] x [0]
     : (tensor<600x600xf32>, tensor<600x2400xf32>) -> tensor<600x2400xf32>
   %exp = stablehlo.tanh %big : tensor<600x2400xf32>
-  %back = stablehlo.dot_general %exp, %y, contracting_dims = [1] x [1]
-    : (tensor<600x2400xf32>, tensor<600x2400xf32>) -> tensor<600x600xf32>
-  return %back : tensor<600x600xf32>
+  %back = stablehlo.dot_general %exp, %z, contracting_dims = [1] x [1]
+    : (tensor<600x2400xf32>, tensor<500x2400xf32>) -> tensor<600x500xf32>
+  return %back : tensor<600x500xf32>
 }
