@@ -28,6 +28,7 @@ from .plans.allowance import MOST_ARITHMETIC, runs_of
 from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
 from .plans.early import IS_FUSED
+from .slice_first import slice_first
 
 # A body may recompute captures if that takes at most this many times its own arithmetic. On a CPU the ratio of the
 # times is that of the arithmetic within a factor of four: of 24 loops over Gaussian kernels of 1,000 to
@@ -142,8 +143,12 @@ def rematerialise_captures(
     ]
     if not moves:
         return False
-    for move in _not_split(module, moves, choices):
+    unsplit = _not_split(module, moves, choices)
+    for move in unsplit:
         _undo(move)
+    for move in moves:
+        if move not in unsplit:
+            slice_first(move.clones)
     _drop_unread(moves)
     return True
 

@@ -11,14 +11,15 @@ from exla_opt.passes.tensor_splitter.driver import split_module
 from exla_opt.remarks import Kind
 
 SQUARE, WIDE = "tensor<2400x2400xf32>", "tensor<2400x2800xf32>"
-# The loop's result is as large as what is split, and a Cholesky factor is alive to the end with it.
+# The loop's result is as large as what is split, and a Cholesky factor is alive to the end with it: its columns are read,
+# and rows are written, so that it is not written over.
 TEXT = f"""
 func.func @main(%x: {SQUARE}, %y: {WIDE}) -> {SQUARE} {{
   %many = stablehlo.constant dense<900.0> : {SQUARE}
   %tanh = stablehlo.tanh %x : {SQUARE}
   %sum = stablehlo.add %tanh, %many : {SQUARE}
   %factor = stablehlo.cholesky %sum, lower = true : {SQUARE}
-  %big = stablehlo.dot_general %factor, %y, contracting_dims = [1] x [0] : ({SQUARE}, {WIDE}) -> {WIDE}
+  %big = stablehlo.dot_general %factor, %y, contracting_dims = [0] x [0] : ({SQUARE}, {WIDE}) -> {WIDE}
   %exp = stablehlo.tanh %big : {WIDE}
   %back = stablehlo.dot_general %exp, %y, contracting_dims = [1] x [1] : ({WIDE}, {WIDE}) -> {SQUARE}
   return %back : {SQUARE}
