@@ -16,6 +16,7 @@ from .block import Operation
 from .builder import Builder
 from .machine import Machine
 from .products import add_wide
+from .widening import Append
 
 
 def convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
@@ -23,6 +24,15 @@ def convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made
     if machine.is_written and is_slow_inside(op, builder.types):
         made = replace(made, seconds=_operations(op, builder.types) / machine.flops_of_slow_convolutions)
     add_wide(builder, made, op.results[0])
+
+
+def with_all_pairs(append: Append, builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """A convolution with groups of images: XLA:CPU convolves all groups' images with all groups' kernels, and masks.
+
+    Only finished programs have it (`Machine.is_written`): convolution-layout writes most of them in another form.
+    """
+    pairs = integer(op, "batch_group_count", 1) * builder.types.of(op.results[0]).bytes
+    append(builder, op, replace(made, scratch=made.scratch + 2 * pairs))
 
 
 def is_slow_inside(op: ir.Operation, types: Types) -> bool:

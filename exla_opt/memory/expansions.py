@@ -17,7 +17,7 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
-from .convolutions import convolve, convolve_as_it_is
+from .convolutions import convolve, convolve_as_it_is, with_all_pairs
 from .dots import copied_order, merged_sides
 from .machine import Machine
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
@@ -75,7 +75,9 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return scatter_transposed
     # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
-        return convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)
+        found = convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)
+        has_pairs = is_cpu and machine.is_written and integer(op, "batch_group_count", 1) > 1
+        return partial(with_all_pairs, found) if has_pairs else found
     if made.name == "reduce_window" and is_long_scan(op, types):
         return scan_in_blocks
     if made.name == "reduce" and is_cpu and _is_sum_of_parts(op):

@@ -1,4 +1,4 @@
-"""convolution-layout: convolutions in loops on a CPU in a form that XLA has a fast kernel for.
+"""convolution-layout: convolutions on a CPU in a form that XLA is fast with, most of them in loops.
 
 before:  a while with  convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]
 after:   transposes around  convolution  dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]
@@ -7,9 +7,10 @@ XLA:CPU itself brings convolutions into that order, but only in the entry comput
 order runs on a kernel that is 10 to 160 times slower. A few large groups of features or of images become a convolution
 each, as XLA is slower with groups than with separate convolutions, in loops and outside. Many groups of images with
 large windows, as in gradients by a kernel, become groups of features. Groups of one input feature become a sum of
-products. An f64 line becomes a plane of one row. Nothing is done for other machines, outside of loops, for reversed
-windows and for types other than floats; nor where measurements showed no gain (`forms.py`). The same products are
-added, in an order that may differ: with --no-reassociate nothing is done.
+products. Gradients of depthwise kernels become a loop over the kernel's positions, outside of loops as well. An f64
+line becomes a plane of one row. Nothing is done for other machines, for other convolutions outside of loops, for
+reversed windows and for types other than floats; nor where measurements showed no gain (`forms.py`). The same products
+are added, in an order that may differ: with --no-reassociate nothing is done.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Slow:
 
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
-    """Rewrite the convolutions in loops of `module`, in place, if it is for a CPU."""
+    """Rewrite convolutions of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
     _write(module, [each for each in _slow(module) if each.copied <= options.size_threshold])
@@ -94,12 +95,12 @@ def _write(module: ir.Module, chosen: Sequence[_Slow]) -> None:
 
 def _slow(module: ir.Module) -> list[_Slow]:
     types = Types()
-    in_loops = [op for op in inside_out(module, "stablehlo.convolution") if is_in_loop(op) and _is_legal(op)]
-    found = [(op, convolution, fast_form(convolution)) for op in in_loops for convolution in (read_convolution(op),)]
+    legal = filter(_is_legal, inside_out(module, "stablehlo.convolution"))
+    found = [(op, convolution, fast_form(convolution)) for op in legal for convolution in (read_convolution(op),)]
     return [
         _Slow(op, convolution, form, _largest_copy(op, convolution, form, types))
         for op, convolution, form in found
-        if form is not None
+        if form == "positions" or (form is not None and is_in_loop(op))
     ]
 
 

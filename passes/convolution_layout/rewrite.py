@@ -14,15 +14,16 @@ from exla_opt.ops.window_geometry import NO_WINDOW, Window
 
 from .convolution import SHORT, Convolution
 from .forms import Form
+from .positions import by_position, transposed
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
     """The result of a convolution, in an equivalent form; built at the insertion point."""
     if form == "sum":
         return _sum_of_products(op, convolution)
-    image, kernel = (
-        _transposed(value, order) for value, order in zip(op.operands, convolution.orders[:2], strict=True)
-    )
+    if form == "positions":
+        return by_position(op, convolution)
+    image, kernel = (transposed(value, order) for value, order in zip(op.operands, convolution.orders[:2], strict=True))
     groups = convolution.groups
     if form == "apart":
         parts = _groups(image, kernel, convolution)
@@ -35,7 +36,7 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
             image, groups = _joined_images(image, convolution.batch_groups), convolution.batch_groups
         result = _convolved(op, image, kernel, convolution, groups)
     order = convolution.orders[2]
-    return _transposed(result, [order.index(dim) for dim in range(len(order))])
+    return transposed(result, [order.index(dim) for dim in range(len(order))])
 
 
 def _groups(image: ir.Value, kernel: ir.Value, convolution: Convolution) -> list[tuple[ir.Value, ir.Value]]:
@@ -63,7 +64,7 @@ def _joined_images(image: ir.Value, count: int) -> ir.Value:
     total, *space, features = kind.shape
     apart = stablehlo.reshape(build.with_shape(kind, [count, total // count, *space, features]), image)
     places = len(space)
-    moved = _transposed(apart, [1, *range(2, 2 + places), 0, 2 + places])
+    moved = transposed(apart, [1, *range(2, 2 + places), 0, 2 + places])
     return stablehlo.reshape(build.with_shape(kind, [total // count, *space, count * features]), moved)
 
 
@@ -141,8 +142,8 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
     result = build.tensor_of(op.results[0])
     wide = build.wide_float() if convolution.dtype in SHORT else result.element_type
     turn = [convolution.orders[0][order.index(dim)] for dim in range(len(order))]
-    image = build.convert(_transposed(op.operands[0], turn), wide)
-    kernel = build.convert(_transposed(op.operands[1], convolution.orders[1]), wide)
+    image = build.convert(transposed(op.operands[0], turn), wide)
+    kernel = build.convert(transposed(op.operands[1], convolution.orders[1]), wide)
     image = _padded(_repeated(image, order[-1], convolution.outs), convolution)
     total: ir.Value | None = None
     for place in product(*(range(window.size) for window in convolution.windows)):
@@ -195,10 +196,3 @@ def _factor(kernel: ir.Value, place: Sequence[int], dim: int, shape: Sequence[in
     numbers = stablehlo.slice(kernel, [*place, 0, 0], [*(at + 1 for at in place), 1, outs], ones)
     line = stablehlo.reshape(build.with_shape(kind, [outs]), numbers)
     return stablehlo.broadcast_in_dim(build.with_shape(kind, shape), line, ir.DenseI64ArrayAttr.get([dim]))
-
-
-def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
-    if list(order) == sorted(order):
-        return value
-    moved: ir.Value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
-    return moved

@@ -1,0 +1,100 @@
+"""Gradients of depthwise kernels, position by position, in a loop.
+
+before:  %dk = convolution(%x, %dy), dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f], batch_group_count = features
+after:   for each position (i, j) of the kernel:
+           %dk[i, j] = sum over images and pixels of  (slice of %x that begins at (i, j)) * %dy
+
+Each feature has a group of its own: one image of the convolution, whose features are the images of the batch. XLA:CPU
+computes all pairs of features and selects the diagonal. A loop multiplies and adds what is needed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from exla_opt.ir import build
+from exla_opt.ir.types import element_type
+from exla_opt.passes.algebra.blocks import count
+
+from .convolution import SHORT, Convolution
+
+
+def is_by_position(convolution: Convolution) -> bool:
+    """Whether every group has one image and one output feature, and no position between two elements is read."""
+    groups = convolution.batch_groups
+    return (
+        groups > 1
+        and convolution.groups == 1
+        and convolution.image[0] == convolution.kernel[-1] == groups
+        and all(window.base == 1 for window in convolution.windows)
+    )
+
+
+def by_position(op: ir.Operation, convolution: Convolution) -> ir.Value:
+    """The result of such a convolution; built at the insertion point. Narrow floats are added in f32, as kernels do."""
+    batch, *space, features = convolution.orders[0]
+    *across, summed, kept = convolution.orders[1]
+    turn = dict(zip([batch, *space, features], [kept, *across, summed], strict=True))
+    kernel = transposed(op.operands[1], [turn[dim] for dim in sorted(turn)])
+    image = _padded(op.operands[0], convolution)
+    wide = build.wide_float() if convolution.dtype in SHORT else element_type(kernel)
+    groups, positions = convolution.batch_groups, convolution.result[1:-1]
+    sizes = build.shape_of(kernel)
+    for dim, window in zip(space, convolution.windows, strict=True):
+        sizes[dim] = (window.size - 1) * window.dilation + 1
+    strides = [1] * len(sizes)
+    for dim, window in zip(space, convolution.windows, strict=True):
+        strides[dim] = window.dilation
+
+    def add(place: ir.Value, total: ir.Value) -> ir.Value:
+        part = stablehlo.dynamic_slice(image, _starts(place, convolution), ir.DenseI64ArrayAttr.get(sizes))
+        if set(strides) != {1}:
+            part = stablehlo.slice(part, [0] * len(sizes), sizes, strides)
+        terms = stablehlo.multiply(build.convert(part, wide), build.convert(kernel, wide))
+        line = build.reshaped(build.sum_along(terms, [*space, features]), [1, groups])
+        return build.update_along(total, line, 0, place)
+
+    kind = ir.RankedTensorType.get([prod(positions), groups], wide)
+    total = count(build.scalar_i32(0), build.scalar_i32(prod(positions)), build.zeros(kind), add)
+    result = build.reshaped(total, [1, *positions, groups])
+    order = convolution.orders[2]
+    return build.convert(
+        transposed(result, [order.index(dim) for dim in range(len(order))]), element_type(op.results[0])
+    )
+
+
+def _starts(place: ir.Value, convolution: Convolution) -> list[ir.Value]:
+    """Where the window of a position, counted row by row, begins in the padded image."""
+    batch, *space, features = convolution.orders[0]
+    positions = convolution.result[1:-1]
+    zero = build.scalar_i32(0)
+    starts = {batch: zero, features: zero}
+    for number, (dim, window) in enumerate(zip(space, convolution.windows, strict=True)):
+        inner = build.scalar_i32(prod(positions[number + 1 :]))
+        index = stablehlo.remainder(stablehlo.divide(place, inner), build.scalar_i32(positions[number]))
+        starts[dim] = stablehlo.multiply(index, build.scalar_i32(window.stride))
+    return [starts[dim] for dim in sorted(starts)]
+
+
+def _padded(image: ir.Value, convolution: Convolution) -> ir.Value:
+    shape = build.shape_of(image)
+    low, high = [0] * len(shape), [0] * len(shape)
+    for dim, window in zip(convolution.orders[0][1:-1], convolution.windows, strict=True):
+        low[dim], high[dim] = window.low, window.high
+    if not any((*low, *high)):
+        return image
+    zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
+    padded: ir.Value = stablehlo.pad(image, zero, low, high, [0] * len(shape))
+    return padded
+
+
+def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    """The tensor with its dimensions in this order."""
+    if list(order) == sorted(order):
+        return value
+    moved: ir.Value = stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
+    return moved
