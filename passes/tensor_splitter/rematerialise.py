@@ -20,6 +20,7 @@ from jaxlib.mlir import ir
 from exla_opt.memory.called_functions import seconds_of_calls
 from exla_opt.ops.comparisons import asks, asks_about, asks_across
 from exla_opt.ops.rules import read_rules
+from exla_opt.ops.slice_first import slice_first
 from exla_opt.ops.traits import Trait
 from exla_opt.options import Options
 
@@ -28,7 +29,6 @@ from .plans.allowance import MOST_ARITHMETIC, runs_of
 from .plans.body import MOST_SLICES_ALIVE, work_of
 from .plans.choices import Choices
 from .plans.early import IS_FUSED
-from .slice_first import slice_first
 
 # A body may recompute captures if that takes at most this many times its own arithmetic. On a CPU the ratio of the
 # times is that of the arithmetic within a factor of four: of 24 loops over Gaussian kernels of 1,000 to

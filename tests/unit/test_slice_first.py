@@ -14,9 +14,9 @@ from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
 from exla_opt.ir.types import Types
 from exla_opt.ir.walk import walk_functions
+from exla_opt.ops.slice_first import slice_first
 from exla_opt.options import Options
 from exla_opt.passes.tensor_splitter.driver import split_module
-from exla_opt.passes.tensor_splitter.slice_first import slice_first
 from exla_opt.runtime.memory import measure_memory
 from tests.execute import assert_equal_results
 
