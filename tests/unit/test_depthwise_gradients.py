@@ -22,7 +22,7 @@ from tests.execute import assert_equal_results
 
 PLAIN, FIRST = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 # Each with the shapes of image and kernel, the orders of dimensions, and the rest.
-Kind = tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str, Any]]
+Kind = tuple[tuple[int, ...], tuple[int, ...], tuple[str, str, str], dict[str, Any]]
 KINDS: dict[str, Kind] = {
     "plain": ((3, 9, 8, 12), (3, 2, 1, 12), PLAIN, {}),
     "features first": ((3, 12, 9, 8), (12, 1, 3, 3), FIRST, {}),
@@ -52,7 +52,7 @@ def gradient(kind: Kind, in_a_loop: bool = False) -> str:
     dtype = rest.pop("dtype", "float32")
 
     def loss(weights: Any, x: Any) -> Any:
-        y = lax.conv_general_dilated(x, weights, dimension_numbers=tuple(orders), **rest)
+        y = lax.conv_general_dilated(x, weights, dimension_numbers=orders, **rest)
         return (y * jnp.cos(jnp.arange(y.size).reshape(y.shape)).astype(dtype)).sum()
 
     def steps(weights: Any, x: Any) -> Any:
