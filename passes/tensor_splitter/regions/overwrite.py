@@ -47,7 +47,7 @@ def find_overwritten(
                 continue
             if not _is_read_along(graph, tiled, stage, before, output):
                 continue
-            if _is_read_first(graph, stage, before, output, {position for position, _ in found}):
+            if _is_read_first(graph, tiled, stage, before, output, {position for position, _ in found}):
                 found[output.node, output.result] = before
                 break
     return found
@@ -104,18 +104,29 @@ def _are_same(one: Sequence[int], cut: DimMapping | None, other: Sequence[int], 
     return steps[0] == steps[1] and cut.low == made.low
 
 
-def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overwritten: Collection[int]) -> bool:
+def _is_read_first(
+    graph: Graph,
+    tiled: Mapping[int, TiledOp],
+    stage: Stage,
+    value: int,
+    output: Output,
+    overwritten: Collection[int],
+) -> bool:
     """Whether every kernel that reads the old slice runs before the one that writes the new one, or is that one.
 
+    One kernel that does not fuse is enough: the slice is written for it, and the others read that. But if some tiles
+    leave ops out, as on one side of a concatenate, it may not lead to the writing op there.
     overwritten: the nodes whose outputs are written in place, and read back. See NOTE [Order of reads and writes].
     """
     inside, before = frozenset(stage.nodes), _ancestors(graph, stage, output.node)
+    leaves_out = _leaves_out(tiled, stage)
     written = {other.node for other in stage.outputs}
     queue, seen = [value], {value}
     while queue:
         users = {user for user, _ in graph.tensors[queue.pop()].users} & inside
         fused = {user for user in users if graph.nodes[user].traits & (Trait.POINTWISE | Trait.MOVES)}
-        if users - fused and before.isdisjoint(users - fused):
+        others = users - fused
+        if others and (leaves_out or before.isdisjoint(others)):
             return False
         if not fused & written <= {output.node} | (before & set(overwritten)):
             return False
@@ -123,6 +134,12 @@ def _is_read_first(graph: Graph, stage: Stage, value: int, output: Output, overw
         queue += results - seen
         seen |= results
     return True
+
+
+def _leaves_out(tiled: Mapping[int, TiledOp], stage: Stage) -> bool:
+    """Whether some tiles have no part of a tensor, and leave out the ops on it."""
+    mappings = (each for node in stage.nodes for each in (*tiled[node].operands, *tiled[node].results))
+    return len({(mapping.low, mapping.length) for mapping in mappings if mapping is not None}) > 1
 
 
 def _ancestors(graph: Graph, stage: Stage, position: int) -> frozenset[int]:
