@@ -35,10 +35,11 @@ def with_hoisted(block: Block) -> Block:
 
 
 def _key(op: Operation, block: Block) -> Hashable:
-    """A key for equal ops, of those that are determined by name, operands and element type."""
-    if Trait.POINTWISE not in op.traits or op.name == "compare" or op.captures:
+    """A key for equal ops, of those that are determined by name, operands, shape and element type."""
+    is_splat = op.name == "broadcast_in_dim" and [block.shapes[value] for value in op.operands] == [()]
+    if not is_splat and (Trait.POINTWISE not in op.traits or op.name == "compare" or op.captures):
         return op.results
-    return op.name, op.operands, block.dtypes[op.results[0]]
+    return op.name, op.operands, block.shapes[op.results[0]], block.dtypes[op.results[0]]
 
 
 def _without_invariants(around: Block, loop: Operation, known: dict[Hashable, tuple[int, ...]]) -> Operation:

@@ -6,7 +6,7 @@
 
 XLA moves an op with invariant operands out of the loop, and the complete tensor with it: one for each layer that adds
 the same mask. An op on slices varies with the loop, and stays in it, in one kernel with the slice. A slice of an
-elementwise op's result is that op on the same slices of its operands, to the bit. Nothing is gained where the operands
+elementwise op's result is that op on the same slices of its operands, to the bit. Nothing is done where the operands
 are larger than the result, as in a mask that is made of counters: they would be in memory instead of it.
 """
 
@@ -19,7 +19,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import Types
-from exla_opt.ir.values import defining_op
+from exla_opt.ir.values import defining_op, has_discardable_attributes
 from exla_opt.ops.traits import Trait, has_trait
 
 _SLICE, _VIEW, _BROADCAST = "stablehlo.dynamic_slice", "stablehlo.reshape", "stablehlo.broadcast_in_dim"
@@ -30,9 +30,10 @@ def slice_first(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
 
     The others, of which nothing but slices is read, are erased.
     """
-    left, types = [], Types()
+    left: list[ir.Operation] = []
+    types = Types()
     for op in reversed(ops):
-        slices = _slices_of(op.results[0]) if _reads_less(op, types) else None
+        slices = _slices_of(op.results[0], left) if _is_legal(op, types) and _reads_less(op, types) else None
         if not slices:
             left.append(op)
             continue
@@ -42,10 +43,16 @@ def slice_first(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
     return left[::-1]
 
 
-def _reads_less(op: ir.Operation, types: Types) -> bool:
-    """Whether an elementwise op has no more bytes of operands, without broadcast scalars, than of its result."""
-    if not has_trait(op, Trait.POINTWISE) or len(op.results) > 1:
+def _is_legal(op: ir.Operation, types: Types) -> bool:
+    """Whether each element of the result is computed from those at its place, and nothing refers to dimensions."""
+    if not has_trait(op, Trait.POINTWISE) or len(op.results) > 1 or len(op.regions) or has_discardable_attributes(op):
         return False
+    shape = types.of(op.results[0]).shape
+    return all(types.of(value).shape in ((), shape) for value in op.operands)
+
+
+def _reads_less(op: ir.Operation, types: Types) -> bool:
+    """Whether an op has no more bytes of operands, without broadcast scalars, than of its result."""
     return (
         sum(types.of(value).bytes for value in op.operands if _scalar(value) is None) <= types.of(op.results[0]).bytes
     )
@@ -59,15 +66,20 @@ def _scalar(value: ir.Value) -> ir.Value | None:
     return None if source is None or build.shape_of(source.operands[0]) else source.operands[0]
 
 
-def _slices_of(value: ir.Value) -> list[ir.Operation] | None:
-    """The slices that are read of a tensor, in its shape or in others; None if it is read in any other way."""
+def _slices_of(value: ir.Value, others: Sequence[ir.Operation]) -> list[ir.Operation] | None:
+    """The slices that are read of a tensor, in its shape or in others; None if it is read in any other way.
+
+    others: ops that must stay.
+    """
     found = []
     for use in value.uses:
         reader = use.owner.operation
+        if reader in others:
+            return None
         if reader.name == _SLICE and use.operand_number == 0:
             found.append(reader)
             continue
-        behind = _slices_of(reader.results[0]) if reader.name == _VIEW else None
+        behind = _slices_of(reader.results[0], others) if reader.name == _VIEW else None
         if behind is None:
             return None
         found += behind

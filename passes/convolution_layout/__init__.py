@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from jaxlib.mlir import ir
 
@@ -30,7 +31,7 @@ from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
-from .convolution import Convolution, read_convolution
+from .convolution import SHORT, Convolution, read_convolution
 from .forms import Form, fast_form
 from .rewrite import write_form
 
@@ -100,8 +101,17 @@ def _slow(module: ir.Module) -> list[_Slow]:
     return [
         _Slow(op, convolution, form, _largest_copy(op, convolution, form, types))
         for op, convolution, form in found
-        if form == "positions" or (form is not None and is_in_loop(op))
+        if form is not None and (is_in_loop(op) or _gains_anywhere(convolution, form))
     ]
+
+
+def _gains_anywhere(convolution: Convolution, form: Form) -> bool:
+    """Whether a form is worth it outside of loops.
+
+    Narrow floats are about as fast there, and some are copied: they gain if XLA's pairs of features take more memory.
+    """
+    pairs = convolution.batch_groups * prod(convolution.result)
+    return form == "positions" and (convolution.dtype not in SHORT or pairs > prod(convolution.image))
 
 
 def _is_legal(op: ir.Operation) -> bool:

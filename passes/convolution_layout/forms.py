@@ -31,8 +31,9 @@ _MOST_APART = 32
 # With no more images than this per group, the fast kernel is faster with all groups of a kernel's gradient together.
 _FEW_IMAGES = 2
 # Depthwise kernels' gradients: the features from which a loop over the kernel's positions is faster than XLA, which
-# convolves all pairs of features, and the most positions. Outside of loops, its time over the loop's: 4 features 0.6
-# to 0.9, 8 to 12 1.1 to 3, 16 to 1,280 1.0 to 800; in a loop 30 to 200.
+# convolves all pairs of features, for each element that a window skips: the loop reads all of them. And the most
+# positions. XLA's time over the loop's outside of loops: 4 features 0.6 to 0.9, 8 to 12 0.7 to 3, 16 to 1,280 0.8 to
+# 800; with fewer than 8 for each element that is skipped 0.6 to 0.7. In a loop it is 30 to 200.
 _LEAST_BY_POSITION = 8
 _MOST_POSITIONS = 256
 # XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.
@@ -47,7 +48,8 @@ def fast_form(convolution: Convolution) -> Form | None:
         return None
     if convolution.dtype in (*NARROW, "f64") and is_by_position(convolution):
         is_small = prod(convolution.result[1:-1]) <= _MOST_POSITIONS
-        return "positions" if is_small and convolution.batch_groups >= _LEAST_BY_POSITION else None
+        least = _LEAST_BY_POSITION * prod(window.dilation for window in convolution.windows)
+        return "positions" if is_small and convolution.batch_groups >= least else None
     if convolution.dtype in NARROW:
         return _of_narrow(convolution)
     return _of_doubles(convolution) if convolution.dtype == "f64" else None

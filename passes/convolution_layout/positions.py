@@ -51,10 +51,13 @@ def by_position(op: ir.Operation, convolution: Convolution) -> ir.Value:
         strides[dim] = window.dilation
 
     def add(place: ir.Value, total: ir.Value) -> ir.Value:
-        part = stablehlo.dynamic_slice(image, _starts(place, convolution), ir.DenseI64ArrayAttr.get(sizes))
+        given, factor, at = image, kernel, place
+        if convolution.dtype in SHORT:  # else XLA would widen both before the loop: see narrow-slices
+            given, factor, at = stablehlo.OptimizationBarrierOp([image, kernel, place]).operation.results
+        part = stablehlo.dynamic_slice(given, _starts(at, convolution), ir.DenseI64ArrayAttr.get(sizes))
         if set(strides) != {1}:
             part = stablehlo.slice(part, [0] * len(sizes), sizes, strides)
-        terms = stablehlo.multiply(build.convert(part, wide), build.convert(kernel, wide))
+        terms = stablehlo.multiply(build.convert(part, wide), build.convert(factor, wide))
         line = build.reshaped(build.sum_along(terms, [*space, features]), [1, groups])
         return build.update_along(total, line, 0, place)
 

@@ -146,9 +146,7 @@ def rematerialise_captures(
     unsplit = _not_split(module, moves, choices)
     for move in unsplit:
         _undo(move)
-    for move in moves:
-        if move not in unsplit:
-            slice_first(move.clones)
+    slice_first([clone for move in moves if move not in unsplit for clone in move.clones])
     _drop_unread(moves)
     return True
 

@@ -28,11 +28,11 @@ KINDS: dict[str, Kind] = {
     "features first": ((3, 12, 9, 8), (12, 1, 3, 3), FIRST, {}),
     "not padded": ((3, 9, 8, 12), (3, 2, 1, 12), PLAIN, {"padding": "VALID"}),
     "cropped": ((3, 9, 8, 12), (3, 2, 1, 12), PLAIN, {"padding": ((-1, 2), (0, -2))}),
-    "strides": ((3, 9, 8, 12), (3, 4, 1, 12), PLAIN, {"window_strides": (2, 3)}),
-    "strides, not padded": ((3, 11, 8, 12), (3, 2, 1, 12), PLAIN, {"window_strides": (3, 2), "padding": "VALID"}),
+    "strides": ((3, 9, 8, 48), (3, 4, 1, 48), PLAIN, {"window_strides": (2, 3)}),
+    "strides, not padded": ((3, 11, 8, 48), (3, 2, 1, 48), PLAIN, {"window_strides": (3, 2), "padding": "VALID"}),
     "dilated kernel": ((3, 13, 12, 12), (3, 2, 1, 12), PLAIN, {"rhs_dilation": (2, 4)}),
     "a kernel larger than the image": ((2, 4, 5, 12), (7, 7, 1, 12), PLAIN, {}),
-    "half": ((3, 9, 8, 12), (3, 2, 1, 12), PLAIN, {"dtype": "bfloat16"}),
+    "half": ((3, 4, 4, 32), (3, 2, 1, 32), PLAIN, {"dtype": "bfloat16"}),
     "double": ((3, 9, 8, 12), (3, 2, 1, 12), PLAIN, {"dtype": "float64"}),
     "line": ((3, 30, 12), (5, 1, 12), ("NWC", "WIO", "NWC"), {"window_strides": (1,)}),
     "space": ((2, 5, 4, 6, 9), (3, 2, 1, 1, 9), ("NDHWC", "DHWIO", "NDHWC"), {"window_strides": (1,) * 3}),
@@ -40,6 +40,8 @@ KINDS: dict[str, Kind] = {
 LEFT: dict[str, Kind] = {
     "two results per feature": ((3, 9, 8, 12), (3, 2, 1, 24), PLAIN, {}),
     "few features": ((3, 9, 8, 4), (3, 2, 1, 4), PLAIN, {}),
+    "few features for strides of two": ((3, 9, 8, 24), (3, 2, 1, 24), PLAIN, {"window_strides": (2, 2)}),
+    "half, with large images": ((3, 29, 28, 12), (3, 2, 1, 12), PLAIN, {"dtype": "bfloat16"}),
     "groups of two features": ((3, 9, 8, 24), (3, 2, 2, 12), PLAIN, {"feature_group_count": 12}),
 }
 

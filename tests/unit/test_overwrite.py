@@ -119,3 +119,18 @@ def test_what_some_tiles_write_first_is_not_written_over() -> None:
     assert "stablehlo.while" in after
     assert not copies_in_loops(after, 262_144, 16)
     assert_equal_results(before, after)
+
+
+def held_beside(x: Array, w: Array) -> tuple[Array, Array]:
+    """The loop writes a sum of what a barrier holds, which a CPU's compiler drops, and another that is sorted."""
+    x = jnp.sort(x, axis=0)
+    hidden = jnp.tanh(x @ w.T) @ w
+    return jax.lax.optimization_barrier(x) + hidden, jnp.sort(x + hidden, axis=0)
+
+
+def test_what_is_read_behind_a_barrier_is_not_written_over() -> None:
+    options = Options(size_threshold=128_000, split_size=128_000)
+    before, after, _ = split(held_beside, 32_768, 16, 64, options)
+    assert "stablehlo.while" in after
+    assert not copies_in_loops(after, 32_768, 16)
+    assert_equal_results(before, after)

@@ -76,6 +76,13 @@ SELECTED = f"%whole = stablehlo.select %mask, %nones, %lows : tensor<64x32xi1>, 
 SCALED = f"""%chosen = stablehlo.select %mask, %nones, %lows : tensor<64x32xi1>, {WHOLE}
         %whole = stablehlo.multiply %chosen, %lows : {WHOLE}"""
 OF_TWO = f"%whole = stablehlo.add %x, %x : {WHOLE}"
+MAPPED = f"""%whole = "stablehlo.map"(%x) <{{dimensions = array<i64: 0, 1>}}> ({{
+        ^bb0(%a: tensor<f32>):
+          %b = stablehlo.tanh %a : tensor<f32>
+          stablehlo.return %b : tensor<f32>
+        }}) : ({WHOLE}) -> {WHOLE}"""
+IN_HALVES = f"""%halves = stablehlo.bitcast_convert %x : ({WHOLE}) -> tensor<64x32x2xi16>
+        %whole = stablehlo.bitcast_convert %halves : (tensor<64x32x2xi16>) -> {WHOLE}"""
 READ_WHOLE = f"""%chosen = stablehlo.select %mask, %nones, %lows : tensor<64x32xi1>, {WHOLE}
         %whole = stablehlo.transpose %chosen, dims = [0, 1] : ({WHOLE}) -> {WHOLE}"""
 
@@ -83,7 +90,7 @@ READ_WHOLE = f"""%chosen = stablehlo.select %mask, %nones, %lows : tensor<64x32x
 def computed(module: ir.Module) -> list[ir.Operation]:
     """The ops of the loop's body that compute its %whole."""
     [loop] = [op for op in walk_functions(module.operation) if op.name == "stablehlo.while"]
-    names = ("stablehlo.select", "stablehlo.multiply", "stablehlo.add", "stablehlo.transpose")
+    names = [f"stablehlo.{name}" for name in ("select", "multiply", "add", "transpose", "map", "bitcast_convert")]
     ops = [view.operation for view in loop.regions[1].blocks[0].operations]
     return [op for op in ops if op.name in names and str(op.results[0].type) == WHOLE]
 
@@ -99,7 +106,7 @@ def test_the_slices_are_computed_alone(chain: str, view: bool) -> None:
     assert_equal_results(before, module)
 
 
-@pytest.mark.parametrize("chain", [OF_TWO, READ_WHOLE])
+@pytest.mark.parametrize("chain", [OF_TWO, READ_WHOLE, MAPPED, IN_HALVES])
 def test_what_reads_more_or_is_read_whole_stays(chain: str) -> None:
     module = in_a_loop(chain)
     before = str(module)

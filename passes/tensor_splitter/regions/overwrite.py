@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
+from exla_opt.ops.barriers import BarrierRule
 from exla_opt.ops.rules import DimMapping, Kind
 from exla_opt.ops.traits import Trait
 
-from ..graph import OUTSIDE, Graph, TiledOp
+from ..graph import OUTSIDE, Graph, Node, TiledOp
 from .region import Output, Stage
 
 Overwritten = Mapping[tuple[int, int], int]
@@ -124,7 +125,7 @@ def _is_read_first(
     queue, seen = [value], {value}
     while queue:
         users = {user for user, _ in graph.tensors[queue.pop()].users} & inside
-        fused = {user for user in users if graph.nodes[user].traits & (Trait.POINTWISE | Trait.MOVES)}
+        fused = {user for user in users if _is_fused(graph.nodes[user])}
         others = users - fused
         if others and (leaves_out or before.isdisjoint(others)):
             return False
@@ -134,6 +135,11 @@ def _is_read_first(
         queue += results - seen
         seen |= results
     return True
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether XLA fuses an op into its readers, or drops it: a CPU's compiler keeps no barrier."""
+    return bool(node.traits & (Trait.POINTWISE | Trait.MOVES)) or isinstance(node.rule, BarrierRule)
 
 
 def _leaves_out(tiled: Mapping[int, TiledOp], stage: Stage) -> bool:
