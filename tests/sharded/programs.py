@@ -252,7 +252,7 @@ def made() -> dict[str, Program]:
         "fsdp without constraints": Program(
             lambda ws, x: [w - 0.1 * d for w, d in zip(ws, jax.grad(layers)(ws, x), strict=True)],
             (matrices, on((1024, 256), "d")),
-            0,
+            1.5,
         ),
         "kernel times vector": Program(lambda x, y, v: jnp.exp(-squared(x, y)) @ v, (points, whole, on((2048,))), 8),
         "neighbours of points": Program(
