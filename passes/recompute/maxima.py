@@ -74,8 +74,10 @@ def _roots(block: ir.Block, schedule: Schedule) -> tuple[dict[int, int], dict[in
             continue
         is_whole = not traits_of(op.name) & (Trait.CONTROL_FLOW | Trait.POINTWISE)
         alone = set(written_from(op, schedule, _reads_alone)) if is_whole else set()
+        # What no kernel reads or writes, as an initial value may be, has no number.
         taken, read = (
-            max(schedule.sizes[schedule.number[value]] for value in values) for values in (op.results, op.operands)
+            max((schedule.sizes[schedule.number[each]] for each in values if each in schedule.number), default=0)
+            for values in (op.results, op.operands)
         )
         most = min(taken, read - 1)
         for value in written_from(op, schedule):

@@ -8,6 +8,7 @@ from jaxlib.mlir import ir
 
 from exla_opt.ir.context import new_context
 from exla_opt.runtime.compile import compile_program, run_program
+from tests.fuzz.cases import prepare
 from tests.fuzz.generate import generate, text_with
 from tests.fuzz.judge import judge_exact, judge_rounded
 from tests.fuzz.roundings import rounded_text
@@ -109,3 +110,9 @@ def test_ops_round_what_the_narrow_type_does_not_hold() -> None:
         seen.add(float(third[0]))
     assert len(seen) == 3
     assert not rounded_text(text, np.dtype(np.int32), 1)
+
+
+@pytest.mark.parametrize(("seed", "index"), [(113057, 5)])
+def test_programs_that_once_failed_are_rewritten(seed: int, index: int) -> None:
+    """A maximum whose initial value no kernel reads: recompute asked for its size."""
+    assert prepare(seed, index, 1).rewritten
