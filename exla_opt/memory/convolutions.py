@@ -27,12 +27,18 @@ def convolve_as_it_is(machine: Machine, builder: Builder, op: ir.Operation, made
 
 
 def with_all_pairs(append: Append, builder: Builder, op: ir.Operation, made: Operation) -> None:
-    """A convolution with groups of images: XLA:CPU convolves all groups' images with all groups' kernels, and masks.
+    """A convolution whose groups have one image and one output feature: XLA:CPU convolves all images with all kernels.
 
+    It then masks all but the diagonal, in a second buffer if the result has another dimension order than its kernel's.
     Only finished programs have it (`Machine.is_written`): convolution-layout writes most of them in another form.
     """
-    pairs = integer(op, "batch_group_count", 1) * builder.types.of(op.results[0]).bytes
-    append(builder, op, replace(made, scratch=made.scratch + 2 * pairs))
+    image, kernel, result = _orders(op)
+    groups = integer(op, "batch_group_count", 1)
+    lengths = [builder.types.of(op.operands[side]).shape[dim] for side, dim in ((0, image[0]), (1, kernel[-1]))]
+    if lengths == [groups, groups]:
+        pairs = groups * builder.types.of(op.results[0]).bytes
+        made = replace(made, scratch=made.scratch + pairs * (1 if result == sorted(result) else 2))
+    append(builder, op, made)
 
 
 def is_slow_inside(op: ir.Operation, types: Types) -> bool:

@@ -114,3 +114,45 @@ def test_pairs_of_features_are_predicted(features: int) -> None:
         written = predict(module, as_written(CPU))
         assert written.temp == pytest.approx(measure_memory(before).temp, rel=0.15)
         assert predict(module, CPU).temp < written.temp / 4, "plans need not avoid it"
+
+
+def groups_of_images(image: str, kernel: str, result: str, images: int = 1, outs: int = 1) -> str:
+    """A convolution with 128 groups of images in these orders of dimensions; windows of 4 x 4 on 4 x 4 pixels."""
+    groups, features = 128, 2
+    given = {"b": groups * images, "f": features, "i": features, "o": groups * outs}
+    made = {"b": images, "f": groups * outs}
+    x, k = ("x".join(str(given.get(name, 4)) for name in order) for order in (image, kernel))
+    y = "x".join(str(made.get(name, 3)) for name in result)
+    orders = "{}x{}->{}".format(*("[" + ", ".join(order) + "]" for order in (image, kernel, result)))
+    return f"""
+    func.func @main(%x: tensor<{x}xf32>, %k: tensor<{k}xf32>) -> tensor<{y}xf32> {{
+      %0 = stablehlo.convolution(%x, %k) dim_numbers = {orders}, window = {{pad = [[1, 1], [1, 1]]}}
+        {{batch_group_count = {groups} : i64, feature_group_count = 1 : i64}}
+        : (tensor<{x}xf32>, tensor<{k}xf32>) -> tensor<{y}xf32>
+      return %0 : tensor<{y}xf32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        groups_of_images("b01f", "01io", "b01f"),
+        groups_of_images("b01f", "01io", "01bf"),
+        groups_of_images("f01b", "i01o", "01bf"),
+        groups_of_images("f01b", "i01o", "b01f"),
+        groups_of_images("fb01", "io01", "bf01"),
+    ],
+)
+def test_pairs_are_predicted_in_any_order(text: str) -> None:
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        assert predict(module, as_written(CPU)).temp == pytest.approx(measure_memory(text).temp, rel=0.1)
+
+
+@pytest.mark.parametrize(("images", "outs"), [(2, 1), (1, 2), (2, 2)])
+def test_no_pairs_are_predicted_where_there_are_none(images: int, outs: int) -> None:
+    text = groups_of_images("b01f", "01io", "b01f", images, outs)
+    pairs = 3 * 3 * 128 * 128 * 4
+    with new_context() as context:
+        module = parse_module("<program>", text.encode(), context).module
+        assert max(predict(module, as_written(CPU)).temp, measure_memory(text).temp) < pairs / 4
