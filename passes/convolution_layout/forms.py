@@ -33,7 +33,7 @@ _FEW_IMAGES = 2
 # Depthwise kernels' gradients: the features from which a loop over the kernel's positions is faster than XLA, which
 # convolves all pairs of features, for each element that a window skips: the loop reads all of them. And the most
 # positions. XLA's time over the loop's outside of loops: 4 features 0.6 to 0.9, 8 to 12 0.7 to 3, 16 to 1,280 0.8 to
-# 800; with fewer than 8 for each element that is skipped 0.6 to 0.7. In a loop it is 30 to 200.
+# 800; with fewer than 8 for each element that is skipped 0.6 to 0.7. In a loop it is 11 to 200.
 _LEAST_BY_POSITION = 8
 _MOST_POSITIONS = 256
 # XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.

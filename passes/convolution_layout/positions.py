@@ -18,6 +18,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.types import element_type
+from exla_opt.ops.window_geometry import Window
 from exla_opt.passes.algebra.blocks import count
 
 from .convolution import SHORT, Convolution
@@ -40,15 +41,13 @@ def by_position(op: ir.Operation, convolution: Convolution) -> ir.Value:
     *across, summed, kept = convolution.orders[1]
     turn = dict(zip([batch, *space, features], [kept, *across, summed], strict=True))
     kernel = transposed(op.operands[1], [turn[dim] for dim in sorted(turn)])
-    image = _padded(op.operands[0], convolution)
+    image = padded(op.operands[0], space, convolution.windows)
     wide = build.wide_float() if convolution.dtype in SHORT else element_type(kernel)
     groups, positions = convolution.batch_groups, convolution.result[1:-1]
     sizes = build.shape_of(kernel)
-    for dim, window in zip(space, convolution.windows, strict=True):
-        sizes[dim] = (window.size - 1) * window.dilation + 1
     strides = [1] * len(sizes)
     for dim, window in zip(space, convolution.windows, strict=True):
-        strides[dim] = window.dilation
+        sizes[dim], strides[dim] = (window.size - 1) * window.dilation + 1, window.dilation
 
     def add(place: ir.Value, total: ir.Value) -> ir.Value:
         given, factor, at = image, kernel, place
@@ -83,16 +82,16 @@ def _starts(place: ir.Value, convolution: Convolution) -> list[ir.Value]:
     return [starts[dim] for dim in sorted(starts)]
 
 
-def _padded(image: ir.Value, convolution: Convolution) -> ir.Value:
-    shape = build.shape_of(image)
-    low, high = [0] * len(shape), [0] * len(shape)
-    for dim, window in zip(convolution.orders[0][1:-1], convolution.windows, strict=True):
-        low[dim], high[dim] = window.low, window.high
-    if not any((*low, *high)):
+def padded(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> ir.Value:
+    """The image with the padding of these windows, and their gaps between elements, along these dimensions."""
+    low, high, between = ([0] * len(build.shape_of(image)) for _ in range(3))
+    for dim, window in zip(dims, windows, strict=True):
+        low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
+    if not any((*low, *high, *between)):
         return image
     zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
-    padded: ir.Value = stablehlo.pad(image, zero, low, high, [0] * len(shape))
-    return padded
+    made: ir.Value = stablehlo.pad(image, zero, low, high, between)
+    return made
 
 
 def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:

@@ -14,7 +14,7 @@ from exla_opt.ops.window_geometry import NO_WINDOW, Window
 
 from .convolution import SHORT, Convolution
 from .forms import Form
-from .positions import by_position, transposed
+from .positions import by_position, padded, transposed
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
@@ -144,7 +144,7 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
     turn = [convolution.orders[0][order.index(dim)] for dim in range(len(order))]
     image = build.convert(transposed(op.operands[0], turn), wide)
     kernel = build.convert(transposed(op.operands[1], convolution.orders[1]), wide)
-    image = _padded(_repeated(image, order[-1], convolution.outs), convolution)
+    image = padded(_repeated(image, order[-1], convolution.outs), order[1:-1], convolution.windows)
     total: ir.Value | None = None
     for place in product(*(range(window.size) for window in convolution.windows)):
         factor = _factor(kernel, place, order[-1], result.shape)
@@ -165,17 +165,6 @@ def _repeated(image: ir.Value, dim: int, count: int) -> ir.Value:
     more = stablehlo.broadcast_in_dim(apart, image, ir.DenseI64ArrayAttr.get(places))
     shape[dim] *= count
     return stablehlo.reshape(build.with_shape(kind, shape), more)
-
-
-def _padded(image: ir.Value, convolution: Convolution) -> ir.Value:
-    low, high, between = ([0] * len(convolution.result) for _ in range(3))
-    for dim, window in zip(convolution.orders[2][1:-1], convolution.windows, strict=True):
-        low[dim], high[dim], between[dim] = window.low, window.high, window.base - 1
-    if not any((*low, *high, *between)):
-        return image
-    zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
-    padded: ir.Value = stablehlo.pad(image, zero, low, high, between)
-    return padded
 
 
 def _at(image: ir.Value, place: Sequence[int], convolution: Convolution, shape: Sequence[int]) -> ir.Value:

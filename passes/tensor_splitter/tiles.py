@@ -280,9 +280,9 @@ class Tiles:
                 if before is not None:
                     user, index = read_in(self.graph, self.loop.stage, before)
                     mapping = self.plan.tiled[user].operands[index] or mapping
-                shape = build.shape_of(whole)  # that of the tensor that it is written over
-                shape[mapping.dim] = self.run.tile * mapping.inner
-                made = build.reshaped(made, shape)
+                    shape = build.shape_of(whole)  # that of the tensor that it is written over
+                    shape[mapping.dim] = self.run.tile * mapping.inner
+                    made = build.reshaped(made, shape)
                 made = build.update_along(whole, made, mapping.dim, self.position_in(mapping))
             elif mapping is not None:
                 made = whole

@@ -14,9 +14,6 @@ from ..regions.region import Region, Stage
 from ..regions.windows import Windows
 from .runs import TileRun
 
-# Tiles that overlap read ahead only of carries and donated arguments.
-_NEVER = 2**63
-
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
@@ -74,7 +71,7 @@ def overlapping_loop(
         and (window.mapping.low, window.mapping.low + window.mapping.length) == (first, end)
         and runs[0].tile + window.extent[1] <= window.mapping.length
     }
-    own = find_overwritten(graph, region.tiled, stages, stage, _NEVER)
+    own = find_overwritten(graph, region.tiled, stages, stage)
     alone = {value for value in own.values() if value in windows and windows[value].extent == (0, 0)}
     overwritten = {(window.node, window.result): value for value, window in windows.items()}
     windows = {value: window for value, window in windows.items() if value not in alone}

@@ -28,12 +28,13 @@ Overwritten = Mapping[tuple[int, int], int]
 
 
 def find_overwritten(
-    graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage, least: int
+    graph: Graph, tiled: Mapping[int, TiledOp], stages: Sequence[Stage], stage: Stage, least: int | None = None
 ) -> Overwritten:
     """The outputs of one of the stages, by node and result, that may start from the tensor that they overwrite.
 
     If that tensor has other readers, later or unsplit, the loop would start with a copy of it.
-    least: the bytes of the smallest tensors that the block computes, and that are overwritten.
+    least: the bytes of the smallest tensors that the block computes, and that are overwritten; None if none of them
+    are, only donated arguments and carries.
     """
     later = frozenset(node for other in stages if other.number > stage.number for node in other.nodes)
     found: dict[tuple[int, int], int] = {}
@@ -41,8 +42,7 @@ def find_overwritten(
         if output.mapping is None or tiled[output.node].factor.kind is not Kind.INDEPENDENT:
             continue
         number = graph.nodes[output.node].results[output.result]
-        given = graph.overwritten.get(number)
-        for before in _dying(graph, stage, number, least) if given is None else [given]:
+        for before in _candidates(graph, stage, number, least):
             readers = {user for user, _ in graph.tensors[before].users}
             if before in found.values() or readers & later or max(readers, default=0) > stage.nodes[-1]:
                 continue
@@ -60,10 +60,12 @@ def read_in(graph: Graph, stage: Stage, value: int) -> tuple[int, int]:
     return min((user, index) for user, index in graph.tensors[value].users if user in inside)
 
 
-def _dying(graph: Graph, stage: Stage, number: int, least: int) -> list[int]:
-    """The tensors as large as an output that the block computes before a stage, and that only the stage reads."""
+def _candidates(graph: Graph, stage: Stage, number: int, least: int | None) -> list[int]:
+    """What an output may overwrite: its argument or carry; else what the block computes, and only the stage reads."""
     inside, kind = frozenset(stage.nodes), graph.tensors[number].type
-    if kind.bytes < least:
+    if number in graph.overwritten:
+        return [graph.overwritten[number]]
+    if least is None or kind.bytes < least:
         return []
     read = {value for node in stage.nodes for value in graph.nodes[node].operands}
     return [
