@@ -246,7 +246,7 @@ def made() -> dict[str, Program]:
             ),
             2,
         ),
-        "queries": Program(jax.grad(attention_loss, (0, 1, 2)), (queries, all_of, all_of), 3),
+        "queries": Program(jax.grad(attention_loss, (0, 1, 2)), (queries, all_of, all_of), 2),
         "keys": Program(attention, (on((4, 2048, 64)), on((4, 2048, 64), None, "d"), on((4, 2048, 64), None, "d")), 12),
         "fsdp": Program(constrained, (matrices, on((1024, 256), "d")), 1.5, {"donate_argnums": 0}),
         "fsdp without constraints": Program(
