@@ -34,6 +34,7 @@ class Builder:
         self._transposed: dict[tuple[int, tuple[int, ...]], int] = {}
         self._padded: dict[tuple[int, Shape], int] = {}
         self._in_rows: dict[int, int] = {}
+        self._reversed: dict[int, int] = {}
 
     def of(self, value: ir.Value) -> int:
         """The tensor's number; a tensor not met before comes from outside the block."""
@@ -121,6 +122,13 @@ class Builder:
             self._transposed[key] = self.fresh(origin, tuple(shape[dim] for dim in order), number)
             self.add_plain("transpose", (number,), (self._transposed[key],))
         return self._transposed[key]
+
+    def reversed(self, origin: ir.Value, value: int) -> int:
+        """A copy of a tensor, reversed in the dimensions of a window; one for all that read it so."""
+        if value not in self._reversed:
+            self._reversed[value] = self.fresh(origin, self.block.shapes[value], value)
+            self.add_plain("reverse", (value,), (self._reversed[value],))
+        return self._reversed[value]
 
     def padded(self, value: int, origin: ir.Value, shape: Shape) -> int:
         """The number of a copy of a tensor padded to this shape; all readers share one copy."""

@@ -11,6 +11,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
+from exla_opt.ir.values import defining_op
+from exla_opt.ops.window_geometry import exceed_image, windows_of
 
 from .block import Operation
 from .builder import Builder
@@ -39,6 +41,45 @@ def with_all_pairs(append: Append, builder: Builder, op: ir.Operation, made: Ope
         pairs = groups * builder.types.of(op.results[0]).bytes
         made = replace(made, scratch=made.scratch + pairs * (1 if result == sorted(result) else 2))
     append(builder, op, made)
+
+
+def is_exchanged(op: ir.Operation, types: Types) -> bool:
+    """Whether XLA:CPU convolves a reversed copy of the kernel with the image, as the kernel has more positions."""
+    image, kernel, result = _orders(op)
+    grouped = any(integer(op, name, 1) > 1 for name in ("feature_group_count", "batch_group_count"))
+    if grouped or "window_reversal" in op.attributes:
+        return False
+    lengths = [
+        tuple(types.of(value).shape[dim] for dim in dims)
+        for value, dims in ((op.operands[0], image[1:-1]), (op.operands[1], kernel[:-2]), (op.results[0], result[1:-1]))
+    ]
+    return exceed_image(windows_of(op, lengths[1]), lengths[0], lengths[2])
+
+
+def convolve_exchanged(machine: Machine, builder: Builder, op: ir.Operation, made: Operation) -> None:
+    """Such a convolution, for which XLA has no fast kernel.
+
+    Only finished programs have it (`Machine.is_written`): convolution-layout writes most of them in another form. The
+    kernel skips the zeros between an image's elements: 3 to 4 GFLOP/s of other numbers.
+    """
+    image, kernel = made.operands
+    turned = _reversed_copy(builder, op, kernel)
+    narrow = made.narrow | {turned} if kernel in made.narrow else made.narrow
+    seconds = (
+        _operations(op, builder.types) / prod(integers(op, "lhs_dilation", [1])) / machine.flops_of_slow_convolutions
+    )
+    add_wide(builder, replace(made, operands=(image, turned), narrow=narrow, seconds=seconds), op.results[0])
+
+
+def _reversed_copy(builder: Builder, op: ir.Operation, kernel: int) -> int:
+    """The kernel reversed in all dimensions of its window; XLA joins that with a reversal by the program."""
+    source = defining_op(op.operands[1], "stablehlo.reverse")
+    before = [] if source is None else integers(source, "dimensions", [])
+    if source is not None:
+        kernel = builder.of(source.operands[0])
+    places = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"]).kernel_spatial_dimensions
+    longer = {dim for dim, length in enumerate(builder.types.of(op.operands[1]).shape) if length > 1}
+    return kernel if longer & set(before) == longer & set(places) else builder.reversed(op.results[0], kernel)
 
 
 def is_slow_inside(op: ir.Operation, types: Types) -> bool:

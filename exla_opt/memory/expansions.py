@@ -17,7 +17,7 @@ from exla_opt.ops.traits import Trait, traits_of
 
 from .block import Operation
 from .builder import Builder
-from .convolutions import convolve, convolve_as_it_is, with_all_pairs
+from .convolutions import convolve, convolve_as_it_is, convolve_exchanged, is_exchanged, with_all_pairs
 from .dots import copied_order, merged_sides
 from .machine import Machine
 from .products import add_wide, in_rows, is_inner, is_outer, multiply_and_reduce, spread_and_multiply
@@ -73,6 +73,8 @@ def _expansion(op: ir.Operation, made: Operation, types: Types, machine: Machine
         return update_window
     if made.name == "scatter" and is_cpu and len(op.results) == 1 and is_transposed(op, types):
         return scatter_transposed
+    if made.name == "convolution" and is_cpu and machine.is_written and is_exchanged(op, types):
+        return partial(convolve_exchanged, machine)
     # In bodies of control flow, XLA:CPU convolves in any dimension order, though slowly.
     if made.name == "convolution":
         found = convolve if is_function or not is_cpu else partial(convolve_as_it_is, machine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -53,6 +54,23 @@ def windows_of(op: ir.Operation, sizes: Sequence[int]) -> list[Window]:
     bases = integers(op, "base_dilations", integers(op, "lhs_dilation", ones))
     padding = integers(op, "padding", [0] * (2 * len(sizes)))
     return list(map(Window, sizes, strides, dilations, bases, padding[::2], padding[1::2]))
+
+
+def exceed_image(windows: Sequence[Window], image: Shape, places: Shape) -> bool:
+    """Whether a convolution's window has more positions than its image.
+
+    XLA then exchanges the two: it convolves a reversed copy of the kernel with the images. Dimensions in which every
+    position meets one place of the image do not count, nor do those with one place in all.
+
+    image, places: the lengths of the image and of the result along the dimensions of the windows.
+    """
+    counted = [
+        (window.size, length)
+        for window, length, count in zip(windows, image, places, strict=True)
+        if not (length == 1 and count == window.size)
+        and not (length == window.size and not window.is_padded and window.dilation == 1)
+    ]
+    return prod(size for size, _ in counted) > prod(length for _, length in counted)
 
 
 def disjoint_windows(windows: Sequence[Window], large: Shape, small: Shape) -> dict[int, int]:

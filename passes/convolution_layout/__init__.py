@@ -7,10 +7,11 @@ XLA:CPU itself brings convolutions into that order, but only in the entry comput
 order runs on a kernel that is 10 to 160 times slower. A few large groups of features or of images become a convolution
 each, as XLA is slower with groups than with separate convolutions, in loops and outside. Many groups of images with
 large windows, as in gradients by a kernel, become groups of features. Groups of one input feature become a sum of
-products. Gradients of depthwise kernels become a loop over the kernel's positions, outside of loops as well. An f64
-line becomes a plane of one row. Nothing is done for other machines, for other convolutions outside of loops, for
-reversed windows and for types other than floats; nor where measurements showed no gain (`forms.py`). The same products
-are added, in an order that may differ: with --no-reassociate nothing is done.
+products. Outside of loops as well, gradients of depthwise kernels become a loop over the kernel's positions, and
+kernels larger than the image a product of matrices. An f64 line becomes a plane of one row. Nothing is done for other
+machines, for other convolutions outside of loops, for reversed windows and for types other than floats; nor where
+measurements showed no gain (`forms.py`). The same products are added, in an order that may differ: with
+--no-reassociate nothing is done.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from exla_opt.ir.rewrite import copy_of, restore
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import has_discardable_attributes
 from exla_opt.ir.walk import inside_out, is_in_loop
+from exla_opt.memory.machine import as_written
 from exla_opt.memory.peak import predict
 from exla_opt.options import Options
 from exla_opt.remarks import Remark
 
 from .convolution import SHORT, Convolution, read_convolution
 from .forms import Form, fast_form
+from .patches import bytes_of_patches, bytes_of_reversed
 from .rewrite import write_form
 
 # The largest copies, in slices: a loop's body normally holds that many.
@@ -50,12 +53,17 @@ class _Slow:
     form: Form
     copied: int
 
+    @property
+    def grows(self) -> bool:
+        """Whether the form may take more than what XLA copies instead: a reversed kernel, for patches."""
+        return self.form == "patches" and self.copied > bytes_of_reversed(self.op, self.convolution)
+
 
 def run(module: ir.Module, options: Options) -> list[Remark]:
     """Rewrite convolutions of `module`, in place, if it is for a CPU."""
     if options.machine.kind != "cpu" or not options.reassociate:
         return []
-    _write(module, [each for each in _slow(module) if each.copied <= options.size_threshold])
+    _write(module, [each for each in _slow(module) if each.copied <= options.size_threshold and not each.grows])
     _turn_large(module, options)
     return []
 
@@ -71,7 +79,8 @@ def _turn_large(module: ir.Module, options: Options) -> None:
     places.sort(key=lambda place: -slow[place].convolution.multiplications)
     if not places:
         return
-    room = max(predict(module, options.machine).peak, (options.memory_limit or 0) / _CLEARLY)
+    machine = as_written(options.machine)
+    room = max(predict(module, machine).peak, (options.memory_limit or 0) / _CLEARLY)
 
     def turned(count: int) -> ir.Module:
         trial = copy_of(module)
@@ -80,7 +89,7 @@ def _turn_large(module: ir.Module, options: Options) -> None:
         return trial
 
     counts = range(1, len(places) + 1)
-    count = bisect_left(counts, True, key=lambda count: predict(turned(count), options.machine).peak > room)
+    count = bisect_left(counts, True, key=lambda count: predict(turned(count), machine).peak > room)
     if count:
         restore(module, turned(count))
 
@@ -110,6 +119,8 @@ def _gains_anywhere(convolution: Convolution, form: Form) -> bool:
 
     Narrow floats are about as fast there, and some are copied: they gain if XLA's pairs of features take more memory.
     """
+    if form == "patches":
+        return True
     pairs = convolution.batch_groups * prod(convolution.result)
     return form == "positions" and (convolution.dtype not in SHORT or pairs > prod(convolution.image))
 
@@ -120,7 +131,9 @@ def _is_legal(op: ir.Operation) -> bool:
 
 
 def _largest_copy(op: ir.Operation, convolution: Convolution, form: Form, types: Types) -> int:
-    """The bytes of the form's largest copy: of transposed tensors, and of all groups."""
+    """The bytes of the form's largest copy: of transposed tensors, and of all groups. Of patches, of all copies."""
+    if form == "patches":
+        return bytes_of_patches(convolution)
     values = (*op.operands, op.results[0])
     pairs = zip(values, convolution.orders, strict=True)
     copied = values if form != "turned" else [value for value, order in pairs if order != sorted(order)]

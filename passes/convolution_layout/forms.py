@@ -6,12 +6,13 @@ from math import prod
 from typing import Literal
 
 from .convolution import SHORT, Convolution
+from .patches import exceeds_image, patches_shape
 from .positions import is_by_position
 
 # turned: in the order of the fast kernel, with its groups. apart: in that order, a convolution for each group. joined:
 # turned, with groups of features instead of groups of images. sum: a sum of products, position by position of the
-# window. positions: a loop over the positions of the result.
-Form = Literal["turned", "apart", "joined", "sum", "positions"]
+# window. positions: a loop over the positions of the result. patches: a product of matrices.
+Form = Literal["turned", "apart", "joined", "sum", "positions", "patches"]
 
 NARROW = ("f32", *SHORT)
 # Input features times output features. Chosen on 8 images of 28 x 28 with kernels of 5 x 5 and 4 of 64 x 64 with 3 x 3,
@@ -36,6 +37,10 @@ _FEW_IMAGES = 2
 # 800; with fewer than 8 for each element that is skipped 0.6 to 0.7. In a loop it is 11 to 200.
 _LEAST_BY_POSITION = 8
 _MOST_POSITIONS = 256
+# Kernels larger than the image: the products from which one product of matrices is faster than XLA's exchange of the
+# two. XLA's time over its own, with kernels of 3 x 3 to 11 x 11 on images of 1 x 1 to 6 x 6: up to 256 products 0.5 to
+# 1.6 (2.5 with 11 x 11), from 1,024 on 1.5 to 90.
+_LEAST_OF_PATCHES = 512
 # XLA:CPU has a fast kernel for f64 if either feature count is more than this, on planes whose images have no gaps.
 _FEW_DOUBLES = 16
 # With this many groups, f64 always gains from separate convolutions: XLA computes each with the features of all.
@@ -50,6 +55,17 @@ def fast_form(convolution: Convolution) -> Form | None:
         is_small = prod(convolution.result[1:-1]) <= _MOST_POSITIONS
         least = _LEAST_BY_POSITION * prod(window.dilation for window in convolution.windows)
         return "positions" if is_small and convolution.batch_groups >= least else None
+    if convolution.dtype in (*NARROW, "f64") and exceeds_image(convolution):
+        enough = convolution.ins * convolution.outs >= _LEAST_OF_PATCHES
+        if enough and 0 < patches_shape(convolution)[-2] <= _MOST_POSITIONS:
+            return "patches"
+    found = _of_floats(convolution)
+    # XLA:CPU's fast kernel reads beyond an image that negative padding cuts off.
+    is_cut = any(window.low < 0 or window.high < 0 for window in convolution.windows)
+    return None if is_cut and found != "sum" else found
+
+
+def _of_floats(convolution: Convolution) -> Form | None:
     if convolution.dtype in NARROW:
         return _of_narrow(convolution)
     return _of_doubles(convolution) if convolution.dtype == "f64" else None

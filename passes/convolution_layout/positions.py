@@ -94,6 +94,18 @@ def padded(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> i
     return made
 
 
+def read_at(
+    image: ir.Value, place: Sequence[int], dims: Sequence[int], windows: Sequence[Window], shape: Sequence[int]
+) -> ir.Value:
+    """The elements of a padded image that one position of all windows reads. shape: of these; dims: the windows'."""
+    start, limit, stride = [0] * len(shape), list(shape), [1] * len(shape)
+    for dim, at, window in zip(dims, place, windows, strict=True):
+        start[dim], stride[dim] = at * window.dilation, window.stride
+        limit[dim] = start[dim] + (shape[dim] - 1) * window.stride + 1
+    part: ir.Value = stablehlo.slice(image, start, limit, stride)
+    return part
+
+
 def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     """The tensor with its dimensions in this order."""
     if list(order) == sorted(order):

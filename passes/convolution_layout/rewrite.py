@@ -14,7 +14,8 @@ from exla_opt.ops.window_geometry import NO_WINDOW, Window
 
 from .convolution import SHORT, Convolution
 from .forms import Form
-from .positions import by_position, padded, transposed
+from .patches import by_patches
+from .positions import by_position, padded, read_at, transposed
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
@@ -23,6 +24,8 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
         return _sum_of_products(op, convolution)
     if form == "positions":
         return by_position(op, convolution)
+    if form == "patches":
+        return by_patches(op, convolution)
     image, kernel = (transposed(value, order) for value, order in zip(op.operands, convolution.orders[:2], strict=True))
     groups = convolution.groups
     if form == "apart":
@@ -148,7 +151,7 @@ def _sum_of_products(op: ir.Operation, convolution: Convolution) -> ir.Value:
     total: ir.Value | None = None
     for place in product(*(range(window.size) for window in convolution.windows)):
         factor = _factor(kernel, place, order[-1], result.shape)
-        term = stablehlo.multiply(_at(image, place, convolution, result.shape), factor)
+        term = stablehlo.multiply(read_at(image, place, order[1:-1], convolution.windows, result.shape), factor)
         total = term if total is None else stablehlo.add(total, term)
     assert total is not None
     return build.convert(total, element_type(op.results[0]))
@@ -165,16 +168,6 @@ def _repeated(image: ir.Value, dim: int, count: int) -> ir.Value:
     more = stablehlo.broadcast_in_dim(apart, image, ir.DenseI64ArrayAttr.get(places))
     shape[dim] *= count
     return stablehlo.reshape(build.with_shape(kind, shape), more)
-
-
-def _at(image: ir.Value, place: Sequence[int], convolution: Convolution, shape: Sequence[int]) -> ir.Value:
-    """The elements of the padded image at one position of all windows."""
-    start, limit, stride = [0] * len(shape), list(shape), [1] * len(shape)
-    for dim, at, window in zip(convolution.orders[2][1:-1], place, convolution.windows, strict=True):
-        start[dim], stride[dim] = at * window.dilation, window.stride
-        limit[dim] = start[dim] + (shape[dim] - 1) * window.stride + 1
-    part: ir.Value = stablehlo.slice(image, start, limit, stride)
-    return part
 
 
 def _factor(kernel: ir.Value, place: Sequence[int], dim: int, shape: Sequence[int]) -> ir.Value:

@@ -123,6 +123,8 @@ LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str,
     "depthwise": ((4, 6, 9, 8), (6, 1, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 6}),
     "batch groups": ((4, 6, 9, 8), (6, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}),
     "double": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64"}),
+    # XLA's fast kernel reads beyond an image that is cut off.
+    "negative padding": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((-1, 1), (0, 0))}),
 }
 
 
