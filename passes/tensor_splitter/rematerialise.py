@@ -199,23 +199,31 @@ def _chains(graph: Graph, options: Options, of_program: bool) -> Iterator[tuple[
     """The big captured tensors that may be recomputed, and the ops that compute each."""
     threshold, few_slices = options.size_threshold, MOST_SLICES_ALIVE * options.slice_bytes
     captured = {value for node in graph.nodes for value in node.operands[node.own :]}
-    for value in sorted(captured):
-        tensor = graph.tensors[value]
-        if tensor.producer == OUTSIDE or tensor.type.bytes <= threshold:
+    big = [value for value in sorted(captured) if _is_big(graph, value, threshold)]
+    chains = {value: chain for value in big if (chain := _chain(graph, value, threshold))}
+    cut = [value for value, chain in chains.items() if all(Trait.CUTS in graph.nodes[each].traits for each in chain)]
+    # Tensors that are cut here, once, would be cut in each trip: not for a few slices in all.
+    left_out = cut if sum(graph.tensors[value].type.bytes for value in cut) <= few_slices else []
+    for value, chain in chains.items():
+        if value in left_out:
             continue
-        chain = _chain(graph, value, threshold)
-        if chain and tensor.type.bytes <= few_slices and all(Trait.CUTS in graph.nodes[each].traits for each in chain):
-            continue  # tensors that are cut here, once, would be cut in each trip, for no more than a few slices
-        if chain and not _is_read_once(graph, chain, value):
+        tensor = graph.tensors[value]
+        if not _is_read_once(graph, chain, value):
             # Two loops that recompute it may get different results of an equality test; so may its own block, which
             # compares it with a result that a loop has found in its copy. In one block, both numbers are of one copy.
             may_differ = asks_across if of_program else asks_about
             if may_differ(tensor.value, graph.block):
                 continue
             if any(asks(graph.nodes[position].op) for position in chain):
-                chain = _chain(graph, value, threshold, keeps_answers=True)
+                chain = _chain(graph, value, threshold, keeps_answers=True) or []
         if chain:
             yield graph, tensor.value, chain
+
+
+def _is_big(graph: Graph, value: int, threshold: int) -> bool:
+    """Whether the block computes a tensor over the threshold."""
+    tensor = graph.tensors[value]
+    return tensor.producer != OUTSIDE and tensor.type.bytes > threshold
 
 
 def _is_read_once(graph: Graph, chain: list[int], value: int) -> bool:

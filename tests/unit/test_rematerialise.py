@@ -170,3 +170,43 @@ def test_a_matrix_is_not_moved_if_a_test_compares_numbers_of_two_copies(function
         ]
         assert matrices and all(asks_across(matrix, matrix.owner.operation.block) for matrix in matrices)
         assert all(asks_about(matrix, matrix.owner.operation.block) for matrix in matrices)
+
+
+TOKENS, HEADS, WIDTH = 96, 4, 128
+
+
+def attention_with_biases(x: Any, tables: Sequence[Any], rows: Any, weights: Any) -> Any:
+    """Layers of attention, each with a bias for every pair of tokens, from a small table of its own."""
+    for table in tables:
+        heads = x.reshape(-1, TOKENS, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+        logits = heads @ heads.transpose(0, 1, 3, 2) + table[rows].transpose(2, 0, 1)
+        mixed = (jax.nn.softmax(logits, -1) @ heads).transpose(0, 2, 1, 3)
+        x = jnp.tanh(mixed.reshape(x.shape) @ weights)
+    return x
+
+
+def attention_in_slices(layers: int, size: int) -> tuple[str, str, int]:
+    """The program, what slices of `size` bytes make of it, and its temporary memory in bytes, predicted."""
+    shapes = [(8, TOKENS, WIDTH), *[(200, HEADS)] * layers, (TOKENS, TOKENS), (WIDTH, WIDTH)]
+    x, *tables, rows, weights = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+    rows = jax.ShapeDtypeStruct(rows.shape, jnp.int32)
+    before = export.export(jax.jit(attention_with_biases))(x, tables, rows, weights).mlir_module()
+    with new_context() as context:
+        module = parse_module("<program>", before.encode(), context).module
+        run_pipeline(module, DEFAULT_PASSES, Options(size_threshold=size, split_size=size))
+        return before, serialise(module, "text").decode(), predict(module, CPU).temp
+
+
+def test_biases_are_computed_in_the_loop_over_the_batch_that_reads_them() -> None:
+    """A plan of their own, over the heads, does not replace the loop over the batch, in which all layers fit."""
+    before, after, temp = attention_in_slices(layers=4, size=100_000)
+    assert temp < 6 * 100_000
+    assert f"tensor<{TOKENS}x{TOKENS}x{HEADS}xf32>" not in after
+    assert_equal_results(before, after)
+
+
+def test_biases_of_a_few_slices_in_all_are_computed_once() -> None:
+    before, after, _ = attention_in_slices(layers=2, size=100_000)
+    gathers = [line for line in after.splitlines() if "stablehlo.gather" in line]
+    assert len(gathers) == 2 and all(f"-> tensor<{TOKENS}x{TOKENS}x{HEADS}xf32>" in line for line in gathers)
+    assert_equal_results(before, after)

@@ -19,6 +19,7 @@ from .allowance import Allowance, refuse_dear
 from .block import BlockRun, peak_before, run_planned
 from .body import MOST_SLICES_ALIVE, WorkOf, work_of, written_tensors
 from .candidates import log_anchors, log_candidates, log_choice
+from .captured import is_rival
 from .early import is_start, refuse_early
 from .overlapping import OverlappingPlans
 from .plan import Plan
@@ -198,7 +199,7 @@ class _Chooser:
                 if self.is_worth_reporting(value, written):
                     choice.refusals[value] = found
                 continue
-            if selected.add(found):
+            if not is_rival(graph, found, selected.plans.values(), value, self.threshold) and selected.add(found):
                 covered |= found.vanished
         for plan in self.in_place():
             self.shifted = True
