@@ -7,7 +7,7 @@ first, until one fits that is about as fast as the unsplit program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jaxlib.mlir import ir
@@ -23,42 +23,19 @@ from exla_opt.budget.choose import (
     much_faster,
     near_miss,
     smallest,
-    steps,
 )
 from exla_opt.budget.holder import holder_of
-from exla_opt.budget.hopeless import (
-    gains_by_calls,
-    is_before_larger,
-    is_hopeless,
-    is_small,
-    with_the_smallest_first,
-)
 from exla_opt.budget.joined import JOINS, with_joined_trips
-from exla_opt.budget.larger import try_larger
 from exla_opt.budget.measured import Measure
-from exla_opt.budget.needless import is_needless
-from exla_opt.budget.nested import try_nested
+from exla_opt.budget.order import cut_again, is_small_module, may_be_faster, try_faster, try_ways
 from exla_opt.budget.progress import log_attempts
-from exla_opt.budget.refine import try_near_misses, try_refined
 from exla_opt.budget.search import Search
-from exla_opt.budget.ways import coarse_first, is_coarse, quick_first, step_by_step, ways, with_room
-from exla_opt.ir.walk import number_of_ops
+from exla_opt.budget.ways import ways
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
 
 # Larger than any tensor.
 _NOTHING_IS_BIG = 2**62
-# A module of up to this many ops is tried with all sizes that may be the fastest, a larger one until it fits at about
-# the speed of the unsplit program, with the fewer sizes the more ops it has: each attempt takes time linear in them.
-_SMALL, _OPS_OF_ALL = 150, 6_000
-# Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
-_VERY_LARGE, _FIRST_WAYS = 800, 2
-# Above this many ops, where each attempt takes tens of seconds, larger slices come first, or not at all.
-_MUCH_TO_PLAN = 2_000
-# Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
-_OVER = 8
-# The minimum number of ways.
-_LEAST_WAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +106,7 @@ def fit(
     chosen = unsplit if search.fits(unsplit) else None
     options = replace(options, memory_limit=search.aim)
     recomputes = chosen is None and RECOMPUTE in names
-    is_small = number_of_ops(search.module) <= _SMALL
+    is_small = is_small_module(search)
     needs_no_split = recomputes and unsplit.largest <= search.room
     # In a large module this takes as long as the slices to plan, and rarely fits where they do not.
     recomputes_last = needs_no_split and not is_small and SPLITTER in names
@@ -142,7 +119,6 @@ def fit(
         faster_ones = [found for found in search.attempts if is_clearly_faster(found, unsplit)]
         chosen = next((found for found in fastest(faster_ones) if search.fits(found)), chosen)
     if chosen is None and SPLITTER in names:
-        is_quick = options.machine.kind == "cpu" and is_small
         search.compiles_left -= recomputes_last  # one is kept for that
         for found in try_ways(search, ways(unsplit.predicted, unsplit.largest, options), until_one_fits=True):
             tried(found.options, found.peak)
@@ -151,12 +127,8 @@ def fit(
         if not is_fast_enough:
             try_recomputing(search, tried)
             recomputes = False
-        sizes = ways(unsplit.predicted, unsplit.largest, options)
-        for found in try_nested(search, sizes, is_large=not is_small):
+        for found in cut_again(search, ways(unsplit.predicted, unsplit.largest, options)):
             tried(found.options, found.peak)
-        if is_quick or fastest_that_fits(search) is None:
-            for found in try_refined(search, until_one_fits=not is_quick):
-                tried(found.options, found.peak)
         # It cannot fit, but may need the least if nothing does: no larger limit should end up with less memory.
         held = unsplit.predicted.peak - unsplit.predicted.temp
         if recomputes and held + unsplit.largest < smallest(search).peak and fastest_that_fits(search) is None:
@@ -209,22 +181,6 @@ def fits_about_as_fast(search: Search) -> bool:
     return found is not None and is_about_as_fast(found, search.attempts[0])
 
 
-def may_be_faster(search: Search) -> bool:
-    """Whether slices may be faster than a program that already fits, because they stay in a CPU's cache.
-
-    Not for a GPU, where they are no faster, and not for a long module, where each attempt takes seconds.
-    """
-    return search.attempts[0].options.machine.kind == "cpu" and number_of_ops(search.module) <= _VERY_LARGE
-
-
-def try_faster(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
-    """Try the first ways, and the others if one of these is clearly faster than the original program."""
-    first = list(try_ways(search, sizes[:_FIRST_WAYS]))
-    yield from first
-    if any(is_clearly_faster(found, search.attempts[0]) for found in first):
-        yield from try_ways(search, sizes[_FIRST_WAYS:])
-
-
 def _bound(search: Search, found: Attempt, options: Options) -> Bound:
     """The lower bound, or the peak that was reached, if a pass avoids an op that the bound counts."""
     bound = lower_bound(search.module, search.attempts[0].predicted, options.op_rules)
@@ -234,78 +190,3 @@ def _bound(search: Search, found: Attempt, options: Options) -> Bound:
 def unsplit_options(options: Options) -> Options:
     """The options that split and recompute nothing."""
     return replace(options, size_threshold=_NOTHING_IS_BIG, split_size=None, memory_limit=None)
-
-
-def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool = False) -> Iterator[Attempt]:
-    """Try one way after another, for each placement of library calls if there are any.
-
-    until_one_fits: stop at the first attempt that fits for a GPU, where the order is by time, and for a large module if
-    it is fast; slices larger than the limit leaves room for come last. For a CPU, a module so large that not all ways
-    are tried starts with the coarse ones and stops at the first that fits: of the other ways, only slices of several
-    caches have often been faster. They are tried if it is slow; in a very large module first, or not at all.
-    Before slices of a large module below a CPU's cache, those at the peaks of near misses are made smaller.
-    Ways that need not be tried while an attempt seems to fit wait until it turns out not to. The compiler is asked
-    before smaller slices of a large module are planned.
-    """
-    ops = number_of_ops(search.module)
-    first = search.attempts[0]
-    is_ordered = first.options.machine.kind != "cpu"
-    most = max(_LEAST_WAYS, _OPS_OF_ALL // ops)
-    is_large = until_one_fits and not is_ordered and len(sizes) > most
-    takes_first = is_ordered or is_large
-    leaves_out = until_one_fits and not is_ordered
-
-    def is_over(way: Options) -> bool:
-        return way.slice_bytes > search.room
-
-    if until_one_fits and is_ordered:  # larger slices, if nothing fits, are only for the best of what misses
-        sizes = [way for at, way in enumerate(sizes) if at % _OVER == 0 or not is_over(way)]
-    if until_one_fits:
-        sizes = sorted(sizes, key=is_over)
-    start = sizes[0].slice_bytes if sizes else 0
-    if is_large:
-        several = with_room(sizes, search.room) if ops > _MUCH_TO_PLAN else []
-        sizes = [*several, *(way for way in coarse_first(sizes, search.room, most - 1) if way not in several)]
-    elif leaves_out:
-        sizes = sorted(step_by_step(sizes) if ops <= _SMALL else quick_first(sizes, search.room), key=is_over)
-    later: list[Options] = []
-    is_refined = False
-    # Not for a small module: there, what is tried must not depend on the limit.
-    may_be_hopeless = leaves_out and ops > _SMALL
-    for way in with_the_smallest_first(search, sizes[:most], start) if may_be_hopeless else sizes[:most]:
-        if may_be_hopeless and not is_refined and is_small(way, start):
-            is_refined = True
-            if fastest_that_fits(search) is None:  # asks the compiler, before the slices that take longest to plan
-                yield from try_near_misses(search)
-        if leaves_out and is_needless(search, way, start, is_small=ops <= _SMALL):
-            later.append(way)
-            continue
-        if may_be_hopeless and is_hopeless(search, way, start):
-            continue
-        is_early = may_be_hopeless and is_before_larger(search, way, sizes[:most], start)
-        for found in _placed(search, way):
-            yield found
-            is_fast = is_about_as_fast(found, first)
-            if is_early and not is_fast and ops <= _MUCH_TO_PLAN:
-                continue  # it shows what slices can save; larger ones are faster
-            is_fast = takes_first or (ops > _SMALL and is_fast)
-            if until_one_fits and is_fast and search.fits(found) and (takes_first or _ends(found, first)):
-                if is_large and ops <= _MUCH_TO_PLAN:
-                    yield from try_larger(search, start)
-                return
-    for way in later:
-        if fastest_that_fits(search) is None or not is_needless(search, way, start, is_small=ops <= _SMALL):
-            yield from _placed(search, way)
-
-
-def _ends(found: Attempt, unsplit: Attempt) -> bool:
-    """Whether a fast program that fits ends the search: slices of all tensors, which come later, may be faster."""
-    return not is_coarse(found.options) or steps(found.seconds) <= steps(unsplit.seconds)
-
-
-def _placed(search: Search, way: Options) -> Iterator[Attempt]:
-    """Try each placement of library calls, unless a much larger threshold shows that it gains nothing."""
-    for calls_in_loops in (False, True) if search.has_calls and gains_by_calls(search, way) else (False,):
-        placed = replace(way, calls_in_loops=calls_in_loops)
-        if not search.is_stuck_above(placed):
-            yield search.attempt(placed)

@@ -10,9 +10,10 @@ from jaxlib.mlir import ir
 
 from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import front
-from exla_opt.budget.fit import try_ways, unsplit_options
+from exla_opt.budget.fit import unsplit_options
 from exla_opt.budget.measured import Measure
 from exla_opt.budget.nested import try_all_nested
+from exla_opt.budget.order import try_ways
 from exla_opt.budget.progress import log_tried
 from exla_opt.budget.search import Search
 from exla_opt.budget.ways import ways

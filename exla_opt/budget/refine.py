@@ -58,6 +58,8 @@ def try_near_misses(search: Search) -> Iterator[Attempt]:
     They are planned sooner, and run faster, than smaller slices of all tensors.
     """
     split = [found for found in search.attempts if found.options.split_size is not None]
+    refined = [replace(found.options, slices_at=()) for found in split if found.options.slices_at]
+    split = [found for found in split if not found.options.slices_at and found.options not in refined]
     near = [found for found in fastest(split) if search.expected_peak(found) <= _NEAR * search.limit]
     for start in near[:_FASTEST]:
         if start.final.large > search.limit:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget import order as order_of_budget
 from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.bound import lower_bound
 from exla_opt.budget.choose import CLEARLY_FASTER, fastest, front, much_faster, near_miss, steps
@@ -365,7 +365,7 @@ def test_coarse_ways_come_first_as_they_find_room() -> None:
 
 
 def test_a_large_module_is_split_coarsely_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_of_budget, "_OPS_OF_ALL", 1)
+    monkeypatch.setattr(order_of_budget, "_OPS_OF_ALL", 1)
     tried: list[Options] = []
     module = module_of("attention_layers")
     found = fit(module, DEFAULT_PASSES, Options(), 35 * 10**6, tried=lambda options, peak: tried.append(options))

@@ -146,7 +146,7 @@ def test_one_library_call_in_loops_is_compiled_far_above_the_limit() -> None:
 
 
 def test_small_slices_wait_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
+    monkeypatch.setattr("exla_opt.budget.order._SMALL", 0)
     monkeypatch.setattr("exla_opt.budget.choose._ABOUT_AS_FAST", 0.0)
     memory = read_timeline(parsed(text_of("attention")), CPU).memory
 

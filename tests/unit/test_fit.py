@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from jaxlib.mlir import ir
 
-from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget import order as order_of_budget
 from exla_opt.budget.fit import Fit, fit
 from exla_opt.budget.measured import Measured
 from exla_opt.budget.search import CannotCompile
@@ -153,7 +153,7 @@ def test_a_large_module_is_recomputed_only_if_no_split_is_about_as_fast(layers: 
 
 
 def test_a_large_module_is_recomputed_last_if_no_split_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exla_opt.budget.fit._SMALL", 0)
+    monkeypatch.setattr("exla_opt.budget.order._SMALL", 0)
     monkeypatch.setattr("exla_opt.budget.choose._ABOUT_AS_FAST", 0.0)
     module = parse_module("m.mlir", network(6).encode(), new_context()).module
     memory = predict(module)
@@ -185,7 +185,7 @@ class Compiler:
 
 def test_the_search_goes_on_where_the_compiler_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fit_of_budget, "try_nested", lambda search, sizes, **_: iter(())
+        order_of_budget, "try_nested", lambda search, sizes, **_: iter(())
     )  # these would be compiled as well
     compiler = Compiler(20_000_001, 20_000_001, 19_000_000)
     found = fit(read(SAMPLE), DEFAULT_PASSES, Options(), 20_000_000, compiler)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import export, lax
 
-from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget import order as order_of_budget
 from exla_opt.budget.fit import fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.loops import trip_count
@@ -191,7 +191,7 @@ def fitted(limit: int, machine: Any = GPU) -> tuple[str, int]:
 
 def test_a_limit_decides_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fit_of_budget, "try_nested", lambda search, sizes, **_: iter(())
+        order_of_budget, "try_nested", lambda search, sizes, **_: iter(())
     )  # one of these would be as fast
     found, slices = fitted(9_000_000)
     assert slices > 1

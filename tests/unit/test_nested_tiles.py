@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from jaxlib.mlir import ir
 
 import exla_opt
-from exla_opt.budget import fit as fit_of_budget
 from exla_opt.budget import nested as nested_of_budget
+from exla_opt.budget import order as order_of_budget
 from exla_opt.budget import search as search_of_budget
 from exla_opt.budget.attempt import Attempt
 from exla_opt.budget.choose import steps
@@ -129,7 +129,7 @@ def test_a_search_takes_them_where_a_slice_would_hold_few_rows(name: str, monkey
     limit = memory.peak - memory.temp + memory.temp // 400
     found = fit(module_of(name, rows), DEFAULT_PASSES, Options(), limit)
     assert found.fits and found.options.nested_tiles
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))
+    monkeypatch.setattr(order_of_budget, "try_nested", lambda search, sizes, **_: iter(()))
     plain = fit(module_of(name, rows), DEFAULT_PASSES, Options(), limit)
     assert not plain.options.nested_tiles
     assert not plain.fits or steps(found.seconds) < steps(plain.seconds)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget import fit as fit_of_budget
+from exla_opt.budget import order as order_of_budget
 from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import Fit, fit, unsplit_options
@@ -83,11 +83,11 @@ def within(part: int) -> tuple[Fit, int]:
 
 
 def test_the_region_at_the_peak_gets_smaller_slices_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_of_budget, "try_nested", lambda search, sizes, **_: iter(()))  # faster still
+    monkeypatch.setattr(order_of_budget, "try_nested", lambda search, sizes, **_: iter(()))  # faster still
     found, limit = within(32)
     assert found.peak <= limit and found.options.slices_at
     assert found.options.least_slice_bytes < found.options.slice_bytes
-    monkeypatch.setattr(fit_of_budget, "try_refined", lambda search, until_one_fits: iter(()))
+    monkeypatch.setattr(order_of_budget, "try_refined", lambda search, until_one_fits: iter(()))
     plain, _ = within(32)
     assert not plain.options.slices_at
     assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
@@ -96,15 +96,24 @@ def test_the_region_at_the_peak_gets_smaller_slices_where_that_is_faster(monkeyp
 def test_a_large_module_has_its_near_misses_refined_before_smaller_slices_are_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fit_of_budget, "_SMALL", 0)
+    monkeypatch.setattr(order_of_budget, "_SMALL", 0)
     for name in ("try_refined", "try_nested"):
-        monkeypatch.setattr(fit_of_budget, name, lambda search, *_, **__: iter(()))
+        monkeypatch.setattr(order_of_budget, name, lambda search, *_, **__: iter(()))
     found, limit = within(32)
     assert found.peak <= limit and found.options.slices_at
-    monkeypatch.setattr(fit_of_budget, "try_near_misses", lambda search: iter(()))
+    monkeypatch.setattr(order_of_budget, "try_near_misses", lambda search: iter(()))
     plain, _ = within(32)
     assert not plain.options.slices_at
     assert not plain.fits or steps(found.seconds) < steps(plain.seconds)
+
+
+def test_a_near_miss_is_refined_once() -> None:
+    search = Search(module_of("outer_products"), DEFAULT_PASSES, Options(), 0, None, False, None)
+    search.attempt(unsplit_options(Options()))
+    near = search.attempt(Options(10**6, 10**6))
+    search.limit = int(near.predicted.peak / 1.2)
+    assert list(try_near_misses(search))
+    assert not list(try_near_misses(search))
 
 
 def test_no_sizes_for_each_of_two_regions_are_clearly_better() -> None:

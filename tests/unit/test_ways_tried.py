@@ -9,11 +9,12 @@ from typing import cast
 import pytest
 from jaxlib.mlir import ir
 
-from exla_opt.budget import fit
+from exla_opt.budget import order
 from exla_opt.budget.attempt import RECOMPUTE, Attempt, Split
 from exla_opt.budget.choose import fastest_that_fits
-from exla_opt.budget.fit import try_ways, unsplit_options
+from exla_opt.budget.fit import unsplit_options
 from exla_opt.budget.measured import Measured
+from exla_opt.budget.order import try_ways
 from exla_opt.budget.search import MOST_COMPILES, Search
 from exla_opt.budget.ways import is_coarse, ways
 from exla_opt.memory.machine import CPU
@@ -71,7 +72,7 @@ def search_for(monkeypatch: pytest.MonkeyPatch) -> Searched:
     def search(
         ops: int, limit: int, figures: Callable[[Options], Figures], has_calls: bool = False
     ) -> tuple[Given, Attempt | None]:
-        monkeypatch.setattr(fit, "number_of_ops", lambda module: ops)
+        monkeypatch.setattr(order, "number_of_ops", lambda module: ops)
         given = Given(limit, figures, has_calls=has_calls)
         sizes = ways(memory_of(TEMP), TEMP // 2, Options(machine=CPU))
         for _ in try_ways(given, sizes, until_one_fits=True):
@@ -248,6 +249,18 @@ def test_in_a_very_large_module_larger_slices_come_first_if_there_is_room_for_ma
     first, *others = [each.options for each in search.attempts[1:]]
     assert (first.size_threshold // MB, first.slice_bytes // MB) == tried and not others
     assert found is search.attempts[1]
+
+
+@pytest.mark.parametrize(
+    ("room", "tried"), [(4096, [(128, 16), (128, 4), (4, 4), (1, 1)]), (255, [(8, 4), (4, 4), (1, 1)])]
+)
+def test_small_slices_of_a_very_large_module_come_last_and_the_smallest_never(
+    search_for: Searched, room: int, tried: list[tuple[int, int]]
+) -> None:
+    search, found = search_for(LARGER + 1, room * MB, lambda way: (2 * room * MB, 2.0, False))
+    sizes = [each.options for each in search.attempts[1:]]
+    assert found is None
+    assert [(way.size_threshold // MB, way.slice_bytes // MB) for way in sizes] == tried
 
 
 def test_larger_slices_are_not_planned_where_smaller_ones_need_far_too_much(search_for: Searched) -> None:
