@@ -1,8 +1,8 @@
-"""Integers that are chosen between two at each position, if the predicate bounds them (`affine`).
+"""Integers that are chosen at each position, if a predicate or their source bounds them (`affine`).
 
 x < 0 ? x + n : x                            negative indices, and the sign of JAX's x % n
 sign(x) != sign(n) and x rem n != 0          JAX's x // n: always false if neither is negative
-reduce(x, places) by (a > b ? ...)           argmax: one of the places
+reduce(x, places) by (a > b ? ...)           argmax: one of the places; likewise argsort and top_k
 """
 
 from __future__ import annotations
@@ -58,6 +58,18 @@ def of_reduce(op: ir.Operation, number: int, read_all: Read) -> Affine | None:
     shape = build.shape_of(op.results[number])
     bounds = [between(each.lowest, each.highest, shape) for each in known if each is not None]
     return reduce(either, bounds) if len(bounds) == len(known) else None
+
+
+def of_sort(op: ir.Operation, number: int, read_all: Read) -> Affine | None:
+    """The integers of one result of a sort, in any order: with `argsort`, positions of the sorted dimension."""
+    found = read_all(op.operands[number])
+    return None if found is None else between(found.lowest, found.highest, build.shape_of(op.results[number]))
+
+
+def of_top_k(op: ir.Operation, number: int, _: Read) -> Affine | None:
+    """The positions of the largest elements; nothing is known of the elements."""
+    last = build.shape_of(op.operands[0])[-1] - 1
+    return between(0, last, build.shape_of(op.results[number])) if number else None
 
 
 def _is_chosen(value: ir.Value, among: set[ir.Value]) -> bool:

@@ -21,7 +21,7 @@ from exla_opt.ir.types import element_type
 from exla_opt.ir.values import splat_value
 
 from .affine import Affine, between, constant, counting, either, of_table, reshaped, reversed_along, sliced
-from .affine_choices import of_and, of_reduce, of_select
+from .affine_choices import of_and, of_reduce, of_select, of_sort, of_top_k
 from .affine_elementwise import ELEMENTWISE
 from .types import DIGITS
 
@@ -69,8 +69,8 @@ class AffineReader:
     def _work_out(self, value: ir.Value, op: ir.Operation, lane: Lane | None) -> Affine | None:
         if op.name in _MOVES:
             return _MOVES[op.name](self, op, lane)
-        if op.name == "stablehlo.reduce":
-            found = of_reduce(op, ir.OpResult(value).result_number, self.bounds_of)
+        if op.name in _RESULTS:
+            found = _RESULTS[op.name](op, ir.OpResult(value).result_number, self.bounds_of)
             return found if found is None or lane is None else found.at(*lane)
         if op.name in _CHOICES:
             return _CHOICES[op.name](op, lambda operand: self._in_shape(operand, op, lane))
@@ -213,6 +213,7 @@ def _of_concatenate(reader: AffineReader, op: ir.Operation, lane: Lane | None) -
 
 
 _CHOICES = {"stablehlo.and": of_and, "stablehlo.select": of_select}
+_RESULTS = {"stablehlo.reduce": of_reduce, "stablehlo.sort": of_sort, "chlo.top_k": of_top_k}
 _MOVES: dict[str, Callable[[AffineReader, ir.Operation, Lane | None], Affine | None]] = {
     "stablehlo.broadcast_in_dim": _of_broadcast,
     "stablehlo.concatenate": _of_concatenate,

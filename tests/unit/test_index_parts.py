@@ -51,6 +51,8 @@ FORMS = (
     ("clipped", lambda x, i: x.reshape(-1)[places() * 10 + jnp.clip(i, 0, 9)], (CUBE, LABELS), (0, 1)),
     ("remainders", lambda x, i: x.reshape(-1)[places() * 10 + i % 10], (CUBE, LABELS), (0, 1)),
     ("largest", lambda x, i: x.reshape(-1)[places() * 10 + jnp.argmax(-x, 2)], (CUBE, LABELS), (0, 1)),
+    ("in order", lambda x, i: x.reshape(-1)[cells()[0] * 60 + cells()[1] * 10 + jnp.argsort(-x, 2)[..., :3].transpose(2, 0, 1)], (CUBE, LABELS), (0, 1)),
+    ("five largest", lambda x, i: x.reshape(-1)[(places() * 10)[..., None] + jax.lax.top_k(-x, 5)[1]], (CUBE, LABELS), (0, 1)),
     ("ravelled", lambda x, i: x.reshape(-1)[jnp.ravel_multi_index((*cells(), i), (4, 6, 10), "clip")], (CUBE, LABELS), (0, 1)),
     ("packed", lambda x, i: x[jnp.arange(4)[:, None] * 6 + jnp.clip(i, 0, 5)], ("24x40xf32", "4x3xi32"), (0,)),
     ("first of each", lambda x, i: x[jnp.arange(4) * 6], ("24x10xf32",  "1xi32"), (0,)),
@@ -139,6 +141,10 @@ def bounds_of(function: Callable[..., Any], *shapes: str) -> Affine | None:
         (lambda i: jnp.where(i % 7 - 3 < 0, i % 7 - 3 + 7, i % 7 - 3), 0, 6),
         (lambda i: jnp.sign(i) + 1, 0, 2),
         (lambda i: jnp.argmax(i.reshape(4, 6), 1), 0, 5),
+        (lambda i: jnp.argsort(i.reshape(4, 6), 1), 0, 5),
+        (lambda i: jnp.sort(i % 9, 0), 0, 8),
+        (lambda i: jax.lax.top_k(i.reshape(4, 6), 2)[1], 0, 5),
+        (lambda i: jax.lax.top_k(i.reshape(4, 6), 2)[0], -(2**31), 2**31 - 1),
         (lambda i: jnp.where(i > 3, 5, 2), 2, 5),
         (lambda i: jnp.concatenate([i % 3, i % 5]), 0, 4),
         (lambda i: jnp.abs(i), -(2**31), 2**31 - 1),
@@ -170,6 +176,8 @@ def test_bounds_hold_of_what_xla_computes(seed: int) -> None:
         lambda v, n: jnp.sign(v),
         lambda v, n: v.astype(jnp.int8).astype(jnp.int32),
         lambda v, n: jnp.sort(v, 1),
+        lambda v, n: jnp.argsort(v, 0) + n,
+        lambda v, n: jnp.tile(jax.lax.top_k(v, 2)[1], 2),
     )
     chain = [rng.choice(steps) for _ in numbers]
 
