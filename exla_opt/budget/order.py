@@ -28,7 +28,7 @@ from exla_opt.options import Options
 _SMALL, _OPS_OF_ALL = 150, 6_000
 # Above this many ops, a program that fits is not tried in slices. This many ways show whether slices are faster.
 _VERY_LARGE, _FIRST_WAYS = 800, 2
-# Above this many ops, where each attempt takes tens of seconds, larger slices come first, or not at all.
+# Above this many ops, where each attempt takes tens of seconds, few ways are tried, with large slices.
 _MUCH_TO_PLAN = 2_000
 # Of the slices for a GPU that are larger than the limit leaves room for, one in this many is tried: steps of four.
 _OVER = 8

@@ -70,12 +70,12 @@ def large_first(sizes: Sequence[Options], room: int) -> list[Options]:
     size for large tensors only, then for all; and a quarter of that. Smaller ones take minutes. room: as in
     `coarse_first`.
     """
-    several, coarse = with_room(sizes, room), coarse_first(sizes, room, 1)[:1]
+    several, coarse = _with_room(sizes, room), coarse_first(sizes, room, 1)[:1]
     all_tensors = [way for way in sizes if not is_coarse(way) and way.slice_bytes <= sizes[0].slice_bytes]
     return list(dict.fromkeys([*several, *coarse, *all_tensors[:2]]))
 
 
-def with_room(sizes: Sequence[Options], room: int) -> list[Options]:
+def _with_room(sizes: Sequence[Options], room: int) -> list[Options]:
     """The first way with slices of several caches instead, if the limit leaves room for many of them.
 
     They run fewer trips than slices of the cache's size. What is smaller than a slice stays unsplit. room: as in

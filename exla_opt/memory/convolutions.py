@@ -12,7 +12,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir.attributes import integer, integers
 from exla_opt.ir.types import Types
 from exla_opt.ir.values import defining_op
-from exla_opt.ops.window_geometry import exceed_image, windows_of
+from exla_opt.ops.window_geometry import exceed_image, has_reversed_kernel, has_reversed_windows, windows_of
 
 from .block import Operation
 from .builder import Builder
@@ -47,7 +47,7 @@ def is_exchanged(op: ir.Operation, types: Types) -> bool:
     """Whether XLA:CPU convolves a reversed copy of the kernel with the image, as the kernel has more positions."""
     image, kernel, result = _orders(op)
     grouped = any(integer(op, name, 1) > 1 for name in ("feature_group_count", "batch_group_count"))
-    if grouped or "window_reversal" in op.attributes:
+    if grouped or has_reversed_windows(op):
         return False
     lengths = [
         tuple(types.of(value).shape[dim] for dim in dims)
@@ -74,12 +74,10 @@ def convolve_exchanged(machine: Machine, builder: Builder, op: ir.Operation, mad
 def _reversed_copy(builder: Builder, op: ir.Operation, kernel: int) -> int:
     """The kernel reversed in all dimensions of its window; XLA joins that with a reversal by the program."""
     source = defining_op(op.operands[1], "stablehlo.reverse")
-    before = [] if source is None else integers(source, "dimensions", [])
     if source is not None:
         kernel = builder.of(source.operands[0])
     places = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"]).kernel_spatial_dimensions
-    longer = {dim for dim, length in enumerate(builder.types.of(op.operands[1]).shape) if length > 1}
-    return kernel if longer & set(before) == longer & set(places) else builder.reversed(op.results[0], kernel)
+    return kernel if has_reversed_kernel(op, places) else builder.reversed(op.results[0], kernel)
 
 
 def is_slow_inside(op: ir.Operation, types: Types) -> bool:

@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
+from exla_opt.ir.values import defining_op
 
 from .factor import Shape
 from .tile import read_padded, replaced
@@ -71,6 +72,22 @@ def exceed_image(windows: Sequence[Window], image: Shape, places: Shape) -> bool
         and not (length == window.size and not window.is_padded and window.dilation == 1)
     ]
     return prod(size for size, _ in counted) > prod(length for _, length in counted)
+
+
+def has_reversed_windows(op: ir.Operation) -> bool:
+    """Whether a convolution reads its kernel backwards along some dimension."""
+    name = "window_reversal"
+    return name in op.attributes and any(ir.DenseBoolArrayAttr(op.attributes[name]))
+
+
+def has_reversed_kernel(op: ir.Operation, places: Sequence[int]) -> bool:
+    """Whether the program has reversed a convolution's kernel in the dimensions of its window, and in no other.
+
+    places: these dimensions. Those of one element do not count.
+    """
+    reverse = defining_op(op.operands[1], "stablehlo.reverse")
+    longer = {dim for dim, length in enumerate(build.shape_of(op.operands[1])) if length > 1}
+    return reverse is not None and longer & set(integers(reverse, "dimensions", [])) == longer & set(places)
 
 
 def disjoint_windows(windows: Sequence[Window], large: Shape, small: Shape) -> dict[int, int]:

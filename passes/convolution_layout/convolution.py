@@ -11,7 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integer
 from exla_opt.ir.types import element_type
-from exla_opt.ops.window_geometry import Window, windows_of
+from exla_opt.ops.window_geometry import Window, has_reversed_windows, windows_of
 
 # Floats that XLA:CPU convolves in f32.
 SHORT = ("bf16", "f16")
@@ -88,7 +88,6 @@ def read_convolution(op: ir.Operation) -> Convolution:
     )
     kind, *others = (str(element_type(value)) for value in values)
     is_uniform = others == [kind, kind] or (kind in SHORT and others == [kind, "f32"])
-    reversal = "window_reversal"
     return Convolution(
         orders=orders,
         image=image,
@@ -96,7 +95,7 @@ def read_convolution(op: ir.Operation) -> Convolution:
         result=result,
         dtype=kind if is_uniform else "",
         windows=tuple(windows_of(op, kernel[:-2])),
-        is_reversed=reversal in op.attributes and any(ir.DenseBoolArrayAttr(op.attributes[reversal])),
+        is_reversed=has_reversed_windows(op),
         groups=integer(op, "feature_group_count", 1),
         batch_groups=integer(op, "batch_group_count", 1),
     )

@@ -20,7 +20,7 @@ from jaxlib.mlir.dialects import stablehlo
 from exla_opt.ir import build
 from exla_opt.ir.attributes import integers
 from exla_opt.ir.values import defining_op
-from exla_opt.ops.window_geometry import Window, exceed_image
+from exla_opt.ops.window_geometry import Window, exceed_image, has_reversed_kernel
 
 from .convolution import SHORT, Convolution
 from .positions import padded, read_at, transposed
@@ -78,10 +78,7 @@ def bytes_of_patches(convolution: Convolution) -> int:
 
 def bytes_of_reversed(op: ir.Operation, convolution: Convolution) -> int:
     """The bytes of the reversed kernel that XLA makes instead: none of one that the program has reversed."""
-    reverse = defining_op(op.operands[1], "stablehlo.reverse")
-    order = convolution.orders[1]
-    longer = {dim for dim, length in zip(order, convolution.kernel, strict=True) if length > 1}
-    if reverse is not None and longer & set(integers(reverse, "dimensions", [])) == longer & set(order[:-2]):
+    if has_reversed_kernel(op, convolution.orders[1][:-2]):
         return 0
     return prod(convolution.kernel) * (8 if convolution.dtype == "f64" else 2 if convolution.dtype in SHORT else 4)
 

@@ -203,7 +203,7 @@ def _chains(graph: Graph, options: Options, of_program: bool) -> Iterator[tuple[
     chains = {value: chain for value in big if (chain := _chain(graph, value, threshold))}
     cut = [value for value, chain in chains.items() if all(Trait.CUTS in graph.nodes[each].traits for each in chain)]
     # Tensors that are cut here, once, would be cut in each trip: not for a few slices in all.
-    left_out = cut if sum(graph.tensors[value].type.bytes for value in cut) <= few_slices else []
+    left_out = set(cut) if sum(graph.tensors[value].type.bytes for value in cut) <= few_slices else set()
     for value, chain in chains.items():
         if value in left_out:
             continue

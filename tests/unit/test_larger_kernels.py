@@ -137,6 +137,14 @@ def test_a_reversed_kernel_is_reversed_once_more_or_not_at_all(flipped: tuple[in
     assert predicted == compiled == (0 if flipped == (0, 1) else 9 * 96 * 128 * 4)
 
 
+def test_windows_that_are_said_not_to_be_reversed_are_not() -> None:
+    said = "window = {pad = [[1, 1], [1, 1]]"
+    before = program(FORMS["plane"])
+    text = before.replace(said, f"{said}, reverse = [false, false]")
+    assert text != before and temp_of(text) == temp_of(before)
+    assert temp_of(text)[0] >= 4 * 9 * 24 * 32
+
+
 def test_a_kernel_that_a_loop_computes_is_still_cut() -> None:
     """The reversed copy is that of the finished program: no kernel of a loop is taken for one that XLA fuses."""
 
