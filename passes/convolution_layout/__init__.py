@@ -137,4 +137,6 @@ def _largest_copy(op: ir.Operation, convolution: Convolution, form: Form, types:
     values = (*op.operands, op.results[0])
     pairs = zip(values, convolution.orders, strict=True)
     copied = values if form != "turned" else [value for value, order in pairs if order != sorted(order)]
+    if convolution.kept != [*convolution.image[1:-1]]:
+        copied = [*copied, op.operands[0]]
     return max((types.of(value).bytes for value in copied), default=0)

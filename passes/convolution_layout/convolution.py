@@ -50,6 +50,15 @@ class Convolution:
         return all(order[-1] == len(order) - 1 for order in (self.orders[0], self.orders[2]))
 
     @property
+    def kept(self) -> list[int]:
+        """The lengths of the image along its windows, without the elements that negative padding drops; at least 0."""
+        pairs = zip(self.image[1:-1], self.windows, strict=True)
+        return [
+            max(length + min(window.low // window.base, 0) + min(window.high // window.base, 0), 0)
+            for length, window in pairs
+        ]
+
+    @property
     def ins(self) -> int:
         """The number of input features of a group."""
         return self.kernel[-2]

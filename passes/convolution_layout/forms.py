@@ -59,10 +59,7 @@ def fast_form(convolution: Convolution) -> Form | None:
         enough = convolution.ins * convolution.outs >= _LEAST_OF_PATCHES
         if enough and 0 < patches_shape(convolution)[-2] <= _MOST_POSITIONS:
             return "patches"
-    found = _of_floats(convolution)
-    # XLA:CPU's fast kernel reads beyond an image that negative padding cuts off.
-    is_cut = any(window.low < 0 or window.high < 0 for window in convolution.windows)
-    return None if is_cut and found != "sum" else found
+    return _of_floats(convolution) if all(convolution.kept) else None
 
 
 def _of_floats(convolution: Convolution) -> Form | None:

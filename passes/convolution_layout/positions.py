@@ -11,6 +11,7 @@ computes all pairs of features and selects the diagonal. A loop multiplies and a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from jaxlib.mlir import ir
@@ -92,6 +93,24 @@ def padded(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> i
     zero = build.zeros(ir.RankedTensorType.get([], element_type(image)))
     made: ir.Value = stablehlo.pad(image, zero, low, high, between)
     return made
+
+
+def cut(image: ir.Value, dims: Sequence[int], windows: Sequence[Window]) -> tuple[ir.Value, list[Window]]:
+    """The image without the elements that negative padding drops along these dimensions, and windows without such.
+
+    XLA:CPU's fast kernel reads beyond an image that negative padding cuts off.
+    """
+    shape = build.shape_of(image)
+    start, limit = [0] * len(shape), list(shape)
+    left = list(windows)
+    for number, (dim, window) in enumerate(zip(dims, windows, strict=True)):
+        first, last = (max(-(padding // window.base), 0) for padding in (window.low, window.high))
+        start[dim], limit[dim] = first, shape[dim] - last
+        left[number] = replace(window, low=window.low + first * window.base, high=window.high + last * window.base)
+    if left == list(windows):
+        return image, left
+    part: ir.Value = stablehlo.slice(image, start, limit, [1] * len(shape))
+    return part, left
 
 
 def read_at(

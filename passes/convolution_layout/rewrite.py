@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from jaxlib.mlir import ir
@@ -15,7 +16,7 @@ from exla_opt.ops.window_geometry import NO_WINDOW, Window
 from .convolution import SHORT, Convolution
 from .forms import Form
 from .patches import by_patches
-from .positions import by_position, padded, read_at, transposed
+from .positions import by_position, cut, padded, read_at, transposed
 
 
 def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Value:
@@ -26,7 +27,11 @@ def write_form(op: ir.Operation, convolution: Convolution, form: Form) -> ir.Val
         return by_position(op, convolution)
     if form == "patches":
         return by_patches(op, convolution)
-    image, kernel = (transposed(value, order) for value, order in zip(op.operands, convolution.orders[:2], strict=True))
+    image, windows = cut(op.operands[0], convolution.orders[0][1:-1], convolution.windows)
+    convolution = replace(convolution, windows=tuple(windows))
+    image, kernel = (
+        transposed(value, order) for value, order in zip((image, op.operands[1]), convolution.orders[:2], strict=True)
+    )
     groups = convolution.groups
     if form == "apart":
         parts = _groups(image, kernel, convolution)

@@ -58,6 +58,14 @@ FORMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str
         {"padding": ((1, 1), (1, 0)), "dtype": "bfloat16", "preferred_element_type": jnp.float32},
     ),
     "double": ((4, 6, 9, 8), (20, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64", "window_strides": (2, 1)}),
+    # XLA's fast kernel reads beyond an image that is cut off, so it is sliced first.
+    "negative padding": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((-1, 1), (0, -3))}),
+    "negative padding of an image with gaps": (
+        (4, 6, 9, 8),
+        (5, 6, 3, 2),
+        NCHW,
+        {"padding": ((-3, 1), (2, -2)), "lhs_dilation": (2, 3), "rhs_dilation": (1, 2), "window_strides": (2, 1)},
+    ),
 }
 PLAIN = ("NHWC", "HWIO", "NHWC")
 TURNED = ("CHWN", "IHWO", "HWNC")
@@ -123,8 +131,7 @@ LEFT: dict[str, tuple[tuple[int, ...], tuple[int, ...], Sequence[str], dict[str,
     "depthwise": ((4, 6, 9, 8), (6, 1, 3, 2), NCHW, {"padding": "SAME", "feature_group_count": 6}),
     "batch groups": ((4, 6, 9, 8), (6, 6, 3, 2), NCHW, {"padding": "SAME", "batch_group_count": 2}),
     "double": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": "SAME", "dtype": "float64"}),
-    # XLA's fast kernel reads beyond an image that is cut off.
-    "negative padding": ((4, 6, 9, 8), (5, 6, 3, 2), NCHW, {"padding": ((-1, 1), (0, 0))}),
+    "padding that drops all of the image": ((4, 6, 3, 8), (5, 6, 3, 2), NCHW, {"padding": ((-4, 4), (0, 0))}),
 }
 
 
