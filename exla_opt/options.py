@@ -25,6 +25,8 @@ class Options:
     nested_tiles: whether a loop's tile may be larger than a slice, and be cut along another dimension in its body.
     slices_a_trip: how many slices a trip of a loop may compute.
     memory_limit: bytes; while the predicted peak is above it, tensors are recomputed. None: no tensor is.
+    separates_parts: whether parts of a tensor that a loop would need together may be computed separately: where they
+    are, the module is split a second time.
     slices_at: overrides of split_size for the regions with an op at a given location, as (location, bytes) pairs. Only
     the search for a limit sets them.
     """
@@ -39,6 +41,7 @@ class Options:
     nested_tiles: bool = False
     slices_a_trip: int = 1
     memory_limit: int | None = None
+    separates_parts: bool = True
     slices_at: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:

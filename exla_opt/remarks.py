@@ -39,7 +39,9 @@ class Remark:
     message: the sentence.
     stopped_by, stopped_at: the op that prevents the change and its location, if it is another op.
     devices: how many devices hold a shard of this type, if the module is sharded over several.
-    may_nest: for a split, whether its tiles may be cut again (`--nested-tiles`); remarks that differ in this are equal.
+    may_separate: whether parts of some tensor could also be computed separately (`Options.separates_parts`).
+    may_nest: for a split, whether its tiles may be cut again (`--nested-tiles`).
+    Remarks that differ in the last two are equal.
     """
 
     kind: Kind
@@ -52,6 +54,7 @@ class Remark:
     stopped_by: str = ""
     stopped_at: str = ""
     devices: int = 1
+    may_separate: bool = field(default=False, compare=False)
     may_nest: bool = field(default=False, compare=False)
 
     @property

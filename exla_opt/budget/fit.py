@@ -33,6 +33,7 @@ from exla_opt.budget.search import Search
 from exla_opt.budget.ways import ways
 from exla_opt.options import Options
 from exla_opt.pipeline import AfterPass, Outcome
+from exla_opt.remarks import Kind, Remark
 
 # Larger than any tensor.
 _NOTHING_IS_BIG = 2**62
@@ -167,12 +168,20 @@ def _figures(found: Attempt) -> Figures:
 
 
 def try_recomputing(search: Search, tried: Callable[[Options, int], None]) -> None:
-    """Try the unsplit program with tensors recomputed for the limit, if there are any."""
+    """Try the unsplit program with tensors recomputed for the limit, if there are any, unless an attempt was that."""
+    changed = _changes(search.attempts[0])
+    if any(each.options.memory_limit == search.aim and _changes(each) == changed for each in search.attempts):
+        return
     found = search.attempt(replace(search.attempts[0].options, memory_limit=search.aim))
     if any(remark.pass_name == RECOMPUTE for remark in found.outcome.remarks):
         tried(found.options, found.peak)
     else:
         search.attempts.remove(found)  # it equals the original
+
+
+def _changes(found: Attempt) -> set[Remark]:
+    """What the passes changed, except for what is recomputed."""
+    return {each for each in found.outcome.remarks if each.kind is Kind.PASSED and each.pass_name != RECOMPUTE}
 
 
 def fits_about_as_fast(search: Search) -> bool:

@@ -48,7 +48,8 @@ def try_nested(search: Search, sizes: Sequence[Options], *, is_large: bool = Fal
     in_vain = 0
     last: Attempt | None = None
     for way in sorted(known, key=lambda way: -way.slice_bytes)[:_MOST]:
-        placed = replace(way, calls_in_loops=start.options.calls_in_loops)
+        alike = start.options
+        placed = replace(way, calls_in_loops=alike.calls_in_loops, separates_parts=alike.separates_parts)
         if not may_nest(search, placed):
             continue
         found = search.attempt(replace(placed, nested_tiles=True))

@@ -85,6 +85,8 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     if until_one_fits:
         sizes = sorted(sizes, key=is_over)
     start = sizes[0].slice_bytes if sizes else 0
+    if ops > _VERY_LARGE and leaves_out:
+        sizes = [replace(way, separates_parts=False) for way in sizes]
     if is_very_large:
         sizes = large_first(sizes, search.room)
         most = len(sizes)
@@ -139,9 +141,14 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 def cut_again(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     """Try nested tiles, and smaller slices at the peak; of a very large module that misses the limit, only the latter.
 
-    There each attempt takes tens of seconds, so that only those close to the limit are worth it.
+    There each attempt takes tens of seconds, so that only those close to the limit are worth it. Where nothing fits,
+    what needs the least is first tried with parts of tensors computed separately, if that was left out.
     """
     ops, is_cpu = number_of_ops(search.module), search.attempts[0].options.machine.kind == "cpu"
+    if fastest_that_fits(search) is None:
+        least = min(search.attempts, key=search.expected_peak)
+        if any(remark.may_separate for remark in least.outcome.remarks):
+            yield search.attempt(replace(least.options, separates_parts=True))
     if is_cpu and ops > _MUCH_TO_PLAN and fastest_that_fits(search) is None:
         yield from try_near_misses(search)
         return

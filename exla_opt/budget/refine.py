@@ -40,7 +40,7 @@ def try_refined(search: Search, *, until_one_fits: bool) -> Iterator[Attempt]:
         if start.split.large > search.limit:
             continue  # smaller slices cannot save these bytes
         last = start
-        for found in _refined(search, start):
+        for found in _refined(search, start, until_one_fits=until_one_fits):
             if fits_in is not None and steps(found.seconds) < steps(last.seconds):
                 search.attempts.remove(found)
                 break
@@ -70,14 +70,17 @@ def try_near_misses(search: Search) -> Iterator[Attempt]:
                 return
 
 
-def _refined(search: Search, start: Attempt, *, is_near: bool = False) -> Iterator[Attempt]:
+def _refined(
+    search: Search, start: Attempt, *, is_near: bool = False, until_one_fits: bool = False
+) -> Iterator[Attempt]:
     """Shrink the slices in the loops at the peak step by step, as long as the peak falls.
 
     is_near: shrink them in small steps, and at the peak of the final program, recomputed tensors included.
+    until_one_fits: stop where further steps cannot be expected to reach the limit.
     """
     step = _SMALL_STEP if is_near else _STEP
     current = start
-    for _ in range(_MOST_STEPS):
+    for left in reversed(range(_MOST_STEPS)):
         options, split = current.options, current.final if is_near else current.split
         own = dict(options.slices_at)
         least = min(SMALLEST_SLICE, options.slice_bytes)
@@ -92,4 +95,12 @@ def _refined(search: Search, start: Attempt, *, is_near: bool = False) -> Iterat
         falls = found.split.peak * _GAIN < current.split.peak
         if not falls and (not is_near or found.final.peak * _GAIN >= current.final.peak):
             return
+        if until_one_fits and _is_far(search, found, current, left):
+            return
         current = found
+
+
+def _is_far(search: Search, found: Attempt, before: Attempt, steps_left: int) -> bool:
+    """Whether an attempt would miss the limit even if each further step saved the factor that the last one did."""
+    peak, last = search.expected_peak(found), search.expected_peak(before)
+    return peak * min(peak / last, 1.0) ** steps_left > search.limit

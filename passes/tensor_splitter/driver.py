@@ -83,9 +83,7 @@ def split_module(module: ir.Module, options: Options) -> list[Remark]:
             done, missed = _split_changed(module, original, options, (done, missed), [send_slices])
             remove_marks(module)
         if _is_above_limit(module, options) and parts_meet(original, options):
-            done, missed = _split_changed(module, original, options, (done, missed), [separate_and_overwrite])
-            if _is_above_limit(module, options):
-                done, missed = _split_changed(module, original, options, (done, missed), [separate_parts])
+            done, missed = _split_in_parts(module, original, options, (done, missed))
     except CannotOrder:  # separately planned loops depend on each other
         restore(module, original)
         reason = Reason("EX306", "a value computed from it is needed complete between two loops")
@@ -135,6 +133,17 @@ def _split_changed(
         return found
     restore(module, other)
     return made
+
+
+def _split_in_parts(module: ir.Module, original: ir.Module, options: Options, found: Remarks) -> Remarks:
+    """Split once more with parts of tensors computed separately; without that option, only say that it is possible."""
+    if not options.separates_parts:
+        done, missed = ([replace(remark, may_separate=True) for remark in remarks] for remarks in found)
+        return done, missed
+    found = _split_changed(module, original, options, found, [separate_and_overwrite])
+    if _is_above_limit(module, options):
+        found = _split_changed(module, original, options, found, [separate_parts])
+    return found
 
 
 def _split(module: ir.Module, options: Options) -> Remarks:

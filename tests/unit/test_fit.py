@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from jaxlib.mlir import ir
 
 from exla_opt.budget import order as order_of_budget
-from exla_opt.budget.fit import Fit, fit
+from exla_opt.budget.fit import Fit, fit, try_recomputing, unsplit_options
 from exla_opt.budget.measured import Measured
-from exla_opt.budget.search import CannotCompile
+from exla_opt.budget.search import CannotCompile, Search
 from exla_opt.budget.ways import ways
 from exla_opt.cli.opt import main
 from exla_opt.ir.context import new_context
@@ -161,6 +161,17 @@ def test_a_large_module_is_recomputed_last_if_no_split_is_fast(monkeypatch: pyte
     limit = memory.peak - memory.temp + memory.temp // 2
     found = fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda sizes, _: tried.append(sizes))
     assert found.fits and [sizes.split_size is None for sizes in tried].index(True, 1) == len(tried) - 1
+
+
+@pytest.mark.parametrize(("size", "is_tried"), [(10**9, False), (500_000, True)])
+def test_recomputing_alone_is_not_tried_after_sizes_that_split_nothing(size: int, is_tried: bool) -> None:
+    module = parse_module("m.mlir", network(6).encode(), new_context()).module
+    search = Search(module, DEFAULT_PASSES, Options(), predict(module).peak // 2, None, False, None)
+    search.attempt(unsplit_options(Options()))
+    search.attempt(Options(size, size, memory_limit=search.aim))
+    tried: list[Options] = []
+    try_recomputing(search, lambda sizes, _: tried.append(sizes))
+    assert bool(tried) == is_tried and len(search.attempts) == 2 + is_tried
 
 
 def test_arguments_and_results_hold_up_a_limit_below_them() -> None:

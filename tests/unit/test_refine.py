@@ -15,7 +15,7 @@ from exla_opt.budget import order as order_of_budget
 from exla_opt.budget.attempt import Attempt, Split
 from exla_opt.budget.choose import steps
 from exla_opt.budget.fit import Fit, fit, unsplit_options
-from exla_opt.budget.refine import try_near_misses
+from exla_opt.budget.refine import try_near_misses, try_refined
 from exla_opt.budget.search import Search
 from exla_opt.ir.context import new_context
 from exla_opt.ir.read import parse_module
@@ -148,6 +148,8 @@ class Steps:
     def fits(self, found: Attempt) -> bool:
         return found.predicted.peak <= self.limit
 
+    seems_to_fit = fits
+
     def attempt(self, options: Options) -> Attempt:
         peak = self.steps[options.slice_bytes].pop(0)
         return near_attempt(options, 1.0, peak)
@@ -236,3 +238,16 @@ def test_an_attempt_knows_its_peak_before_and_after_recomputing() -> None:
     found = search.attempt(replace(unsplit.options, memory_limit=2 * unsplit.predicted.peak // 3))
     assert found.split.peak == unsplit.predicted.peak
     assert found.final.peak == found.predicted.peak < found.split.peak
+
+
+@pytest.mark.parametrize(
+    ("falling", "tried"),
+    [([150, 110, 90], [150, 110, 90]), ([190, 90], [190]), ([200, 90], [200])],
+)
+def test_a_large_module_far_above_its_limit_is_refined_only_while_its_peak_falls_fast_enough(
+    falling: list[int], tried: list[int]
+) -> None:
+    size = 64 * 10**6
+    search = Steps(100, [near_attempt(sliced(size), 1.0, 200)], {size: falling})
+    found = list(try_refined(cast(Search, search), until_one_fits=True))
+    assert [each.predicted.peak for each in found] == tried

@@ -11,6 +11,8 @@ import pytest
 from jax import lax
 from jaxlib.mlir import ir
 
+from exla_opt.budget import order
+from exla_opt.budget.fit import Fit, fit
 from exla_opt.ir.context import new_context
 from exla_opt.ir.walk import walk_functions
 from exla_opt.memory.machine import CPU
@@ -299,3 +301,23 @@ def _many(count: int) -> int:
 
 def test_the_search_grows_with_the_program() -> None:
     assert _many(80) < 5 * _many(20)
+
+
+def test_a_large_module_is_planned_twice_only_where_nothing_else_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_VERY_LARGE", 0)
+    monkeypatch.setattr(order, "try_nested", lambda search, sizes, **_: iter(()))
+    with new_context():
+        module = _normalised(text_of(jax.grad(correlation)))
+        memory = predict(module, CPU)
+        tried: list[Options] = []
+
+        def fit_in(limit: int) -> tuple[Fit, list[bool]]:
+            tried.clear()
+            found = fit(module, DEFAULT_PASSES, Options(), limit, tried=lambda way, _: tried.append(way))
+            return found, [way.separates_parts for way in tried if way.split_size is not None]
+
+        tight, separates = fit_in(memory.peak - memory.temp // 2)
+        assert tight.fits and tight.options.separates_parts
+        assert separates[:4] == [False, False, False, True]
+        loose, separates = fit_in(memory.peak - memory.temp // 6)
+        assert loose.fits and True not in separates
