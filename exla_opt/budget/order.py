@@ -88,7 +88,7 @@ def try_ways(search: Search, sizes: Sequence[Options], *, until_one_fits: bool =
     if ops > _VERY_LARGE and leaves_out:
         sizes = [replace(way, separates_parts=False) for way in sizes]
     if is_very_large:
-        sizes = large_first(sizes, search.room)
+        sizes = large_first(sizes, search.room, smaller=ops <= _OPS_OF_ALL)
         most = len(sizes)
     elif is_large:
         sizes = coarse_first(sizes, search.room, most - 1)
@@ -141,14 +141,12 @@ def _placed(search: Search, way: Options) -> Iterator[Attempt]:
 def cut_again(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     """Try nested tiles, and smaller slices at the peak; of a very large module that misses the limit, only the latter.
 
-    There each attempt takes tens of seconds, so that only those close to the limit are worth it. Where nothing fits,
-    what needs the least is first tried with parts of tensors computed separately, if that was left out.
+    There each attempt takes tens of seconds, so that only those close to the limit are worth it. If nothing fits, parts
+    of tensors are computed separately before, where that was left out.
     """
     ops, is_cpu = number_of_ops(search.module), search.attempts[0].options.machine.kind == "cpu"
-    if fastest_that_fits(search) is None:
-        least = min(search.attempts, key=search.expected_peak)
-        if any(remark.may_separate for remark in least.outcome.remarks):
-            yield search.attempt(replace(least.options, separates_parts=True))
+    if ops <= _OPS_OF_ALL and fastest_that_fits(search) is None:
+        yield from _try_parts(search)
     if is_cpu and ops > _MUCH_TO_PLAN and fastest_that_fits(search) is None:
         yield from try_near_misses(search)
         return
@@ -156,3 +154,11 @@ def cut_again(search: Search, sizes: Sequence[Options]) -> Iterator[Attempt]:
     is_quick = is_cpu and ops <= _SMALL
     if is_quick or fastest_that_fits(search) is None:
         yield from try_refined(search, until_one_fits=not is_quick)
+
+
+def _try_parts(search: Search) -> Iterator[Attempt]:
+    """Try parts of tensors computed separately, with the sizes that should need the least of those that left it out."""
+    left_out = [each for each in search.attempts if any(remark.may_separate for remark in each.outcome.remarks)]
+    if left_out:
+        least = min(left_out, key=search.expected_peak)
+        yield search.attempt(replace(least.options, separates_parts=True))

@@ -63,16 +63,16 @@ def coarse_first(sizes: Sequence[Options], room: int, most: int) -> list[Options
     return first + [way for way in sizes if way not in first]
 
 
-def large_first(sizes: Sequence[Options], room: int) -> list[Options]:
+def large_first(sizes: Sequence[Options], room: int, *, smaller: bool = True) -> list[Options]:
     """Ways for a module of which each takes tens of seconds to plan: large slices of large tensors first.
 
     Slices of several caches if the limit leaves room for many of them, as they run fewer trips; those of the cache's
     size for large tensors only, then for all; and a quarter of that. Smaller ones take minutes. room: as in
-    `coarse_first`.
+    `coarse_first`. smaller: whether the quarter is tried.
     """
     several, coarse = _with_room(sizes, room), coarse_first(sizes, room, 1)[:1]
     all_tensors = [way for way in sizes if not is_coarse(way) and way.slice_bytes <= sizes[0].slice_bytes]
-    return list(dict.fromkeys([*several, *coarse, *all_tensors[:2]]))
+    return list(dict.fromkeys([*several, *coarse, *all_tensors[: 1 + smaller]]))
 
 
 def _with_room(sizes: Sequence[Options], room: int) -> list[Options]:

@@ -252,12 +252,17 @@ def test_in_a_very_large_module_larger_slices_come_first_if_there_is_room_for_ma
 
 
 @pytest.mark.parametrize(
-    ("room", "tried"), [(4096, [(128, 16), (128, 4), (4, 4), (1, 1)]), (255, [(8, 4), (4, 4), (1, 1)])]
+    ("ops", "room", "tried"),
+    [
+        (LARGER + 1, 4096, [(128, 16), (128, 4), (4, 4), (1, 1)]),
+        (LARGER + 1, 255, [(8, 4), (4, 4), (1, 1)]),
+        (10_000, 255, [(8, 4), (4, 4)]),
+    ],
 )
 def test_small_slices_of_a_very_large_module_come_last_and_the_smallest_never(
-    search_for: Searched, room: int, tried: list[tuple[int, int]]
+    search_for: Searched, ops: int, room: int, tried: list[tuple[int, int]]
 ) -> None:
-    search, found = search_for(LARGER + 1, room * MB, lambda way: (2 * room * MB, 2.0, False))
+    search, found = search_for(ops, room * MB, lambda way: (2 * room * MB, 2.0, False))
     sizes = [each.options for each in search.attempts[1:]]
     assert found is None
     assert [(way.size_threshold // MB, way.slice_bytes // MB) for way in sizes] == tried
